@@ -1,0 +1,76 @@
+"""A circuit: a graph and the edges that are in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+from .graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """A subset of a graph's edges: `mask` is [edge], True for the edges inside."""
+
+    graph: Graph
+    mask: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        mask = np.array(self.mask, dtype=bool)
+        if mask.shape != (self.graph.n_edges,):
+            raise InputError(f"the circuit's mask has shape {mask.shape}, but the graph has {self.graph.n_edges} edges")
+        mask.setflags(write=False)
+        object.__setattr__(self, "mask", mask)
+
+    @classmethod
+    def full(cls, graph: Graph) -> Circuit:
+        """The circuit of all edges: the model itself."""
+        return cls(graph, np.ones(graph.n_edges, bool))
+
+    @classmethod
+    def empty(cls, graph: Graph) -> Circuit:
+        """The circuit of no edges."""
+        return cls(graph, np.zeros(graph.n_edges, bool))
+
+    @property
+    def n_edges(self) -> int:
+        """How many edges are inside."""
+        return int(np.count_nonzero(self.mask))
+
+    @property
+    def nodes(self) -> NDArray[np.bool_]:
+        """[node] whether a node has an edge inside."""
+        used = np.zeros(self.graph.n_nodes, bool)
+        used[self.graph.edge_source[self.mask]] = True
+        used[self.graph.edge_head[self.mask]] = True
+        return used
+
+    def prune(self) -> Circuit:
+        """Without the edges that lie on no path from `input` to `logits`."""
+        return Circuit(self.graph, connected(self.graph, self.mask))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Circuit) and self.graph == other.graph and bool((self.mask == other.mask).all())
+
+    def __hash__(self) -> int:
+        return hash((self.graph, self.mask.tobytes()))
+
+
+def connected(graph: Graph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[edge] the edges of `mask` that remain after dropping, again and again, nodes without in- or out-edge."""
+    edges = np.flatnonzero(mask)
+    tail, head = graph.edge_source[edges], graph.edge_head[edges]
+    while True:
+        has_in, has_out = np.zeros((2, graph.n_nodes), bool)
+        has_in[0] = has_out[-1] = True
+        has_in[head] = has_out[tail] = True
+        stays = has_in[tail] & has_out[head]
+        if stays.all():
+            break
+        edges, tail, head = edges[stays], tail[stays], head[stays]
+    kept = np.zeros(graph.n_edges, bool)
+    kept[edges] = True
+    return kept

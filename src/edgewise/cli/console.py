@@ -1,0 +1,67 @@
+"""What the commands print with: results to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from ..models import Model
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """A line for people, which the terminal wraps and a pipe doesn't."""
+    out.print(text, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """A line for people that is no result."""
+    err.print(text, soft_wrap=True)
+
+
+def print_json(data: Any) -> None:
+    """Data for machines, on stdout, alone."""
+    json.dump(data, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per stage on stderr; gives a callback (stage, done, total)."""
+    columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err) as progress:
+        bars: dict[str, Any] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in bars:
+                # A stage of one's own reports its start, so that the clock counts from there.
+                bars[stage] = progress.add_task(stage, total=total)
+            progress.update(bars[stage], completed=done)
+
+        yield update
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' own bars and hints out of our output."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def open_model(name: str, device: str, dtype: str) -> Model:
+    """Load a model, saying so."""
+    with err.status(f"loading {name}"):
+        from ..models import load_model
+
+        quiet_libraries()
+        return load_model(name, device, dtype)

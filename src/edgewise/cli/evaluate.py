@@ -1,0 +1,92 @@
+"""edgewise evaluate: how faithful are these circuits?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from .console import open_model, out, print_json, progress_bars, say
+
+NAME = "evaluate"
+
+
+def command(
+    circuits: Annotated[list[Path], typer.Argument(help="Circuit files (EAP-IG json), or `full`, or `empty`.")],
+    model: options.ModelName = "demo",
+    task: options.TaskName = "ioi",
+    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    examples: options.Examples = None,
+    metric: options.Metric = "logit-difference",
+    ablation: options.Ablation = "patching",
+    faithfulness: options.Faithfulness = "mib",
+    per_example: Annotated[
+        bool, typer.Option("--per-example", help="With --json: the metric of every example too.")
+    ] = False,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    batch_size: options.BatchSize = None,
+    seed: options.Seed = 0,
+    out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
+    json: options.Json = False,
+) -> None:
+    """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation."""
+    from ..circuit import Circuit
+    from ..errors import InputError
+    from ..evaluate.curve import faithfulness as measure
+    from ..evaluate.verb import evaluate_circuits
+    from ..formats.eap_json import read_circuit
+    from ..formats.write import write_json
+    from ..report.tables import list_table
+    from ..tasks import load_task
+
+    ready = {"full": Circuit.full, "empty": Circuit.empty}
+    files = {path: read_circuit(path) for path in circuits if str(path) not in ready}
+    loaded = open_model(model, device, dtype)
+    for path, circuit in files.items():
+        if circuit.graph != loaded.graph:
+            raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
+    pairs = load_task(task, loaded, split, examples, seed)
+    chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
+    with progress_bars() as progress:
+        found = evaluate_circuits(
+            loaded, pairs, chosen, metric, ablation, batch_size, lambda done, total: progress("evaluate", done, total)
+        )
+    full, empty = float(found.full.mean()), float(found.empty.mean())
+    means = found.values.mean(1)
+    faithful = measure(means, full, empty, faithfulness)
+    rows: list[dict[str, Any]] = [
+        {
+            "circuit": str(path),
+            "edges": circuit.prune().n_edges,
+            "metric": float(mean),
+            "faithfulness": float(share),
+        }
+        | ({"per_example": values.tolist()} if per_example else {})
+        for path, circuit, mean, share, values in zip(circuits, chosen, means, faithful, found.values, strict=True)
+    ]
+    record = {
+        "model": model,
+        "task": task,
+        "split": pairs.split,
+        "examples": len(pairs),
+        "metric": metric,
+        "ablation": ablation,
+        "faithfulness": faithfulness,
+        "full": full,
+        "empty": empty,
+        "circuits": rows,
+    }
+    if per_example:
+        record |= {"full_per_example": found.full.tolist(), "empty_per_example": found.empty.tolist()}
+    if out_file is not None:
+        write_json(out_file, record)
+    if json:
+        print_json(record)
+        return
+    table = [(row["circuit"], row["edges"], f"{row['metric']:.4f}", f"{row['faithfulness']:.4f}") for row in rows]
+    out.print(list_table(["circuit", "edges", metric, f"faithfulness ({faithfulness})"], table))
+    say(f"{len(pairs)} examples of {task} ({pairs.split}), {ablation}")
+    say(f"the model itself {full:.4f}, the empty circuit {empty:.4f}")

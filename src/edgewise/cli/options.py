@@ -1,0 +1,43 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelName = Annotated[
+    str, typer.Option("--model", help="demo, a folder in HuggingFace's layout, or a name on the hub.")
+]
+TaskName = Annotated[
+    str, typer.Option("--task", help="A built-in task (see `edgewise tasks`), FILE.jsonl or FILE.csv.")
+]
+Examples = Annotated[int | None, typer.Option("--examples", help="How many prompt pairs to use (built-in tasks: 200).")]
+Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
+Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
+BatchSize = Annotated[
+    int | None, typer.Option("--batch-size", help="Examples at once; chosen from memory by default. Changes no result.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the built-in tasks and of the bootstrap.")]
+Metric = Annotated[str, typer.Option("--metric", help="logit-difference, probability-difference, kl or accuracy.")]
+Ablation = Annotated[
+    str,
+    typer.Option("--ablation", help="What replaces edges outside a circuit: patching, zero, mean or positional-mean."),
+]
+Faithfulness = Annotated[
+    str, typer.Option("--faithfulness", help="mib: 0 for the empty circuit, 1 for the model; or ratio.")
+]
+Method = Annotated[str, typer.Option("--method", help="Attribution method: eap-ig or eap.")]
+Steps = Annotated[int, typer.Option("--steps", help="Integration steps of eap-ig.")]
+Interval = Annotated[str, typer.Option("--interval", help="Confidence interval: paper, normal or percentile.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="Level of the confidence interval.")]
+Threshold = Annotated[
+    float, typer.Option("--threshold", help="An edge is kept if its interval lies above this, or below its negative.")
+]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", help="Seconds for one ILP; then its best circuit so far, with its gap.")
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Where to write.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]

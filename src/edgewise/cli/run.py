@@ -1,0 +1,198 @@
+"""edgewise run: the whole flow."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .console import open_model, out, print_json, progress_bars, say, warn
+
+if TYPE_CHECKING:
+    from ..models import Model
+    from ..pipeline import Settings
+    from ..scores import EdgeScores
+    from ..tasks import Task
+
+NAME = "run"
+LOW_ACCURACY = 0.6
+
+
+def command(
+    model: options.ModelName = "demo",
+    task: options.TaskName = "ioi",
+    split: Annotated[str, typer.Option(help="The split to evaluate on; edges are scored on train.")] = "test",
+    examples: options.Examples = None,
+    method: options.Method = "eap-ig",
+    steps: options.Steps = 5,
+    metric: options.Metric = "logit-difference",
+    ablation: options.Ablation = "patching",
+    faithfulness: options.Faithfulness = "mib",
+    pnr: Annotated[float, typer.Option(help="The least share of positive edges, for the methods with PNR.")] = 0.5,
+    bootstrap: Annotated[int, typer.Option(help="Resamples of the bootstrap (tau).")] = 10,
+    interval: options.Interval = "paper",
+    confidence: options.Confidence = 0.95,
+    threshold: options.Threshold = 0.0,
+    time_limit: options.TimeLimit = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    batch_size: options.BatchSize = None,
+    seed: options.Seed = 0,
+    out_folder: Annotated[
+        Path | None, typer.Option("--out", help="The result folder; default results/MODEL-TASK.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
+) -> None:
+    """Find circuits with every method of the paper, for both metrics, and say how faithful they are.
+
+    Scores edges on the train split, selects circuits of ten sizes by each combination of greedy or ILP,
+    bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from its scores.
+    """
+    from ..errors import InputError, unknown_name
+    from ..evaluate.curve import FAITHFULNESS
+    from ..formats.result_folder import read_result, write_result
+    from ..formats.write import refuse_existing, whole_folder
+    from ..pipeline import Settings, discover
+    from ..report.figures import write_figures
+    from ..report.tables import area_table
+    from ..statistics import Bootstrap
+    from ..tasks import get_metric
+
+    started = time.perf_counter()
+    folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
+    refuse_existing(folder, overwrite)
+    if not 0 <= pnr <= 1:
+        raise InputError(f"PNR is a share of the edges, from 0 to 1, but {pnr} was given")
+    if faithfulness not in FAITHFULNESS:
+        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
+    get_metric(metric)
+    settings = Settings(
+        method, steps, metric, ablation, faithfulness, pnr,
+        Bootstrap(bootstrap, interval, confidence, threshold, seed),
+        time_limit=time_limit, batch_size=batch_size,
+    )  # fmt: skip
+    loaded, train, test = _load(model, task, split, examples, seed, device, dtype)
+    competence = _competence(loaded, test)
+    if not json:
+        _introduce(loaded, train, test, competence)
+    about: dict[str, Any] = {
+        "model": model,
+        "task": task,
+        "train": {"split": train.split, "examples": len(train)},
+        "test": {"split": test.split, "examples": len(test)},
+        "seed": seed,
+        "device": str(loaded.transformer.device),
+        "dtype": str(loaded.transformer.dtype).removeprefix("torch."),
+        "bos": loaded.bos,
+        "accuracy": competence,
+        "settings": asdict(settings),
+    }
+    with progress_bars() as progress:
+        scores, partial = _scores(loaded, train, settings, folder, about, progress)
+        found = discover(loaded, train, test, settings, scores, progress)
+    about |= {
+        "graph": asdict(loaded.graph) | {"edges": loaded.graph.n_edges},
+        "sign_instability": found.filtered.sign_instability,
+        "edges_kept_by_bootstrap": int(found.filtered.kept.sum()),
+        "areas": {b: {o.recipe.name: o.area for o in found.outcomes if o.benchmark == b} for b in ("CMD", "CPR")},
+        "seconds": dict(found.seconds) | {"total": time.perf_counter() - started},
+        "versions": _versions(),
+    }
+    with whole_folder(folder, overwrite) as draft:
+        write_result(draft, found, about)
+        (draft / "figures").mkdir()
+        write_figures(draft / "figures", read_result(draft))
+    shutil.rmtree(partial, ignore_errors=True)
+    if json:
+        print_json(about | {"out": str(folder)})
+        return
+    result = read_result(folder)
+    for benchmark in ("CMD", "CPR"):
+        out.print(area_table(result.rows, benchmark))
+    say("bold: best; underlined: better than greedy")
+    say(f"{about['sign_instability']:.1%} of the edges changed sign between bootstrap resamples")
+    say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
+    say(f"{about['seconds']['total']:.0f} s in all")
+
+
+def _load(
+    model: str, task: str, split: str, examples: int | None, seed: int, device: str, dtype: str
+) -> tuple[Model, Task, Task]:
+    from ..tasks import is_task_file, load_task
+
+    loaded = open_model(model, device, dtype)
+    train = load_task(task, loaded, "train", examples, seed)
+    test = load_task(task, loaded, split, examples, seed)
+    if is_task_file(task) and train.examples == test.examples:
+        warn(f"note: {task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
+    return loaded, train, test
+
+
+def _scores(
+    model: Model, train: Task, settings: Settings, folder: Path, about: dict[str, Any], progress: Any
+) -> tuple[EdgeScores, Path]:
+    """The scores, from an earlier run that was stopped after making them if it had the same settings."""
+    from ..errors import InputError
+    from ..formats.score_folder import read_scores, write_scores
+    from ..formats.write import whole_folder
+    from ..score import score_edges
+
+    partial = folder.parent / f".{folder.name}.partial"
+    key = {name: about[name] for name in ("model", "task", "train", "seed", "dtype", "bos")}
+    key |= {"method": settings.method, "steps": settings.steps, "metric": settings.metric}
+    key = {"resumes": repr(sorted(key.items(), key=str))}
+    if partial.is_dir():
+        try:
+            scores = read_scores(partial)
+            if scores.provenance.get("resumes") == key["resumes"] and scores.graph == model.graph:
+                warn("note: going on from the scores of a run that was stopped")
+                return scores, partial
+        except InputError:
+            pass  # not whole: score again
+        shutil.rmtree(partial)
+    with whole_folder(partial) as draft:
+        scores = score_edges(
+            model, train, settings.method, settings.steps, settings.metric, settings.batch_size,
+            lambda done, total: progress("score", done, total), draft / "scores.npy", key,
+        )  # fmt: skip
+        write_scores(draft, scores)
+    return scores, partial
+
+
+def _competence(model: Model, test: Task) -> dict[str, float]:
+    """How well the model does the task: how often the correct answer comes first, and beats the incorrect one."""
+    from ..evaluate.verb import evaluate_circuits
+
+    first = evaluate_circuits(model, test, [], "accuracy").full
+    beats = evaluate_circuits(model, test, [], "logit-difference").full > 0
+    return {"top-1": float(first.mean()), "beats the incorrect answer": float(beats.mean())}
+
+
+def _introduce(model: Model, train: Task, test: Task, competence: dict[str, float]) -> None:
+    graph = model.graph
+    pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
+    say(f"[bold]{_slug(model.name)}[/]: {graph}, {graph.n_edges:,} edges")
+    say(f"[bold]{train.name}[/]: {pairs}")
+    accuracy, beats = competence.values()
+    say(f"accuracy: the top answer is right in {accuracy:.1%}; the correct answer beats the incorrect in {beats:.1%}")
+    if beats < LOW_ACCURACY:
+        warn("[yellow]warning[/]: the model hardly does this task; a circuit for it may mean nothing")
+
+
+def _slug(name: str) -> str:
+    path = Path(name)
+    return path.stem if path.suffix in (".jsonl", ".csv") else path.name
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    names = ("edgewise", "numpy", "torch", "transformers", "highspy")
+    return {"python": platform.python_version()} | {name: version(name) for name in names}

@@ -1,0 +1,110 @@
+"""The faithfulness curve and its areas, CPR and CMD. NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import InputError, unknown_name
+
+SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FloatArray = NDArray[np.float64]
+
+
+def _mib(circuit: FloatArray, full: float, empty: float) -> FloatArray:
+    """(m(C) - m(empty)) / (m(full) - m(empty)): 0 for the empty circuit, 1 for the full model."""
+    if abs(full - empty) <= 1e-9 * max(abs(full), abs(empty), 1e-9):
+        raise InputError(f"the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined")
+    return (circuit - empty) / (full - empty)
+
+
+def _ratio(circuit: FloatArray, full: float, empty: float) -> FloatArray:
+    """m(C) / m(full), as in the paper's validation tables; not on MIB's scale."""
+    if full == 0:
+        raise InputError(
+            "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib"
+        )
+    return circuit / full
+
+
+FAITHFULNESS: dict[str, Callable[[FloatArray, float, float], FloatArray]] = {"mib": _mib, "ratio": _ratio}
+
+
+def faithfulness(circuit: ArrayLike, full: float, empty: float, definition: str = "mib") -> FloatArray:
+    """Faithfulness of circuits from their mean metric, by MIB's definition or as a ratio."""
+    if definition not in FAITHFULNESS:
+        raise unknown_name("faithfulness definition", definition, list(FAITHFULNESS))
+    return FAITHFULNESS[definition](np.asarray(circuit, np.float64), full, empty)
+
+
+def area(shares: ArrayLike, heights: ArrayLike) -> float:
+    """The area under a curve by trapezoids, linear in the share of edges."""
+    x, y = np.asarray(shares, np.float64), np.asarray(heights, np.float64)
+    return float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum())
+
+
+def size_to_edges(share: float, n_edges: int) -> int:
+    """int(share * edges), as MIB has it."""
+    if not 0 <= share <= 1:
+        raise InputError(f"a circuit's size is a share of the edges, from 0 to 1, but {share} was given")
+    return int(share * n_edges)
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Circuits of growing size, and the metric of each on every example.
+
+    shares       [size] of all edges, increasing; `asked` and `kept` are edges [size]
+    values       [size, example] the metric of each circuit; `full` and `empty` are [example]
+    definition   of faithfulness: 'mib' or 'ratio'
+    """
+
+    shares: tuple[float, ...]
+    asked: tuple[int, ...]
+    kept: tuple[int, ...]
+    values: FloatArray
+    full: FloatArray
+    empty: FloatArray
+    definition: str = "mib"
+
+    def __post_init__(self) -> None:
+        sizes, examples = len(self.shares), len(self.full)
+        if self.values.shape != (sizes, examples) or self.empty.shape != (examples,):
+            raise InputError(f"a curve of {sizes} sizes and {examples} examples can't have values {self.values.shape}")
+        if len(self.asked) != sizes or len(self.kept) != sizes:
+            raise InputError(f"a curve of {sizes} sizes needs as many numbers of edges")
+        if any(b <= a for a, b in zip(self.shares, self.shares[1:], strict=False)):
+            raise InputError(f"the sizes of a curve must increase, but {self.shares} were given")
+        if self.definition not in FAITHFULNESS:
+            raise unknown_name("faithfulness definition", self.definition, list(FAITHFULNESS))
+
+    @property
+    def faithfulness(self) -> FloatArray:
+        """[size] of the mean metric over examples."""
+        return faithfulness(self.values.mean(1), float(self.full.mean()), float(self.empty.mean()), self.definition)
+
+    @property
+    def cpr(self) -> float:
+        """The area under faithfulness: higher is better, without bound."""
+        return area(self.shares, self.faithfulness)
+
+    @property
+    def cmd(self) -> float:
+        """The area between faithfulness and 1: best at 0."""
+        return area(self.shares, np.abs(1 - self.faithfulness))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One record per size."""
+        columns: Sequence[Sequence[Any]] = (
+            self.shares,
+            self.asked,
+            self.kept,
+            self.values.mean(1).tolist(),
+            self.faithfulness.tolist(),
+        )
+        names = ("share", "edges_asked", "edges_kept", "metric", "faithfulness")
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

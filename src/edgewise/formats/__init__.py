@@ -1,0 +1,1 @@
+"""Files: those of the field (EAP-IG, MIB), and the project's own result folder."""

@@ -1,0 +1,89 @@
+"""Writing whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A temporary file to write to, which takes the place of `path` if nothing goes wrong, else disappears."""
+    make_parent(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder to fill, which takes the place of `path` if nothing goes wrong, else disappears."""
+    refuse_existing(path, overwrite)
+    make_parent(path)
+    draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield draft
+        os.chmod(draft, 0o755)
+        if path.exists():
+            old = draft.with_name(draft.name + ".old")
+            path.rename(old)
+            draft.rename(path)
+            shutil.rmtree(old)
+        else:
+            draft.rename(path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def refuse_existing(path: Path, overwrite: bool) -> None:
+    """Refuse to write over a folder that isn't empty, unless asked to; and never over one that isn't ours."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not path.is_dir():
+        raise InputError(f"{path} is a file; --out must name a folder")
+    if not (path / MARKER).is_file() and not (path / "run.json").is_file():
+        raise InputError(f"{path} exists and isn't a folder that edgewise wrote; choose another --out")
+    if not overwrite:
+        raise InputError(f"{path} exists already; choose another --out, or write over it with --overwrite")
+
+
+MARKER = "scores.json"
+
+
+def make_parent(path: Path) -> None:
+    """Make the folder that `path` will be in."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {path.parent} can't be made: {error.strerror}") from None
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON, whole or not at all."""
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; says which file isn't there or isn't JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path} isn't JSON: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror}") from None

@@ -1,0 +1,186 @@
+"""The computation graph of a decoder-only transformer: who writes to the residual stream, and who reads it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+
+LETTERS = "qkv"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A model's shape, and all that follows from it.
+
+    Sources write to the residual stream: `input`, then per layer its heads `a{l}.h{h}` and its MLP `m{l}`.
+    Destinations read it: per layer `a{l}.h{h}<q>` of all heads, all `<k>`, all `<v>`, then `m{l}`; last `logits`.
+    Nodes are the sources, then `logits`. An edge joins every source to every later destination.
+
+    Edges have one order everywhere, the order of EAP-IG's files: reader by reader (a layer's attention, its MLP,
+    ..., the logits), therein by source, then head, then q, k, v. So each reader's edges are one block.
+    """
+
+    n_layers: int
+    n_heads: int
+    d_model: int
+    parallel: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("n_layers", "n_heads", "d_model"):
+            if getattr(self, name) < 1:
+                raise InputError(f"a graph needs {name} >= 1, not {getattr(self, name)}")
+
+    @property
+    def n_sources(self) -> int:
+        """1 + L(H+1)."""
+        return 1 + self.n_layers * (self.n_heads + 1)
+
+    @property
+    def n_destinations(self) -> int:
+        """L(3H+1) + 1."""
+        return self.n_layers * (3 * self.n_heads + 1) + 1
+
+    @property
+    def n_nodes(self) -> int:
+        """The sources and `logits`."""
+        return self.n_sources + 1
+
+    @property
+    def n_edges(self) -> int:
+        """The number of edges."""
+        return self.blocks[-1].stop
+
+    def attention_sources(self, layer: int) -> int:
+        """How many sources a layer's q, k and v read; also the source index of its first head."""
+        return 1 + layer * (self.n_heads + 1)
+
+    def mlp_sources(self, layer: int) -> int:
+        """How many sources a layer's MLP reads: those of its attention, and its heads unless they run in parallel."""
+        return self.attention_sources(layer) + (0 if self.parallel else self.n_heads)
+
+    def mlp_source(self, layer: int) -> int:
+        """The source index of a layer's MLP."""
+        return self.attention_sources(layer) + self.n_heads
+
+    def attention_destinations(self, layer: int) -> slice:
+        """The destinations of a layer's attention: all q, then all k, then all v."""
+        first = layer * (3 * self.n_heads + 1)
+        return slice(first, first + 3 * self.n_heads)
+
+    def mlp_destination(self, layer: int) -> int:
+        """The destination index of a layer's MLP."""
+        return self.attention_destinations(layer).stop
+
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """The edges of each reader: attention 0, MLP 0, attention 1, ..., MLP L-1, logits.
+
+        An attention block is [source, head, qkv], the others [source], flattened.
+        """
+        counts = []
+        for layer in range(self.n_layers):
+            counts += [self.attention_sources(layer) * self.n_heads * 3, self.mlp_sources(layer)]
+        stops = np.cumsum([0, *counts, self.n_sources])
+        return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(stops))
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Names of the sources, in order."""
+        names = ["input"]
+        for layer in range(self.n_layers):
+            names += [f"a{layer}.h{head}" for head in range(self.n_heads)] + [f"m{layer}"]
+        return tuple(names)
+
+    @cached_property
+    def destination_names(self) -> tuple[str, ...]:
+        """Names of the destinations, in order."""
+        names = []
+        for layer in range(self.n_layers):
+            names += [f"a{layer}.h{head}<{letter}>" for letter in LETTERS for head in range(self.n_heads)]
+            names.append(f"m{layer}")
+        return (*names, "logits")
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Names of the nodes: the sources, then `logits`."""
+        return (*self.source_names, "logits")
+
+    @cached_property
+    def destination_node(self) -> NDArray[np.int32]:
+        """[destination] the node that each destination is an input of."""
+        node = np.empty(self.n_destinations, np.int32)
+        for layer in range(self.n_layers):
+            heads = self.attention_sources(layer) + np.arange(self.n_heads)
+            node[self.attention_destinations(layer)] = np.tile(heads, 3)
+            node[self.mlp_destination(layer)] = self.mlp_source(layer)
+        node[-1] = self.n_sources
+        return _frozen(node)
+
+    @cached_property
+    def _edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        source = np.empty(self.n_edges, np.int32)
+        destination = np.empty(self.n_edges, np.int32)
+        for layer in range(self.n_layers):
+            attention, mlp = self.blocks[2 * layer : 2 * layer + 2]
+            first = self.attention_destinations(layer).start
+            readers = first + np.arange(self.n_heads)[:, None] + self.n_heads * np.arange(3)
+            source[attention] = np.repeat(np.arange(self.attention_sources(layer)), 3 * self.n_heads)
+            destination[attention] = np.tile(readers.ravel(), self.attention_sources(layer))
+            source[mlp] = np.arange(self.mlp_sources(layer))
+            destination[mlp] = self.mlp_destination(layer)
+        source[self.blocks[-1]] = np.arange(self.n_sources)
+        destination[self.blocks[-1]] = self.n_destinations - 1
+        return _frozen(source), _frozen(destination)
+
+    @property
+    def edge_source(self) -> NDArray[np.int32]:
+        """[edge] the source, which is also the node, that an edge starts from."""
+        return self._edges[0]
+
+    @property
+    def edge_destination(self) -> NDArray[np.int32]:
+        """[edge] the destination that an edge ends in."""
+        return self._edges[1]
+
+    @cached_property
+    def edge_head(self) -> NDArray[np.int32]:
+        """[edge] the node that an edge ends in."""
+        return _frozen(self.destination_node[self.edge_destination])
+
+    @cached_property
+    def edge_names(self) -> tuple[str, ...]:
+        """Names of the edges, such as `input->a0.h1<q>`."""
+        sources, destinations = self.source_names, self.destination_names
+        pairs = zip(self.edge_source.tolist(), self.edge_destination.tolist(), strict=True)
+        return tuple(f"{sources[u]}->{destinations[v]}" for u, v in pairs)
+
+    @cached_property
+    def _index_of_edge(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.edge_names)}
+
+    def edge_index(self, name: str) -> int:
+        """The index of an edge, by its name."""
+        try:
+            return self._index_of_edge[name]
+        except KeyError:
+            raise InputError(f"there is no edge {name!r} in a graph of {self}") from None
+
+    @property
+    def direct_edge(self) -> int:
+        """The edge `input->logits`: the shortest circuit."""
+        return self.blocks[-1].start
+
+    def __str__(self) -> str:
+        kind = "parallel" if self.parallel else "sequential"
+        return f"{self.n_layers} layers x {self.n_heads} heads, width {self.d_model}, {kind} attention and MLP"
+
+
+def _frozen(array: NDArray) -> NDArray:
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,18 @@
+"""Public names that load their module on first use, so that `import edgewise` doesn't wait for torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's `__getattr__` (PEP 562) for `homes`: public name -> the module, relative to `package`, that has it."""
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name], package), name)
+
+    return load

@@ -1,0 +1,55 @@
+"""A batch made ready: its frame and embeddings, from the first position in which its prompts differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..tasks.metrics import Readout
+from .batch import Batch
+from .forward import Frame, Trace, keys_and_values, make_frame, read_out, run
+from .transformer import Transformer
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What every run over a batch needs.
+
+    clean, corrupted  [example, position, d_model] outputs of the node `input`
+    last              [example] the position that the metric reads, counted from the first that runs
+    """
+
+    model: Transformer
+    frame: Frame
+    clean: Tensor
+    corrupted: Tensor
+    last: Tensor
+    answers: Tensor
+
+    def run(self, embedding: Tensor) -> Trace:
+        """A run of the model from an output of the node `input`."""
+        return run(self.model, embedding, self.frame)
+
+    def read_out(self, trace: Trace, all_logits: bool) -> Readout:
+        """What a run says at each example's last position."""
+        rows = torch.arange(len(self.last), device=self.last.device)
+        return read_out(self.model, trace.final[rows, self.last], self.answers, all_logits)
+
+
+def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:
+    """Make a batch ready.
+
+    Up to the first differing token, causal attention makes every activation of the clean, corrupted, interpolated
+    and patched runs the same. With `share_prefix` these positions run once, and only their keys and values are kept.
+    """
+    first = batch.shared if share_prefix else 0
+    with torch.no_grad():
+        past = None
+        if first:
+            prefix = make_frame(model, batch.real[:, :first])
+            past = keys_and_values(run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
+        frame = make_frame(model, batch.real, first, past)
+        clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers)

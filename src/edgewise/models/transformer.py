@@ -1,0 +1,124 @@
+"""A transformer as the runner sees it: the facts of its architecture, and parts borrowed from a loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class Norm:
+    """Layer norm (`centred`) or RMS norm over the last axis: weight * normalised + bias."""
+
+    weight: Tensor
+    bias: Tensor | None
+    eps: float
+    centred: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., d_model] -> the same shape."""
+        if self.centred:
+            return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+    def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The normalised x [..., d_model] before weight and bias, and 1 / its scale [..., 1]; at least float32."""
+        x = at_least_float32(x)
+        if self.centred:
+            x = x - x.mean(-1, keepdim=True)
+        shrink = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        return x * shrink, shrink
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """A linear map with its heads apart: weight [head, d_head, d_model], bias [head, d_head].
+
+    Keys and values of grouped queries are stored once per group; `group` queries share one.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    group: int = 1
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[..., d_model] -> [..., head, d_head], one for every query head."""
+        bias = None if self.bias is None else self.bias.flatten()
+        y = F.linear(x, self.weight.flatten(0, 1), bias).unflatten(-1, self.weight.shape[:2])
+        return y if self.group == 1 else y.repeat_interleave(self.group, dim=-2)
+
+    @property
+    def head_weight(self) -> Tensor:
+        """[query head, d_head, d_model]."""
+        return self.weight if self.group == 1 else self.weight.repeat_interleave(self.group, dim=0)
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """[query head, d_head]."""
+        return self.bias if self.bias is None or self.group == 1 else self.bias.repeat_interleave(self.group, dim=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One layer: attention reads `attention_norm` of the stream, the MLP reads `mlp_norm` of it.
+
+    out       [d_model, head, d_head]; `out_bias` [d_model] belongs to no node
+    window    how many positions attention sees, itself included; None for all
+    """
+
+    attention_norm: Norm
+    q: Projection
+    k: Projection
+    v: Projection
+    out: Tensor
+    out_bias: Tensor | None
+    mlp_norm: Norm
+    mlp: Callable[[Tensor], Tensor]
+    window: int | None = None
+
+    @property
+    def qkv(self) -> tuple[Projection, Projection, Projection]:
+        """The three projections, in the order of the graph's destinations."""
+        return self.q, self.k, self.v
+
+
+@dataclass(frozen=True, eq=False)
+class Transformer:
+    """A whole model.
+
+    embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
+    positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
+    rotary     (like, positions [batch, position]) -> cos, sin [batch, position, turned]; None if there is none
+    """
+
+    graph: Graph
+    d_head: int
+    layers: tuple[Layer, ...]
+    embed: Callable[[Tensor], Tensor]
+    positions: Tensor | None
+    rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None
+    final_norm: Norm
+    unembed: Tensor
+    attention_scale: float
+    max_length: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where it runs."""
+        return self.unembed.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        return self.unembed.dtype
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """x itself in float32 or float64, a float32 copy of anything narrower."""
+    return x if x.dtype == torch.float64 else x.float()

@@ -1,0 +1,111 @@
+"""The selection problem: values, signs, a budget, and how many edges must be positive at the least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, unknown_name
+from ..graph import Graph
+
+RANKINGS = ("signed", "absolute")
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionProblem:
+    """Choose at most `budget` edges that form a circuit, of the largest total value.
+
+    value        [edge] what an edge is worth: its signed score (for CPR) or its absolute score (for CMD)
+    is_positive  [edge] the sign of the signed score, before any absolute value
+    pnr          the least share of positive edges, of the budget; None if that doesn't matter
+    """
+
+    graph: Graph
+    value: NDArray[np.float64]
+    is_positive: NDArray[np.bool_]
+    budget: int
+    pnr: float | None = None
+
+    def __post_init__(self) -> None:
+        n_edges = self.graph.n_edges
+        if self.value.shape != (n_edges,) or self.is_positive.shape != (n_edges,):
+            raise InputError(f"value and is_positive must be [edge] with {n_edges} edges")
+        if not np.isfinite(self.value).all():
+            raise InputError("some values are NaN or infinite; scores must be finite")
+        if not 0 <= self.budget <= n_edges:
+            raise InputError(f"the budget is {self.budget} edges, but must lie between 0 and the graph's {n_edges}")
+        if self.pnr is not None and not 0 <= self.pnr <= 1:
+            raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
+        for array in (self.value, self.is_positive):
+            array.setflags(write=False)
+
+    @classmethod
+    def build(
+        cls, graph: Graph, score: NDArray[np.floating], rank: str, budget: int, pnr: float | None = None
+    ) -> SelectionProblem:
+        """The problem for signed scores [edge], ranked 'signed' or 'absolute'."""
+        if rank not in RANKINGS:
+            raise unknown_name("ranking", rank, RANKINGS)
+        signed: NDArray[np.float64] = np.array(score, np.float64)
+        value = np.abs(signed) if rank == "absolute" else signed
+        return cls(graph, value, signed > 0, budget, pnr)
+
+    def with_budget(self, budget: int) -> SelectionProblem:
+        """The same problem for another number of edges."""
+        return replace(self, budget=budget)
+
+    @property
+    def least_positive(self) -> int:
+        """ceil(PNR k), and at most as many as there are positive edges."""
+        if self.pnr is None:
+            return 0
+        # A rounding error is not an edge: 0.55 * 100 is a little more than 55 in floating point.
+        asked = ceil(self.pnr * self.budget - 1e-9)
+        return min(asked, int(self.is_positive.sum()))
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """[edge] all edges, best value first, ties by edge order."""
+        return np.argsort(-self.value, kind="stable")
+
+    @property
+    def upper_bound(self) -> float:
+        """A bound on any circuit's objective that needs no solver: the best edges, connected or not."""
+        best = self.value[self.order[: self.budget]]
+        return float(best[best > 0].sum())
+
+    def objective(self, mask: NDArray[np.bool_]) -> float:
+        """The total value of a circuit."""
+        return float(self.value[mask].sum())
+
+
+def parse_edges(text: str, n_edges: int) -> int:
+    """A number of edges from '324' (a count) or '0.01' (a share of all edges, rounded down as MIB does)."""
+    try:
+        number = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01") from None
+    is_share = any(mark in text for mark in ".e/") and number <= 1
+    count = int(float(text) * n_edges) if is_share else int(number)
+    if number < 0 or (not is_share and number.denominator != 1):
+        raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
+    if count > n_edges:
+        raise InputError(f"{text} edges were asked for, but the graph has {n_edges}; ask for at most that many")
+    return count
+
+
+class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as solvers do
+    """No circuit of this budget has as many positive edges as asked; `nearest` is the nearest problem that has one."""
+
+    def __init__(self, problem: SelectionProblem, most_positive: int) -> None:
+        self.nearest = replace(problem, pnr=most_positive / problem.budget)
+        super().__init__(
+            f"no circuit of {problem.budget} edges has {problem.least_positive} positive ones, the share of "
+            f"{problem.pnr} that PNR asks for: at most {most_positive} can be connected; "
+            f"the nearest possible request is --pnr {most_positive / problem.budget:.4g}, or ask for more edges"
+        )

@@ -1,0 +1,70 @@
+"""What a solver returns: a circuit, and how it got there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ..circuit import Circuit
+
+
+class Status(str, Enum):
+    """How a solver ended; `advice` says what it means."""
+
+    OPTIMAL = "optimal"
+    HEURISTIC = "heuristic"
+    TIME_LIMIT = "time-limit"
+
+    @property
+    def advice(self) -> str:
+        """What the user should know or do."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.OPTIMAL: "proven: no circuit of this size has a larger total value",
+    Status.HEURISTIC: "a rule was followed; nothing is proven about better circuits (try --solver ilp)",
+    Status.TIME_LIMIT: "the best circuit found in time; its gap says how far from optimal it may be",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A circuit and how the solver ended.
+
+    circuit    pruned: every edge lies on a path from input to logits
+    asked      the budget of edges; `kept` may be smaller
+    objective  the total value of the circuit's edges; `bound` is proven to be at least the optimum's
+    """
+
+    circuit: Circuit
+    solver: str
+    status: Status
+    asked: int
+    objective: float
+    bound: float
+    seconds: float
+
+    @property
+    def kept(self) -> int:
+        """The number of edges in the circuit."""
+        return self.circuit.n_edges
+
+    @property
+    def gap(self) -> float:
+        """How far the objective may be from the optimum, relative to the bound."""
+        return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-300)
+
+    def record(self) -> dict[str, Any]:
+        """The outcome as plain data, for JSON."""
+        return {
+            "solver": self.solver,
+            "edges_asked": self.asked,
+            "edges_kept": self.kept,
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "status": self.status.value,
+            "seconds": self.seconds,
+        }

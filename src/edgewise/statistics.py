@@ -1,0 +1,154 @@
+"""From scores per example to statistics per edge: mean, interval, whether it is kept, how stable its sign is.
+
+Scores are additive over examples, so a bootstrap resample is a re-weighting of rows that are already there: one
+matrix product, never a second run of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError, unknown_name
+from .graph import Graph
+from .scores import EdgeScores, column_chunks
+
+FloatArray = NDArray[np.float64]
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How to resample: `resamples` (tau) draws of as many examples as there are, with replacement.
+
+    interval    'paper' (mean +- z sd / sqrt(tau)), 'normal' (mean +- z sd) or 'percentile'
+    threshold   an edge is kept if its interval lies above this, or below its negative
+    """
+
+    resamples: int = 10
+    interval: str = "paper"
+    confidence: float = 0.95
+    threshold: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.interval not in INTERVALS:
+            raise unknown_name("interval", self.interval, list(INTERVALS))
+        if self.resamples < 2:
+            raise InputError(f"a bootstrap needs at least 2 resamples, not {self.resamples}")
+        if not 0 < self.confidence < 1:
+            raise InputError(f"the confidence level must lie between 0 and 1, not at {self.confidence}")
+        if self.threshold < 0:
+            raise InputError(f"the significance threshold must be at least 0, not {self.threshold}")
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeStatistics:
+    """What is known of every edge; all arrays are [edge].
+
+    mean               the score: over the examples, or over the resamples' means if there was a bootstrap
+    low, high          the confidence interval (equal to the mean without a bootstrap)
+    kept               whether the edge passed the filter (all True without a bootstrap)
+    sign_unstable      whether the resamples' means had both signs
+    """
+
+    graph: Graph
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    kept: NDArray[np.bool_]
+    sign_unstable: NDArray[np.bool_]
+    bootstrap: Bootstrap | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "low", "high", "kept", "sign_unstable"):
+            array = getattr(self, name)
+            if array.shape != (self.graph.n_edges,):
+                raise InputError(f"{name} has shape {array.shape}, but the graph has {self.graph.n_edges} edges")
+            array.setflags(write=False)
+        if not (np.all(self.low <= self.high) and np.isfinite(self.mean).all()):
+            raise InputError("statistics must be finite, with every interval's low end below its high end")
+
+    @property
+    def score(self) -> FloatArray:
+        """[edge] the signed score to select by: the mean, or 0 where the filter failed (so chosen last, not lost)."""
+        return np.where(self.kept, self.mean, 0.0)
+
+    @property
+    def sign_instability(self) -> float:
+        """The share of edges of non-negligible mean whose resamples had both signs."""
+        relevant = np.abs(self.mean) > NEGLIGIBLE
+        return float(self.sign_unstable[relevant].mean()) if relevant.any() else 0.0
+
+
+def summarise(scores: EdgeScores, bootstrap: Bootstrap | None = None) -> EdgeStatistics:
+    """Statistics of every edge, without a filter (None) or with the bootstrap's."""
+    n_edges = scores.graph.n_edges
+    if bootstrap is None:
+        mean = scores.mean()
+        return EdgeStatistics(
+            scores.graph, mean, mean.copy(), mean.copy(), np.ones(n_edges, bool), np.zeros(n_edges, bool)
+        )
+    if scores.n_examples < 2:
+        raise InputError(
+            "these scores have a single row (a data set's mean, without its examples), which can't be resampled; "
+            "score with edgewise to keep the examples, or leave the bootstrap out"
+        )
+    weights = resampling_weights(scores.n_examples, bootstrap.resamples, bootstrap.seed)
+    mean, low, high = np.empty((3, n_edges))
+    kept, unstable = np.empty((2, n_edges), bool)
+    for columns in column_chunks((scores.n_examples + 2 * bootstrap.resamples, n_edges)):
+        means = weights @ scores.values[:, columns].astype(np.float64)
+        mean[columns] = means.mean(0)
+        low[columns], high[columns] = INTERVALS[bootstrap.interval](means, bootstrap.confidence)
+        unstable[columns] = (means > 0).any(0) & (means < 0).any(0)
+    above, below = low > bootstrap.threshold, high < -bootstrap.threshold
+    kept[:] = (above & (mean > 0)) | (below & (mean < 0))
+    return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, bootstrap)
+
+
+def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:
+    """[resample, example] how much each example weighs in each resample; rows sum to 1."""
+    drawn = np.random.default_rng(seed).integers(n_examples, size=(resamples, n_examples))
+    counts = np.stack([np.bincount(row, minlength=n_examples) for row in drawn])
+    return counts / n_examples
+
+
+def _normal(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
+    return _around(means, confidence, 1.0)
+
+
+def _paper(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """The paper's rule: the half-width is also divided by sqrt(tau), so it narrows as tau grows."""
+    return _around(means, confidence, 1 / sqrt(len(means)))
+
+
+def _around(means: FloatArray, confidence: float, factor: float) -> tuple[FloatArray, FloatArray]:
+    half = z_value(confidence) * means.std(0, ddof=1) * factor
+    centre = means.mean(0)
+    return centre - half, centre + half
+
+
+def _percentile(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """The quantiles of the resamples' means."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
+    "paper": _paper,
+    "normal": _normal,
+    "percentile": _percentile,
+}
+
+
+def z_value(confidence: float) -> float:
+    """The standard normal quantile of a two-sided level; 1.96 for 95 %, as the paper rounds it."""
+    return 1.96 if confidence == 0.95 else NormalDist().inv_cdf((1 + confidence) / 2)

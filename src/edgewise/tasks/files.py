@@ -1,0 +1,103 @@
+"""Prompt pairs of one's own: a .jsonl or .csv file with text, or with ready tokens."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from .task import Example, PromptPair, Task, tokenize
+
+TEXT = ("clean", "corrupted", "correct", "incorrect")
+TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
+
+
+def is_task_file(name: str) -> bool:
+    """Whether a task's name means a file rather than a built-in task."""
+    return Path(name).suffix.lower() in (".jsonl", ".csv")
+
+
+def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vocabulary: int) -> Task:
+    """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
+
+    Rows may have a `split` column; without one the file is used whole, whatever split is asked for.
+    """
+    rows = list(_rows(path))
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    if split is not None and any("split" in row for row in rows):
+        known = sorted({str(row.get("split")) for row in rows})
+        rows = [row for row in rows if row.get("split") == split]
+        if not rows:
+            raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
+    if all(column in rows[0] for column in TOKENS):
+        examples = tuple(_from_tokens(row, f"{path}, example {n}", vocabulary) for n, row in enumerate(rows, start=1))
+    else:
+        pairs = [PromptPair(*_columns(row, TEXT, str, f"{path}, example {n}")) for n, row in enumerate(rows, start=1)]
+        if tokenizer is None:
+            raise InputError(f"{path} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
+        examples = tokenize(pairs, tokenizer, bos, str(path))
+    return Task(path.stem, split or "all", examples)
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    if not path.is_file():
+        raise InputError(f"there is no task file {path}")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} isn't UTF-8 text: {error}") from None
+    if path.suffix.lower() == ".csv":
+        yield from csv.DictReader(text.splitlines())
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number} isn't JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"{path}, line {number} must be a JSON object, not {type(row).__name__}")
+        yield row
+
+
+def _columns(row: dict[str, Any], columns: tuple[str, ...], kind: type, where: str) -> list[Any]:
+    values = [row.get(column) for column in columns]
+    missing = [column for column, value in zip(columns, values, strict=True) if value is None]
+    if missing:
+        raise InputError(
+            f"{where} lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
+        )
+    wrong = [column for column, value in zip(columns, values, strict=True) if not isinstance(value, kind)]
+    if wrong:
+        raise InputError(f"{where}: {', '.join(wrong)} must be text")
+    return values
+
+
+def _from_tokens(row: dict[str, Any], where: str, vocabulary: int) -> Example:
+    clean, corrupted, correct, incorrect = _columns(row, TOKENS, object, where)
+    try:
+        right, wrong = _ids([correct, incorrect])
+        example = Example(_ids(clean), _ids(corrupted), right, wrong)
+    except (InputError, TypeError, ValueError) as error:
+        raise InputError(f"{where}: {error}") from None
+    strange = [
+        i for i in (*example.clean, *example.corrupted, example.correct, example.incorrect) if not 0 <= i < vocabulary
+    ]
+    if strange:
+        raise InputError(f"{where}: token {strange[0]} is outside the model's vocabulary of {vocabulary}")
+    return example
+
+
+def _ids(value: Any) -> tuple[int, ...]:
+    """Token ids from a JSON list, or from the text of one in a CSV cell ("[1, 2]" or "1 2")."""
+    if isinstance(value, str):
+        value = value.replace(",", " ").strip("[] ").split()
+    ids = tuple(int(i) for i in value)
+    if any(isinstance(i, float) and i != int(i) for i in value):
+        raise InputError(f"token ids must be whole numbers, not {value}")
+    return ids
