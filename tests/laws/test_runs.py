@@ -1,0 +1,109 @@
+"""What must hold for the runs of any model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCABULARY, build, random_task
+from slow import SlowModel
+
+from edgewise import Circuit
+from edgewise.evaluate.verb import evaluate_circuits
+from edgewise.models import make_batch, wrap_model
+from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models.forward import make_frame, read_out, run
+from edgewise.models.prepare import prepare
+
+# The slow implementation's RMS norms are HuggingFace's, which compute in float32 whatever the model's dtype.
+HF_NORM = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def all_logits(model, tokens, real=None):
+    real = torch.ones_like(tokens, dtype=torch.bool) if real is None else real
+    trace = run(model.transformer, model.transformer.embed(tokens), make_frame(model.transformer, real))
+    return model.transformer.final_norm(trace.final) @ model.transformer.unembed.T, trace
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-5), (torch.float32, 1e-4)])
+def test_logits_are_those_of_transformers(family, dtype, tolerance):
+    loaded = build(family, dtype)
+    tokens = torch.randint(VOCABULARY, (3, 13), generator=torch.Generator().manual_seed(1))
+    expected = loaded(tokens).logits
+    found, _ = all_logits(wrap_model(loaded), tokens)
+    assert (found - expected).abs().max() <= tolerance * expected.abs().max()
+
+
+def test_padding_on_either_side_matches_transformers(loaded, model):
+    tokens = torch.randint(VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(2))
+    for pad, real in (("right", [[1] * 9, [1] * 6 + [0] * 3]), ("left", [[1] * 9, [0] * 3 + [1] * 6])):
+        real = torch.tensor(real, dtype=torch.bool)
+        found, _ = all_logits(model, tokens, real)
+        short = tokens[1][real[1]][None]
+        expected = loaded(short).logits[0]
+        torch.testing.assert_close(
+            found[1][real[1]], expected, rtol=0, atol=1e-5 * expected.abs().max().item(), msg=pad
+        )
+
+
+def test_weights_are_borrowed_not_copied(loaded, model):
+    theirs = {parameter.untyped_storage().data_ptr() for parameter in loaded.parameters()}
+    for layer in model.transformer.layers:
+        for part in layer.qkv:
+            assert part.weight.untyped_storage().data_ptr() in theirs
+        assert layer.out.untyped_storage().data_ptr() in theirs
+
+
+def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
+    """The stream that each reader sees is the sum of all earlier sources and of what belongs to no node."""
+    tokens = [5, 9, 2, 33, 8]
+    slow = SlowModel(loaded)
+    sources, _ = slow.run(slow.embed(tokens), slow.everything)
+    _, trace = all_logits(model, torch.tensor([tokens]))
+    names = list(sources)
+    for layer in range(model.graph.n_layers):
+        before = {name: sources[name] for name in names[: model.graph.attention_sources(layer)]}
+        torch.testing.assert_close(trace.attention_in[layer][0], slow.everything(f"a{layer}.h0<q>", before), **HF_NORM)
+        before = {name: sources[name] for name in names[: model.graph.mlp_sources(layer)]}
+        torch.testing.assert_close(trace.mlp_in[layer][0], slow.everything(f"m{layer}", before), **HF_NORM)
+    torch.testing.assert_close(trace.final[0], slow.everything("logits", sources), **HF_NORM)
+
+
+@pytest.mark.parametrize("share_prefix", [True, False])
+def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, share_prefix):
+    batch = make_batch(task.examples, range(len(task)), torch.device("cpu"))
+    with torch.no_grad():
+        ready = prepare(model.transformer, batch, share_prefix)
+        reference = ready.run(ready.corrupted)
+        for circuit, embedding in (
+            (Circuit.full(model.graph), ready.clean),
+            (Circuit.empty(model.graph), ready.corrupted),
+        ):
+            stream = run_circuit(
+                model.transformer, plan_circuit(circuit), ready.clean, reference, ready.frame, ready.last
+            )
+            found = read_out(model.transformer, stream, batch.answers, all_logits=True).logits
+            expected = ready.read_out(ready.run(embedding), all_logits=True).logits
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ablation", ["patching", "zero", "mean", "positional-mean"])
+def test_circuits_do_not_depend_on_batches_or_order(model, ablation):
+    task = random_task(6, seed=4)
+    rng = np.random.default_rng(0)
+    circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.5, 0.9)]
+    whole = evaluate_circuits(model, task, circuits, ablation=ablation, batch_size=6)
+    single = evaluate_circuits(model, task, circuits, ablation=ablation, batch_size=1)
+    np.testing.assert_allclose(single.values, whole.values, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(single.empty, whole.empty, rtol=1e-9, atol=1e-9)
+    backwards = type(task)(task.name, task.split, task.examples[::-1])
+    again = evaluate_circuits(model, backwards, circuits, ablation=ablation, batch_size=4)
+    np.testing.assert_allclose(again.values[:, ::-1], whole.values, rtol=1e-9, atol=1e-9)
+
+
+def test_two_answers_logits_are_those_of_the_whole_vocabulary(model, task):
+    batch = make_batch(task.examples, range(len(task)), torch.device("cpu"))
+    ready = prepare(model.transformer, batch)
+    trace = ready.run(ready.clean)
+    few, many = (ready.read_out(trace, all_logits) for all_logits in (False, True))
+    torch.testing.assert_close(few.answer_logits, many.answer_logits, rtol=1e-10, atol=1e-10)

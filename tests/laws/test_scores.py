@@ -1,0 +1,118 @@
+"""What must hold for the scores of any model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCABULARY, random_task
+from slow import SlowModel, slow_scores
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from edgewise import Circuit
+from edgewise.evaluate.verb import evaluate_circuits
+from edgewise.models import make_batch, wrap_model
+from edgewise.models.prepare import prepare
+from edgewise.score import METHODS, score_edges
+from edgewise.tasks import Task, get_metric
+
+
+@pytest.mark.parametrize("method, steps", [("eap", None), ("eap-ig", 3)])
+def test_scores_are_those_of_the_slow_implementation(loaded, model, method, steps):
+    task = random_task(3, seed=1, longest=8)
+    found = score_edges(model, task, method, steps or 1)
+    slow = SlowModel(loaded)
+    for row, example in enumerate(task.examples):
+        expected = slow_scores(
+            slow, list(example.clean), list(example.corrupted), (example.correct, example.incorrect), steps
+        )
+        assert set(expected) == set(model.graph.edge_names)
+        wanted = np.array([expected[name] for name in model.graph.edge_names])
+        np.testing.assert_allclose(found.values[row], wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("share", [0.03, 0.3, 0.8])
+@pytest.mark.parametrize("ablation", ["patching", "zero"])
+def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, ablation):
+    task = random_task(3, seed=2, longest=8)
+    rng = np.random.default_rng(int(share * 100))
+    # The direct edge keeps something after pruning, whatever is drawn.
+    mask = rng.random(model.graph.n_edges) < share
+    mask[model.graph.direct_edge] = True
+    circuit = Circuit(model.graph, mask).prune()
+    found = evaluate_circuits(model, task, [circuit], ablation=ablation)
+    inside = {name for name, used in zip(model.graph.edge_names, circuit.mask, strict=True) if used}
+    slow = SlowModel(loaded)
+    for row, example in enumerate(task.examples):
+        reference, _ = slow.run(slow.embed(list(example.corrupted)), slow.everything)
+        if ablation == "zero":
+            reference = {name: value * 0 for name, value in reference.items()}
+        _, logits = slow.run(slow.embed(list(example.clean)), slow.circuit(inside, reference))
+        expected = (logits[example.correct] - logits[example.incorrect]).item()
+        assert found.values[0, row] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_eap_is_exact_patching_on_a_linear_model():
+    """Uniform attention, no activation function, norms that only centre: then one edge's effect is its gradient."""
+    config = GPT2Config(
+        vocab_size=VOCABULARY, n_positions=16, n_embd=12, n_layer=2, n_head=2, activation_function="linear",
+        layer_norm_epsilon=1e12,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    loaded = GPT2LMHeadModel(config).double()
+    with torch.no_grad():
+        for name, parameter in loaded.named_parameters():
+            parameter.normal_(0, 0.4)
+            if "ln_" in name and "weight" in name:
+                parameter.mul_(1e6)  # undoes the huge epsilon
+            if "c_attn" in name:
+                parameter[..., : 2 * config.n_embd] = 0  # no queries, no keys
+    model = wrap_model(loaded)
+    task = random_task(2, seed=3)
+    full = Circuit.full(model.graph)
+    without = [Circuit(model.graph, np.arange(model.graph.n_edges) != edge) for edge in range(model.graph.n_edges)]
+    runs = evaluate_circuits(model, task, [full, *without])
+    exact = (runs.full - runs.values[1:]).T
+    for method in ("eap", "eap-ig"):
+        found = score_edges(model, task, method).values
+        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-6 * np.abs(exact).max())
+    assert np.abs(exact).max() > 1e-2
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_scores_do_not_depend_on_batch_size_or_order(model, method):
+    task = random_task(6, seed=5)
+    whole = score_edges(model, task, method, batch_size=6).values
+    scale = np.abs(whole).max()
+    np.testing.assert_allclose(
+        score_edges(model, task, method, batch_size=1).values, whole, rtol=1e-5, atol=1e-6 * scale
+    )
+    backwards = Task(task.name, task.split, task.examples[::-1])
+    np.testing.assert_allclose(
+        score_edges(model, backwards, method, batch_size=4).values[::-1], whole, rtol=1e-5, atol=1e-6 * scale
+    )
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, method):
+    task = random_task(5, seed=6)
+    rows = list(range(5))
+    found = []
+    for pad, share in (("right", True), ("right", False), ("left", True)):
+        batch = make_batch(task.examples, rows, torch.device("cpu"), pad)
+        found.append(
+            METHODS[method](prepare(model.transformer, batch, share), get_metric("logit-difference"), 4).values
+        )
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-8, atol=1e-10 * found[0].abs().max().item())
+
+
+@pytest.mark.parametrize("metric", ["probability-difference", "kl"])
+def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(model, metric):
+    """Completeness: with many steps, the scores of the edges out of `input` sum to the change of the metric
+    along the path, because every path of the network starts with one of them."""
+    task = random_task(2, seed=7)
+    scores = score_edges(model, task, "eap-ig", 400, metric)
+    effect = scores.provenance["clean_metric"] - scores.provenance["corrupted_metric"]
+    from_input = scores.mean()[model.graph.edge_source == 0].sum()
+    assert from_input == pytest.approx(effect, rel=0.02, abs=1e-3)

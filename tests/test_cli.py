@@ -1,0 +1,236 @@
+"""The commands, as a user types them: what they print, write and refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from conftest import build
+from test_tasks import GOOD, write
+
+from edgewise import SIZES, Circuit, Graph
+from edgewise.cli import main
+from edgewise.formats.eap_json import read_circuit, write_circuit
+
+DEMO = Graph(4, 4, 64)
+
+
+@pytest.fixture
+def edgewise(monkeypatch, capsys):
+    """Runs a command in this process: exit code, stdout, stderr."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def scores(edgewise, tmp_path):
+    folder = tmp_path / "scores"
+    assert edgewise("score", "--examples", 20, "--out", folder, "--json")[0] == 0
+    return folder
+
+
+def score_file(path, score=None):
+    score = np.random.default_rng(0).normal(size=DEMO.n_edges) if score is None else score
+    write_circuit(path, Circuit.full(DEMO), score, {})
+    return path
+
+
+def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgewise, tmp_path):
+    folder = tmp_path / "result"
+    code, out, _ = edgewise("run", "--examples", 24, "--out", folder)
+    assert code == 0
+    rows = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
+            "ILP + Bootstrapping + PNR"]  # fmt: skip
+    table = [line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│")]
+    assert table == [*rows, *(row for row in rows if "PNR" not in row)]
+    expected = {
+        "run.json",
+        "scores",
+        "statistics.npz",
+        "circuits.npz",
+        "circuits",
+        "curve.csv",
+        "curve.json",
+        "figures",
+    }
+    assert {path.name for path in folder.iterdir()} == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+
+    curves = {(c["benchmark"], c["method"]): c["sizes"] for c in json.loads((folder / "curve.json").read_text())}
+    for sizes in curves.values():
+        assert [size["share"] for size in sizes] == list(SIZES)
+        assert sizes[-1]["faithfulness"] == 1 and sizes[-1]["edges_kept"] == DEMO.n_edges
+    for benchmark in ("CMD", "CPR"):
+        for best, greedy in zip(curves[benchmark, "ILP"], curves[benchmark, "Greedy"], strict=True):
+            assert best["objective"] >= greedy["objective"] - 1e-12
+    run = json.loads((folder / "run.json").read_text())
+    assert run["accuracy"]["top-1"] > 0.95 and run["settings"]["faithfulness"] == "mib" and run["seed"] == 0
+    assert read_circuit(folder / "circuits" / "cmd-1.json") == Circuit.full(DEMO)
+
+    before = (folder / "figures" / "faithfulness.svg").stat().st_mtime_ns
+    code, out, _ = edgewise("report", folder)
+    assert code == 0 and "ILP + Bootstrapping + PNR" in out
+    assert (folder / "figures" / "faithfulness.svg").stat().st_mtime_ns > before
+    code, _, err = edgewise("run", "--examples", 24, "--out", folder)
+    assert code == 2 and "--overwrite" in err
+
+
+def test_the_same_run_gives_the_same_numbers(edgewise, tmp_path):
+    found = []
+    for name in ("one", "two"):
+        code, out, _ = edgewise("run", "--examples", 12, "--out", tmp_path / name, "--seed", 3, "--json")
+        assert code == 0
+        found.append(json.loads(out)["areas"])
+    assert found[0] == found[1]
+
+
+def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    words = ("run", "--examples", 12, "--out", tmp_path / "result", "--json")
+    with monkeypatch.context() as broken:
+        broken.setattr("edgewise.pipeline.evaluate_circuits", stop)
+        assert edgewise(*words)[0] == 130
+    assert not (tmp_path / "result").exists()
+    with monkeypatch.context() as broken:
+        broken.setattr("edgewise.score.score_edges", stop)
+        code, out, err = edgewise(*words)
+    assert code == 0 and "going on" in err
+    fresh = json.loads(edgewise("run", "--examples", 12, "--out", tmp_path / "fresh", "--json")[1])
+    assert json.loads(out)["areas"] == fresh["areas"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "result"]
+
+
+def test_score_select_evaluate_is_the_same_road_in_steps(edgewise, scores, tmp_path):
+    circuit = tmp_path / "circuit.json"
+    words = ("select", scores, "--solver", "ilp", "--edges", 0.1, "--rank", "absolute", "--pnr", 0.5, "--bootstrap", 10)
+    code, out, _ = edgewise(*words, "--out", circuit, "--json")
+    chosen = json.loads(out)
+    assert code == 0 and chosen["edges_asked"] == int(0.1 * DEMO.n_edges) == chosen["edges_kept"]
+    assert (
+        chosen["status"] == "optimal" and chosen["gap"] == 0 and chosen["objective"] == pytest.approx(chosen["bound"])
+    )
+    assert chosen["seconds"] > 0
+    code, out, _ = edgewise("evaluate", circuit, "full", "empty", "--examples", 10, "--per-example", "--json")
+    found = json.loads(out)
+    assert code == 0
+    one, full, empty = found["circuits"]
+    assert (full["faithfulness"], empty["faithfulness"]) == (1, 0)
+    assert len(one["per_example"]) == 10 and np.mean(one["per_example"]) == pytest.approx(one["metric"])
+    assert one["faithfulness"] == pytest.approx((one["metric"] - found["empty"]) / (found["full"] - found["empty"]))
+
+
+@pytest.mark.parametrize("words", [("models",), ("models", "demo"), ("tasks",), ("tasks", "ioi"), ("tasks", "mcqa")])
+def test_lists_are_for_people_and_for_machines(edgewise, words):
+    code, out, _ = edgewise(*words)
+    assert code == 0 and out
+    code, out, _ = edgewise(*words, "--json")
+    assert code == 0 and json.loads(out)
+
+
+@pytest.mark.parametrize("command", ["run", "score", "select", "evaluate", "report", "models", "tasks"])
+def test_every_command_explains_itself(edgewise, command):
+    code, out, _ = edgewise(command, "--help")
+    assert code == 0 and "Usage" in out and "--json" in out
+
+
+def refused(edgewise, *words):
+    """The one line with which a command is refused."""
+    code, out, err = edgewise(*words)
+    lines = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 2 and len(lines) == 1 and "Traceback" not in err and not out, (code, out, err)
+    return lines[0]
+
+
+def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
+    given = score_file(tmp_path / "scores.json")
+    target = tmp_path / "circuit.json"
+    for words, expected in (
+        (("--edges", 480), "the graph has 479"),
+        (("--edges", 10, "--pnr", 1.5), "from 0 to 1"),
+        (("--edges", 10, "--pnr", -0.5), "from 0 to 1"),
+        (("--edges", 10, "--solver", "magic"), "top-n, greedy, ilp"),
+        (("--edges", 10, "--rank", "magic"), "signed, absolute"),
+        (("--edges", 10, "--bootstrap", 10), "single row"),
+        (("--edges", "ten"), "neither a count"),
+    ):
+        assert expected in refused(edgewise, "select", given, *words, "--out", target)
+    nan = json.loads(given.read_text())
+    nan["edges"]["input->logits"]["score"] = float("nan")
+    (tmp_path / "nan.json").write_text(json.dumps(nan))
+    assert "edge input->logits" in refused(edgewise, "select", tmp_path / "nan.json", "--edges", 10, "--out", target)
+    assert "no scores" in refused(edgewise, "select", tmp_path / "none", "--edges", 10, "--out", target)
+    assert not target.exists()
+
+
+def test_a_circuit_of_another_model_is_refused_with_both_shapes(edgewise, tmp_path):
+    other = Graph(2, 3, 12)
+    write_circuit(tmp_path / "other.json", Circuit.full(other), np.zeros(other.n_edges), {})
+    line = refused(edgewise, "evaluate", tmp_path / "other.json")
+    assert "2 layers x 3 heads" in line and "4 layers x 4 heads" in line
+
+
+def test_tasks_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
+    longer = GOOD | {"corrupted": GOOD["corrupted"].replace("a drink", "a book drink")}
+    same = GOOD | {"corrupted": GOOD["clean"]}
+    for rows, expected in (
+        ([GOOD, longer], "example 2"),
+        ([GOOD, GOOD | {"correct": " Mary and"}], "' Mary and' is 2 tokens"),
+        ([same, same], "no circuit to find"),
+        ([], "no rows"),
+    ):
+        path = write(tmp_path / "task.jsonl", rows)
+        assert expected in refused(edgewise, "score", "--task", path, "--out", tmp_path / "out")
+    assert "ioi, mcqa, greater-than" in refused(edgewise, "score", "--task", "ioio", "--out", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
+
+
+def test_models_that_cannot_be_are_refused(edgewise, tmp_path):
+    assert "no/such-model" in refused(edgewise, "models", "no/such-model")
+    (tmp_path / "empty").mkdir()
+    assert "empty" in refused(edgewise, "models", tmp_path / "empty")
+    assert "float32" in refused(edgewise, "score", "--dtype", "int8", "--out", tmp_path / "out")
+    assert "--device auto" in refused(edgewise, "score", "--device", "toaster", "--out", tmp_path / "out")
+
+
+def test_a_config_that_the_runner_does_not_handle_is_refused_by_name(edgewise, tmp_path):
+    loaded = build("gpt2")
+    loaded.config.scale_attn_by_inverse_layer_idx = True
+    loaded.save_pretrained(tmp_path / "odd")
+    assert "scale_attn_by_inverse_layer_idx = True" in refused(edgewise, "models", tmp_path / "odd")
+    config = tmp_path / "odd" / "config.json"
+    facts = json.loads(config.read_text()) | {"scale_attn_by_inverse_layer_idx": False, "attention_sparkle": 3}
+    config.write_text(json.dumps(facts))
+    assert "attention_sparkle = 3" in refused(edgewise, "models", tmp_path / "odd")
+    config.write_text(json.dumps({"model_type": "bert"}))
+    assert "gpt2, llama" in refused(edgewise, "models", tmp_path / "odd")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_path, family):
+    import torch
+    from conftest import random_task
+
+    build(family, torch.float32).save_pretrained(tmp_path / "model")
+    rows = [
+        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
+        for e in random_task(6).examples
+    ]
+    path = write(tmp_path / "task.jsonl", rows)
+    words = ("run", "--model", tmp_path / "model", "--task", path, "--out", tmp_path / "out", "--json")
+    code, out, err = edgewise(*words)
+    assert code == 0 and json.loads(out)["test"]["examples"] == 6 and "no `split` column" in err
+    assert "no tokenizer" in refused(edgewise, "score", "--model", tmp_path / "model", "--out", tmp_path / "more")

@@ -1,0 +1,74 @@
+"""Faithfulness, CPR, CMD, AUROC."""
+
+import numpy as np
+import pytest
+
+from edgewise import SIZES, Circuit, Curve, Graph, InputError
+from edgewise.evaluate.curve import area, faithfulness, size_to_edges
+from edgewise.evaluate.roc import auroc
+
+
+def curve(values, full=2.0, empty=-1.0, definition="mib", shares=SIZES):
+    values = np.asarray(values, float)[:, None]
+    counts = tuple(range(len(shares)))
+    return Curve(shares, counts, counts, values, np.array([full]), np.array([empty]), definition)
+
+
+def test_a_perfect_curve_has_no_distance_and_the_whole_area():
+    perfect = curve(np.full(10, 2.0))
+    assert perfect.cmd == 0 and perfect.cpr == pytest.approx(0.999)
+
+
+def test_areas_by_hand():
+    steps = curve([-1.0, 2.0, 5.0], shares=(0.0, 0.5, 1.0))
+    np.testing.assert_allclose(steps.faithfulness, [0, 1, 2])
+    assert steps.cpr == pytest.approx(0.25 + 0.75)
+    assert steps.cmd == pytest.approx(0.25 + 0.25)
+
+
+def test_areas_are_those_of_mibs_loop():
+    values = np.random.default_rng(0).normal(0.7, 0.5, 10)
+    found = curve(values, full=1.0, empty=0.0)
+    under = distance = 0.0
+    for a, b, x, y in zip(SIZES, SIZES[1:], values, values[1:], strict=False):
+        under += (b - a) * (x + y) / 2
+        distance += (b - a) * (abs(1 - x) + abs(1 - y)) / 2
+    assert (found.cpr, found.cmd) == (pytest.approx(under), pytest.approx(distance))
+
+
+def test_definitions_agree_at_the_full_model_and_differ_elsewhere():
+    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, "mib").tolist() == [1, 0, 0.5]
+    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, "ratio").tolist() == [1, -0.5, 0.25]
+
+
+def test_what_is_undefined_is_refused():
+    with pytest.raises(InputError, match="undefined"):
+        faithfulness([1.0], 2.0, 2.0)
+    with pytest.raises(InputError, match="undefined"):
+        faithfulness([1.0], 0.0, 2.0, "ratio")
+    with pytest.raises(InputError, match="mib, ratio"):
+        faithfulness([1.0], 0.0, 2.0, "other")
+    with pytest.raises(InputError, match="increase"):
+        curve([1, 2], shares=(0.5, 0.5))
+
+
+def test_sizes_round_down_as_in_mib():
+    assert [size_to_edges(p, 32491) for p in SIZES] == [32, 64, 162, 324, 649, 1624, 3249, 6498, 16245, 32491]
+    with pytest.raises(InputError, match="from 0 to 1"):
+        size_to_edges(1.5, 10)
+
+
+def test_area_of_one_point_is_nothing():
+    assert area([0.5], [3.0]) == 0
+
+
+def test_auroc_is_the_share_of_pairs_in_order():
+    graph = Graph(1, 1, 2)
+    rng = np.random.default_rng(0)
+    score = rng.integers(0, 4, graph.n_edges).astype(float)
+    truth = Circuit(graph, rng.random(graph.n_edges) < 0.4)
+    inside, outside = score[truth.mask], score[~truth.mask]
+    pairs = np.mean((inside[:, None] > outside) + 0.5 * (inside[:, None] == outside))
+    assert auroc(score, truth) == pytest.approx(pairs)
+    with pytest.raises(InputError, match="lacks some"):
+        auroc(score, Circuit.full(graph))
