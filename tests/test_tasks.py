@@ -1,31 +1,85 @@
 """Tasks: generators, files, metrics."""
 
 import json
+import re
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 
 import pytest
 import torch
 
 from edgewise import InputError, load_model, load_task
-from edgewise.tasks import GENERATORS, SPLITS, Readout, get_metric
+from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, SPLITS, Readout, get_metric
 from edgewise.tasks.ioi import usable_names
+
+load = cache(load_model)
+ARITHMETIC = ("arithmetic-addition", "arithmetic-subtraction")
 
 
 @pytest.fixture(scope="module")
 def demo():
-    return load_model("demo")
+    return load("demo")
 
 
-@pytest.mark.parametrize("name", sorted(GENERATORS))
-def test_splits_share_no_prompt_and_nothing_repeats(demo, name):
+class Pieces:
+    """A tokenizer by a regular expression: its matches are the tokens."""
+
+    def __init__(self, pattern):
+        self.pattern, self.vocabulary = pattern, {}
+
+    def id(self, piece):
+        return self.vocabulary.setdefault(piece, len(self.vocabulary) + 1)
+
+    def __call__(self, texts, add_special_tokens):
+        assert not add_special_tokens
+        return {"input_ids": [[self.id(piece) for piece in re.findall(self.pattern, text)] for text in texts]}
+
+
+# How families of tokenizers treat numbers: a space and up to two digits together, up to three digits, one by one.
+NUMBERS = {
+    "in pairs": r" ?[A-Za-z]+| ?[0-9]{1,2}|\s|.",
+    "in threes": r" ?[A-Za-z]+|[0-9]{1,3}|\s|.",
+    "digit by digit": r" ?[A-Za-z]+|[0-9]|\s|.",
+}
+
+
+def speaking(model, numbers):
+    """`model` with a tokenizer that treats numbers so."""
+    return replace(model, tokenizer=Pieces(NUMBERS[numbers]), bos=None)
+
+
+# What can't be had: the demo's tokenizer knows no word of arithmetic, and threes cut a year after its third digit.
+REFUSED = {*((name, "demo") for name in ARITHMETIC), ("greater-than", "in threes")}
+
+
+@pytest.fixture(
+    params=[
+        (name, speaker)
+        for name in sorted(GENERATORS)
+        for speaker in ("demo", "stories15m", *NUMBERS)
+        if (name, speaker) not in REFUSED
+    ],
+    ids=lambda pair: " ".join(pair),
+)
+def spoken(request, demo):
+    """A generator's name, and a model that it works for."""
+    name, speaker = request.param
+    if speaker in NUMBERS:
+        return name, speaking(demo, speaker)
+    return name, demo if speaker == "demo" else load(str(request.getfixturevalue("shared") / "models" / speaker))
+
+
+def test_splits_share_no_prompt_and_nothing_repeats(spoken):
+    name, model = spoken
     seen = {}
     for split in SPLITS:
         for seed in (0, 1):
-            prompts = [(e.clean, e.corrupted) for e in load_task(name, demo, split, 150, seed).examples]
+            prompts = [(e.clean, e.corrupted) for e in load_task(name, model, split, 150, seed).examples]
             assert len({clean for clean, _ in prompts}) == 150
             seen.setdefault(split, set()).update(prompt for pair in prompts for prompt in pair)
     if name == "greater-than":  # every counterfactual starts in the year 01, so only clean prompts can be told apart
-        seen = {s: {e.clean for e in load_task(name, demo, s, 150, 0).examples} for s in SPLITS}
+        seen = {s: {e.clean for e in load_task(name, model, s, 150, 0).examples} for s in SPLITS}
     assert (
         not seen["train"] & seen["test"]
         and not seen["train"] & seen["validation"]
@@ -33,11 +87,81 @@ def test_splits_share_no_prompt_and_nothing_repeats(demo, name):
     )
 
 
-@pytest.mark.parametrize("name", sorted(GENERATORS))
-def test_the_same_seed_gives_the_same_task_and_more_examples_continue_it(demo, name):
-    few, many = (load_task(name, demo, "train", count, seed=5).examples for count in (10, 40))
+def test_the_same_seed_gives_the_same_task_and_more_examples_continue_it(spoken):
+    name, model = spoken
+    few, many = (load_task(name, model, "train", count, seed=5).examples for count in (10, 40))
     assert few == many[:10]
-    assert few != load_task(name, demo, "train", 10, seed=6).examples
+    assert few != load_task(name, model, "train", 10, seed=6).examples
+
+
+def test_answers_are_the_tokens_that_follow_the_prompts_which_have_equal_lengths(spoken):
+    name, model = spoken
+    front = [] if model.bos is None else [model.bos]
+    for example in load_task(name, model, "validation", 60).examples:
+        assert len(example.clean) == len(example.corrupted)
+        for answer, token in ((example.text.correct, example.correct), (example.text.incorrect, example.incorrect)):
+            for prompt, ids in ((example.text.clean, example.clean), (example.text.corrupted, example.corrupted)):
+                followed = model.tokenizer([prompt + answer], add_special_tokens=False)["input_ids"][0]
+                assert front + followed == [*ids, token]
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_arithmetic_is_right_and_within_what_the_tokenizer_can_say(demo, name, numbers):
+    operands, results = set(), set()
+    for pair in (example.text for example in load_task(name, speaking(demo, numbers), "train", 300).examples):
+        for prompt, answer in ((pair.clean, pair.correct), (pair.corrupted, pair.incorrect)):
+            a, b = map(int, re.findall(r"[0-9]+", prompt))
+            if "from" in prompt:  # "subtracts 3 from 7"
+                a, b = b, a
+            assert int(answer) == (a + b if name == "arithmetic-addition" else a - b) > 0
+            assert (prompt + answer).endswith(f" {answer.strip()}")
+            operands |= {a, b}
+            results.add(int(answer))
+        assert pair.correct != pair.incorrect
+        assert re.sub(r"[0-9]+", "", pair.clean) == re.sub(r"[0-9]+", "", pair.corrupted)
+    one_by_one = numbers == "digit by digit"
+    assert {len(str(number)) for number in operands} == {1 if one_by_one and name == "arithmetic-addition" else 2}
+    assert max(results) <= {"in pairs": 99, "in threes": 198, "digit by digit": 9}[numbers]
+    assert len(results) > (7 if one_by_one else 50)
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_arithmetic_is_refused_where_its_words_or_its_results_are_no_tokens(demo, name):
+    with pytest.raises(InputError, match="words that this tokenizer doesn't know, as in 'The "):
+        load_task(name, demo)
+    halves = replace(demo, tokenizer=Halves(NUMBERS["digit by digit"]), bos=None)
+    with pytest.raises(InputError, match="has 0 such results from 1 to 198"):
+        load_task(name, halves)
+
+
+class Halves(Pieces):
+    """Two tokens for every piece."""
+
+    def __call__(self, texts, add_special_tokens):
+        ids = super().__call__(texts, add_special_tokens)["input_ids"]
+        return {"input_ids": [[half for i in row for half in (2 * i, 2 * i + 1)] for row in ids]}
+
+
+def test_greater_than_asks_for_a_later_decade_where_numbers_are_split_digit_by_digit(demo):
+    decades = set()
+    for example in load_task("greater-than", speaking(demo, "digit by digit"), "train", 200).examples:
+        century, year = re.search(r"year ([0-9]{2})([0-9]{2})", example.text.clean).groups()
+        assert example.text.clean.endswith(f"year {century}") and f"year {century}01" in example.text.corrupted
+        assert int(example.text.incorrect) < int(year[0]) < int(example.text.correct)
+        decades.add(year[0])
+    assert decades == set("12345678")
+
+
+def test_greater_than_is_refused_where_a_year_is_cut_elsewhere(demo):
+    with pytest.raises(InputError, match="only 0 of 97 two-digit years and doesn't split"):
+        load_task("greater-than", speaking(demo, "in threes"))
+
+
+def test_the_demo_model_still_gets_the_prompts_that_it_was_trained_on(demo):
+    first = load_task("greater-than", demo, "train", 1).examples[0].text
+    assert first.clean == "The trial lasted from the year 1133 to the year 11"
+    assert (first.correct, first.incorrect) == ("96", "25")
 
 
 def test_ioi_pairs_swap_the_second_subject_for_the_indirect_object(demo):
@@ -106,6 +230,16 @@ def test_a_file_of_text_and_the_same_as_tokens_agree(demo, tmp_path):
             from_text.clean, from_text.corrupted, from_text.correct, from_text.incorrect)  # fmt: skip
 
 
+def test_a_cell_may_hold_lines_and_a_row_may_hold_marks_that_look_like_line_ends(demo, tmp_path):
+    csv = tmp_path / "lines.csv"
+    csv.write_text('clean,corrupted,correct,incorrect\n"A. red\nB. blue","B. red\nA. blue"," A"," B"\n')
+    assert load_task(str(csv), demo).examples[0].text.clean == "A. red\nB. blue"
+    row = json.dumps(GOOD | {"clean": GOOD["clean"].replace(", ", ",\u2028")}, ensure_ascii=False)
+    path = tmp_path / "marks.jsonl"
+    path.write_text(row + "\n", encoding="utf-8")
+    assert "\u2028" in load_task(str(path), demo).examples[0].text.clean
+
+
 def test_a_split_column_is_honoured_and_without_one_the_file_is_used_whole(demo, tmp_path):
     rows = [GOOD | {"split": "train"}, GOOD | {"split": "test"}, GOOD | {"split": "test"}]
     path = write(tmp_path / "splits.jsonl", rows)
@@ -136,14 +270,27 @@ def test_tokens_outside_the_vocabulary_are_refused(demo, tmp_path):
 
 
 def test_unknown_names_list_the_choices(demo, tmp_path):
-    with pytest.raises(InputError, match="ioi, mcqa, greater-than"):
+    with pytest.raises(InputError, match=r"ioi, mcqa, greater-than, .*, mib/ioi, .*, mib/NAME=FOLDER, FILE\.jsonl"):
         load_task("ioio", demo)
+    for name in ("ioi=folder", "mib/greater-than", "mib/ioi.csv=x"):
+        with pytest.raises(InputError, match="unknown task"):
+            load_task(name, demo)
     with pytest.raises(InputError, match="train, validation, test"):
         load_task("ioi", demo, "dev")
     with pytest.raises(InputError, match="no task file"):
         load_task(str(tmp_path / "none.jsonl"), demo)
     with pytest.raises(InputError, match="logit-difference, probability-difference, kl, accuracy"):
         get_metric("loss")
+
+
+def test_every_task_is_described():
+    assert list(DESCRIPTIONS) == [*GENERATORS, *DATA_SETS]
+
+
+@pytest.mark.parametrize("name", ["arc-easy", "arc-challenge"])
+def test_a_task_without_generator_says_where_its_data_is(demo, name):
+    with pytest.raises(InputError, match=rf"--task mib/{name} .*edgewise\[hub\].*--task mib/{name}=FOLDER"):
+        load_task(name, demo)
 
 
 def test_a_generator_that_has_no_more_prompts_says_so(demo):

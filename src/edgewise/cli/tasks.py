@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
 from .console import open_model, out, print_json, say
 
+if TYPE_CHECKING:
+    from ..tasks import Example, Task
+
 NAME = "tasks"
 
 
 def command(
     name: Annotated[
-        str | None, typer.Argument(help="A task to look at: a built-in one, FILE.jsonl or FILE.csv.")
+        str | None,
+        typer.Argument(help="A task to look at: a built-in one, mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."),
     ] = None,
     model: options.ModelName = "demo",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "train",
-    examples: Annotated[int, typer.Option(help="How many examples to show.")] = 4,
+    examples: Annotated[int, typer.Option(min=1, help="How many examples to show.")] = 4,
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
-    """List the built-in tasks, or show some prompt pairs of one."""
+    """List the tasks, or show some prompt pairs of one and how many of its rows the model can use.
+
+    The benchmark's data is read from the hub with mib/NAME, which needs the extra `hub`, and from a local copy with
+    mib/NAME=PATH: a folder as on the hub, or one of its files (.jsonl, .parquet).
+    """
+    from rich.markup import escape
+
     from ..report.tables import key_value_table, list_table
-    from ..tasks import DESCRIPTIONS, METRICS, load_task
+    from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, load_task
 
     if name is None:
         if json:
@@ -32,22 +42,35 @@ def command(
             return
         out.print(list_table(["task", "what it asks"], list(DESCRIPTIONS.items())))
         say(f"metrics: {', '.join(METRICS)}")
+        say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
         say("your own: a .jsonl or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
     loaded = open_model(model, "cpu", "auto")
-    pairs = load_task(name, loaded, split, examples, seed)
-    rows = [
-        {
-            "clean": example.text.clean if example.text else list(example.clean),
-            "corrupted": example.text.corrupted if example.text else list(example.corrupted),
-            "correct": example.text.correct if example.text else example.correct,
-            "incorrect": example.text.incorrect if example.text else example.incorrect,
-            "tokens": example.length,
-        }
-        for example in pairs.examples
-    ]
+    # Data is read whole, to count what it has; a generator has no end.
+    pairs = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
+    rows = [_row(example) for example in pairs.head(examples).examples]
     if json:
-        print_json(rows)
+        counts = {"kept": len(pairs), "dropped": dict(pairs.dropped)}
+        print_json({"task": pairs.name, "split": pairs.split, **counts, "examples": rows})
         return
     for number, row in enumerate(rows, start=1):
-        out.print(key_value_table(f"{pairs.name} ({pairs.split}), example {number}", row))
+        title = f"{pairs.name} ({pairs.split}), example {number}"
+        out.print(key_value_table(escape(title), {key: escape(str(value)) for key, value in row.items()}))
+    say(_counts(pairs))
+
+
+def _row(example: Example) -> dict[str, Any]:
+    text = example.text
+    return {
+        "clean": text.clean if text else list(example.clean),
+        "corrupted": text.corrupted if text else list(example.corrupted),
+        "correct": text.correct if text else example.correct,
+        "incorrect": text.incorrect if text else example.incorrect,
+        "tokens": example.length,
+    }
+
+
+def _counts(pairs: Task) -> str:
+    dropped = sum(count for _, count in pairs.dropped)
+    reasons = ", ".join(f"{count} {reason}" for reason, count in pairs.dropped)
+    return f"kept: {len(pairs)}; dropped: {dropped}" + (f" ({reasons})" if reasons else "")

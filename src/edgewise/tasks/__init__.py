@@ -1,11 +1,12 @@
 """Tasks: prompt pairs with a right and a wrong answer, and per-example metrics over them."""
 
-from .files import is_task_file
-from .load import DESCRIPTIONS, GENERATORS, SPLITS, check_lengths, load_task
+from .load import DESCRIPTIONS, GENERATORS, SPLITS, check_lengths, is_task_file, load_task
 from .metrics import METRICS, Metric, Readout, get_metric
+from .mib import DATA_SETS
 from .task import Example, PromptPair, Task, tokenize
 
 __all__ = [
+    "DATA_SETS",
     "DESCRIPTIONS",
     "GENERATORS",
     "METRICS",

@@ -40,10 +40,13 @@ class Draw:
         """A whole number from `low` to `high`, both included."""
         return self._random.randint(low, high)
 
+    def belongs(self, item: tuple[object, ...], split: str) -> bool:
+        """Whether `item` is one of those of `split`."""
+        return hashlib.sha256(repr(item).encode()).digest()[0] % 10 in TENTHS[split]
+
     def is_new(self, item: tuple[object, ...], split: str) -> bool:
         """Whether `item` belongs to `split` and wasn't accepted before; refuses to search for ever."""
-        tenth = hashlib.sha256(repr(item).encode()).digest()[0] % 10
-        if tenth in TENTHS[split] and item not in self._seen:
+        if self.belongs(item, split) and item not in self._seen:
             self._seen.add(item)
             self._misses = 0
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,17 +16,12 @@ TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 
 
-def is_task_file(name: str) -> bool:
-    """Whether a task's name means a file rather than a built-in task."""
-    return Path(name).suffix.lower() in (".jsonl", ".csv")
-
-
 def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vocabulary: int) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
     Rows may have a `split` column; without one the file is used whole, whatever split is asked for.
     """
-    rows = list(_rows(path))
+    rows = list(read_rows(path))
     if not rows:
         raise InputError(f"{path} has no rows")
     if split is not None and any("split" in row for row in rows):
@@ -43,7 +39,8 @@ def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vo
     return Task(path.stem, split or "all", examples)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV file, or of a file with one JSON object a line."""
     if not path.is_file():
         raise InputError(f"there is no task file {path}")
     try:
@@ -51,9 +48,11 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} isn't UTF-8 text: {error}") from None
     if path.suffix.lower() == ".csv":
-        yield from csv.DictReader(text.splitlines())
+        # Not line by line: a quoted cell may hold a prompt of several lines.
+        yield from csv.DictReader(io.StringIO(text, newline=""))
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    # Only a line feed ends a row: text inside it may hold other marks that Python would take for line ends.
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:

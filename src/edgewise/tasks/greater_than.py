@@ -1,17 +1,22 @@
 """Greater-than: "The war lasted from the year 1732 to the year 17" -> a later year, not an earlier one.
 
-The counterfactual starts in the year 01 of the century, after which every year is later: the years that the
-clean prompt forbids are then allowed.
+The answer is the token that follows the century: the year in the century ("54") for tokenizers that have two-digit
+tokens, and its first digit ("5") for those that split numbers digit by digit. A decade decides the order only if it
+isn't that of the first year, so answers are digits above and below its own.
+
+The counterfactual starts in the year 01 of the century, after which every year, and every decade, can follow: what
+the clean prompt forbids is then allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError
 from .draw import Draw
-from .task import PromptPair, answer_tokens
+from .task import PromptPair, answer_tokens, next_token
 
 EVENTS = (
     "war reign empire project mission voyage strike trial siege festival drought journey alliance crisis "
@@ -23,6 +28,23 @@ TEMPLATES = (
     "The {event} began in the year {century}{year:02d} and ended in the year {century}",
 )
 NEAREST, FARTHEST = 2, 98
+LEAST_YEARS = 40
+
+
+@dataclass(frozen=True)
+class Endings:
+    """What may follow the century.
+
+    starts   the years in which a prompt can start, so that there is an answer on either side
+    answers  the numbers that can follow, ascending
+    years    how many years an answer stands for
+    digits   how many digits it has
+    """
+
+    starts: tuple[int, ...]
+    answers: tuple[int, ...]
+    years: int
+    digits: int
 
 
 def usable_years(tokenizer: Any) -> tuple[int, ...]:
@@ -33,24 +55,44 @@ def usable_years(tokenizer: Any) -> tuple[int, ...]:
         behind = (answer_tokens(f" {century}{year:02d}", tokenizer)[-1:] for century in CENTURIES)
         if len(token) == 1 and all(last == token for last in behind):
             years.append(year)
-    if len(years) < 40:
-        raise InputError(
-            f"task 'greater-than' needs two-digit years that are single tokens, but this tokenizer has only "
-            f"{len(years)} of {FARTHEST - NEAREST + 1}; use another model, or your own prompts: --task FILE.jsonl"
-        )
     return tuple(years)
 
 
-def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Endless distinct pairs of a split; splits share no prompt."""
+def splits_digits(tokenizer: Any) -> bool:
+    """Whether each of the ten digits adds one token of its own behind every century, and so does the next digit."""
+    for century in CENTURIES:
+        tokens = {next_token(f" {century}", f"{digit}", tokenizer) for digit in range(10)}
+        longer = {next_token(f" {century}{digit}", "0", tokenizer) for digit in range(10)}
+        if len(tokens) < 10 or None in tokens | longer:
+            return False
+    return True
+
+
+def usable_endings(tokenizer: Any) -> Endings:
+    """Two-digit years if this tokenizer has enough of them as tokens, else single digits if it splits numbers so."""
     years = usable_years(tokenizer)
+    if len(years) >= LEAST_YEARS:
+        return Endings(years[1:-1], years, years=1, digits=2)
+    if splits_digits(tokenizer):
+        return Endings(tuple(range(10, 90)), tuple(range(10)), years=10, digits=1)
+    raise InputError(
+        f"task 'greater-than' needs years whose last two digits are one token, or one token each, but this tokenizer "
+        f"has only {len(years)} of {FARTHEST - NEAREST + 1} two-digit years and doesn't split all others digit by "
+        "digit; use another model, or your own prompts: --task FILE.jsonl"
+    )
+
+
+def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+    """Endless distinct pairs of a split; splits share no clean prompt."""
+    endings = usable_endings(tokenizer)
     draw = Draw("greater-than", seed)
     while True:
         template, event, century = draw.choice(TEMPLATES), draw.choice(EVENTS), draw.choice(CENTURIES)
-        year = draw.choice(years[1:-1])
+        year = draw.choice(endings.starts)
         if not draw.is_new((template, event, century, year), split):
             continue
-        later = draw.choice([y for y in years if y > year])
-        earlier = draw.choice([y for y in years if y < year])
+        own = year // endings.years
+        later = draw.choice([answer for answer in endings.answers if answer > own])
+        earlier = draw.choice([answer for answer in endings.answers if answer < own])
         clean, corrupted = (template.format(event=event, century=century, year=y) for y in (year, 1))
-        yield PromptPair(clean, corrupted, f"{later:02d}", f"{earlier:02d}")
+        yield PromptPair(clean, corrupted, f"{later:0{endings.digits}d}", f"{earlier:0{endings.digits}d}")

@@ -1,4 +1,4 @@
-"""One verb: a task's name, or a file, to a `Task` for the model at hand."""
+"""One verb: a task's name, a data set's or a file to a `Task` for the model at hand."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, unknown_name
-from . import greater_than, ioi, mcqa
+from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
-from .files import is_task_file, read_task
+from .files import read_task
+from .hub import EXTRA
+from .mib import DATA_SETS, read_data_set
 from .task import PromptPair, Task, tokenize
 
 if TYPE_CHECKING:
@@ -20,34 +22,67 @@ GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
     "mcqa": mcqa.generate,
     "greater-than": greater_than.generate,
+    "arithmetic-addition": arithmetic.add,
+    "arithmetic-subtraction": arithmetic.subtract,
 }
 DESCRIPTIONS = {
     "ioi": "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
     "mcqa": "which of four choices has the colour that was told -> its letter (multiple choice)",
     "greater-than": "The war lasted from the year 1732 to the year 17 -> a later year",
+    "arithmetic-addition": "The sum of 12 and 34 is -> 46",
+    "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
+    "mib/ioi": "MIB's set: indirect object identification; the counterfactual flips the second subject",
+    "mib/mcqa": "MIB's set: the colour of a thing among four choices; the counterfactual renames the choices",
+    "mib/arc-easy": "MIB's set: easy science questions of ARC; the counterfactual renames the choices",
+    "mib/arc-challenge": "MIB's set: hard science questions of ARC; the counterfactual renames the choices",
+    "mib/arithmetic-addition": "MIB's set: sums of numbers up to 99; the counterfactual has other numbers",
+    "mib/arithmetic-subtraction": "MIB's set: differences of numbers up to 99; the counterfactual has other numbers",
 }
 DEFAULT_EXAMPLES = 200
 
 
 def load_task(name: str, model: Model, split: str = "train", examples: int | None = None, seed: int = 0) -> Task:
-    """The task `name` in the model's tokens: a built-in generator, or a file (`.jsonl`, `.csv`).
+    """The task `name` in the model's tokens.
 
-    `examples` limits their number (built-in tasks: 200 if None). The same arguments give the same task.
+    name      a built-in generator (`ioi`); a data set of the benchmark (`mib/ioi`), from the hub, or from a local
+              copy, which is a folder or a file (`mib/ioi=PATH`); or a file of one's own (`.jsonl`, `.csv`)
+    examples  limits their number; None means 200 of a generator, and all there are of anything else
+
+    The same arguments give the same task.
     """
     if examples is not None and examples < 1:
         raise InputError(f"the number of examples must be at least 1, not {examples}")
     if is_task_file(name):
         return read_task(Path(name), split, model.tokenizer, model.bos, model.vocabulary).head(examples)
-    if name not in GENERATORS:
-        raise unknown_name("task", name, [*GENERATORS, "FILE.jsonl", "FILE.csv"])
+    known, equals, copy = name.partition("=")
+    if name not in GENERATORS and known not in DATA_SETS:
+        raise _unknown_task(name)
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     if model.tokenizer is None:
         raise InputError(
             f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
         )
+    if known in DATA_SETS:
+        where = Path(copy).expanduser() if equals else None
+        return read_data_set(known, where, split, model.tokenizer, model.bos).head(examples)
     pairs = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
     return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
+
+
+def is_task_file(name: str) -> bool:
+    """Whether a task's name means a file of one's own rather than a built-in task or a data set."""
+    return name.partition("=")[0] not in DATA_SETS and Path(name).suffix.lower() in (".jsonl", ".csv")
+
+
+def _unknown_task(name: str) -> InputError:
+    on_hub = f"mib/{name}"
+    if on_hub in DATA_SETS:
+        return InputError(
+            f"task {name!r} has no generator, only data: --task {on_hub} reads it from the hub (needs {EXTRA}), "
+            f"--task {on_hub}=FOLDER from a local copy"
+        )
+    return unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
 
 
 def check_lengths(model: Model, task: Task) -> None:

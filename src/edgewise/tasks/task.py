@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InputError
+
+UNEQUAL_PROMPTS = "with prompts of unequal token length"
+SAME_ANSWERS = "with answers that begin with the same token"
+UNKNOWN_ANSWERS = "with an answer that the tokenizer doesn't know"
 
 
 @dataclass(frozen=True)
@@ -14,7 +19,7 @@ class PromptPair:
     """A clean prompt, its corrupted counterpart, and the answers that tell them apart, as text.
 
     An answer is the text that follows the prompt, with its leading space if it has one. With
-    `first_token_decides` an answer of several tokens is represented by its first (MIB does so for names).
+    `first_token_decides` an answer of several tokens is represented by its first (MIB does so for names and labels).
     """
 
     clean: str
@@ -92,20 +97,39 @@ def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, sourc
     A pair that can't be used raises an `InputError` that names `source` and the pair's number, from 1.
     """
     pairs = tuple(pairs)
-    if not pairs:
-        return ()
-    clean = _encode([pair.clean for pair in pairs], tokenizer)
-    corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
-    front = () if bos is None else (bos,)
+    answers = _answers(pairs, tokenizer)
     examples = []
-    for number, pair in enumerate(pairs, start=1):
+    for number, (pair, clean, corrupted) in enumerate(_prompts(pairs, tokenizer, bos), start=1):
         try:
-            correct, incorrect = (_answer(answer, pair, tokenizer) for answer in (pair.correct, pair.incorrect))
-            one, other = (front + tuple(ids[number - 1]) for ids in (clean, corrupted))
-            examples.append(Example(one, other, correct, incorrect, pair))
+            correct, incorrect = (
+                _answer(answer, pair, answers[answer], tokenizer) for answer in (pair.correct, pair.incorrect)
+            )
+            examples.append(Example(clean, corrupted, correct, incorrect, pair))
         except InputError as error:
             raise InputError(f"{source}, example {number}: {error}") from None
     return tuple(examples)
+
+
+def tokenize_usable(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> tuple[tuple[Example, ...], Counter[str]]:
+    """As `tokenize`, for data that isn't the user's to mend: pairs that can't be patched are counted, by reason."""
+    answers = _answers(pairs, tokenizer)
+    examples: list[Example] = []
+    dropped: Counter[str] = Counter()
+    for pair, clean, corrupted in _prompts(pairs, tokenizer, bos):
+        correct, incorrect = (
+            _answer(answer, pair, answers[answer], tokenizer) for answer in (pair.correct, pair.incorrect)
+        )
+        if len(clean) != len(corrupted):
+            dropped[UNEQUAL_PROMPTS] += 1
+        elif correct == incorrect:
+            dropped[SAME_ANSWERS] += 1
+        elif unknown_token(tokenizer) in (correct, incorrect):
+            dropped[UNKNOWN_ANSWERS] += 1
+        else:
+            examples.append(Example(clean, corrupted, correct, incorrect, pair))
+    return tuple(examples), dropped
 
 
 def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
@@ -113,17 +137,53 @@ def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
     return _encode([answer], tokenizer)[0]
 
 
+def tokens_behind(prompt: str, answer: str, tokenizer: Any) -> list[int]:
+    """The tokens that `answer` adds to those of `prompt`; none if the two grow together where they meet."""
+    before, whole = _encode([prompt, prompt + answer], tokenizer)
+    return whole[len(before) :] if whole[: len(before)] == before else []
+
+
+def next_token(prompt: str, answer: str, tokenizer: Any) -> int | None:
+    """The token that `answer` is behind `prompt`; None if it isn't one, or is another one on its own."""
+    behind, alone = tokens_behind(prompt, answer, tokenizer), answer_tokens(answer, tokenizer)
+    return behind[0] if len(behind) == 1 and (len(alone) != 1 or alone == behind) else None
+
+
+def unknown_token(tokenizer: Any) -> int | None:
+    """The token that stands for what a tokenizer doesn't know, if it has one."""
+    return getattr(tokenizer, "unk_token_id", None)
+
+
+def _prompts(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> Iterator[tuple[PromptPair, tuple[int, ...], tuple[int, ...]]]:
+    """Each pair with the tokens of its clean and of its corrupted prompt."""
+    front = () if bos is None else (bos,)
+    clean, corrupted = ([pair.clean for pair in pairs], [pair.corrupted for pair in pairs])
+    for pair, one, other in zip(pairs, _encode(clean, tokenizer), _encode(corrupted, tokenizer), strict=True):
+        yield pair, front + tuple(one), front + tuple(other)
+
+
+def _answers(pairs: Sequence[PromptPair], tokenizer: Any) -> dict[str, list[int]]:
+    """Every answer's own tokens; pairs share few answers, so each is encoded once."""
+    texts = list(dict.fromkeys(answer for pair in pairs for answer in (pair.correct, pair.incorrect)))
+    return dict(zip(texts, _encode(texts, tokenizer), strict=True))
+
+
 def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    return tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
 
 
-def _answer(answer: str, pair: PromptPair, tokenizer: Any) -> int:
-    tokens = answer_tokens(answer, tokenizer)
+def _answer(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> int:
     if not tokens:
         raise InputError(f"the answer {answer!r} has no tokens")
-    if len(tokens) > 1 and not pair.first_token_decides:
-        raise InputError(
-            f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; "
-            "an answer must be one token: choose another, and mind a leading space"
-        )
-    return tokens[0]
+    if len(tokens) == 1 or pair.first_token_decides:
+        return tokens[0]
+    # Llama's first tokenizers put a space in front of any text: "7" is two tokens alone, but one behind "17".
+    behind = tokens_behind(pair.clean, answer, tokenizer)
+    if len(behind) == 1:
+        return behind[0]
+    raise InputError(
+        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; "
+        "an answer must be one token: choose another, and mind a leading space"
+    )

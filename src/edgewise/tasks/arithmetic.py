@@ -1,0 +1,126 @@
+"""Addition and subtraction: "The sum of 12 and 34 is" -> " 46".
+
+The counterfactual is the same sentence about other numbers with another result. Results are single tokens, and all
+numbers of a task have equally many tokens, so that any two of its sentences can be patched into each other.
+Tokenizers that split numbers digit by digit therefore add single digits up to 9, and subtract two-digit numbers that
+lie less than 10 apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..errors import InputError
+from .draw import Draw
+from .ioi import NAMES
+from .task import PromptPair, answer_tokens, next_token, unknown_token
+
+TEMPLATES = {
+    "arithmetic-addition": (
+        "The sum of {a} and {b} is",
+        "{name} adds {a} and {b} and gets",
+        "{name} asks: What is {a} plus {b}? The answer is",
+        "{name} writes: {a} + {b} =",
+    ),
+    "arithmetic-subtraction": (
+        "The difference between {a} and {b} is",
+        "{name} subtracts {b} from {a} and gets",
+        "{name} asks: What is {a} minus {b}? The answer is",
+        "{name} writes: {a} - {b} =",
+    ),
+}
+SIGNS = {"arithmetic-addition": 1, "arithmetic-subtraction": -1}
+# Two-digit numbers if they have enough results of one token, else single digits.
+OPERANDS = (range(10, 100), range(1, 10))
+RESULTS = range(1, 199)
+LEAST_PROBLEMS = 30
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Two numbers and the result of the task's operation."""
+
+    a: int
+    b: int
+    result: int
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a tokenizer wants the space between a sentence and its result.
+
+    end      what the sentence ends in: a space, or nothing
+    lead     what the answer begins with: nothing, or a space
+    results  the numbers that are then single tokens
+    """
+
+    end: str
+    lead: str
+    results: frozenset[int]
+
+
+def usable_form(tokenizer: Any) -> Form:
+    """The form in which more results are single tokens; on a tie the space is the answer's, as in running text."""
+    forms = []
+    for end, lead in (("", " "), (" ", "")):
+        tokens = {number: next_token(f"is{end}", f"{lead}{number}", tokenizer) for number in RESULTS}
+        useless = (None, unknown_token(tokenizer))
+        forms.append(Form(end, lead, frozenset(number for number in RESULTS if tokens[number] not in useless)))
+    return max(forms, key=lambda form: len(form.results))
+
+
+def usable_problems(task: str, results: frozenset[int], tokenizer: Any) -> tuple[Problem, ...]:
+    """The problems with these results whose numbers have equally many tokens, from the first range with enough."""
+    for numbers in OPERANDS:
+        operands = _of_equal_length(numbers, tokenizer)
+        problems = (Problem(a, b, a + SIGNS[task] * b) for a in operands for b in operands)
+        usable = tuple(problem for problem in problems if problem.result in results)
+        if len(usable) >= LEAST_PROBLEMS:
+            return usable
+    raise InputError(
+        f"task {task!r} needs at least {LEAST_PROBLEMS} problems with a result that is a single token, but this "
+        f"tokenizer has {len(results)} such results from {RESULTS[0]} to {RESULTS[-1]}; use another model, or your "
+        "own prompts: --task FILE.jsonl"
+    )
+
+
+def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+    """Endless distinct pairs of a split; splits share no prompt, clean or corrupted."""
+    _refuse_unknown_words(task, tokenizer)
+    form = usable_form(tokenizer)
+    problems = usable_problems(task, form.results, tokenizer)
+    draw = Draw(task, seed)
+    while True:
+        template, name = draw.choice(TEMPLATES[task]), draw.choice(NAMES)
+        asked, other = draw.choice(problems), draw.choice(problems)
+        clean, corrupted = (template.format(name=name, a=p.a, b=p.b) + form.end for p in (asked, other))
+        if asked.result == other.result or not draw.belongs((corrupted,), split):
+            continue
+        if draw.is_new((clean,), split):
+            yield PromptPair(clean, corrupted, f"{form.lead}{asked.result}", f"{form.lead}{other.result}")
+
+
+add = partial(generate, "arithmetic-addition")
+subtract = partial(generate, "arithmetic-subtraction")
+
+
+def _of_equal_length(numbers: Sequence[int], tokenizer: Any) -> list[int]:
+    """The numbers with the commonest count of tokens behind a word."""
+    by_length: dict[int, list[int]] = {}
+    for number in numbers:
+        by_length.setdefault(len(answer_tokens(f"is {number}", tokenizer)), []).append(number)
+    return max(by_length.values(), key=len)
+
+
+def _refuse_unknown_words(task: str, tokenizer: Any) -> None:
+    """Without its words the two operations would be the same sentence."""
+    for template in TEMPLATES[task]:
+        text = template.format(name=NAMES[0], a=12, b=34)
+        if unknown_token(tokenizer) in answer_tokens(text, tokenizer):
+            raise InputError(
+                f"task {task!r} has words that this tokenizer doesn't know, as in {text!r}; use another model, or your "
+                "own prompts: --task FILE.jsonl"
+            )

@@ -1,0 +1,141 @@
+"""Rows of a data set: from the hub, or from a local copy in the hub's layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from .draw import SPLITS
+from .files import read_rows
+
+KINDS = (".jsonl", ".parquet")
+# train.jsonl, train-00000-of-00002.parquet, and the latter with a hash, as older uploads have it.
+FILE_NAME = re.compile(rf"({'|'.join(SPLITS)})(?:-\d+-of-(\d+)(?:-\w+)?)?")
+EXTRA = "pip install edgewise[hub]"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a data set, and where it was found, for error messages."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def get(self, field: str) -> Any:
+        """The value of a dotted field, whether its levels are nested or flattened into a column's name.
+
+        None where it, or a level above it, is null. A field that isn't there is an `InputError` that names it.
+        """
+        try:
+            return _descend(self.values, field)
+        except KeyError:
+            raise InputError(
+                f"{self.where} lacks {field!r}; it has {', '.join(map(repr, self.values)) or 'no fields'}: "
+                "is it of another data set, or of another version?"
+            ) from None
+
+    def text(self, field: str) -> str:
+        """The value of a field that must be there, as text; whole numbers are written out."""
+        value = self.get(field)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise InputError(f"{self.where}: {field!r} must be text or a whole number, not {value!r}")
+        return str(value)
+
+
+def hub_rows(repository: str, config: str | None, split: str, advice: str) -> Iterator[Row]:
+    """The rows of a data set on the hub, in order; what was downloaded before is read from the local cache."""
+    try:
+        import datasets
+    except ImportError:
+        raise InputError(
+            f"reading {repository} from the hub needs the package `datasets`, which isn't installed: {EXTRA}; {advice}"
+        ) from None
+    try:
+        found: Any = datasets.load_dataset(repository, config, split=split)
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{repository}, split {split!r} can't be had from the hub: {reason}; {advice}") from None
+    for number, values in enumerate(found, start=1):
+        yield Row(values, f"{repository}, split {split!r}, row {number}")
+
+
+def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
+    """The rows of a split from a copy: a folder as on the hub, or one of its files (.jsonl, .parquet), in order.
+
+    A file that is named after a split is used for that split only, any other file for every split.
+    """
+    for file in split_files(path, config, split):
+        rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else read_rows(file)
+        for number, values in enumerate(rows, start=1):
+            yield Row(values, f"{file}, row {number}")
+
+
+def split_files(path: Path, config: str | None, split: str) -> list[Path]:
+    """The files of a split in a local copy, in order: in the folder itself, its data/, or its folder of `config`."""
+    if path.is_file():
+        named = FILE_NAME.fullmatch(path.stem)
+        if path.suffix.lower() not in KINDS:
+            raise InputError(f"{path} can't be read; a copy's files are {' or '.join(KINDS)}")
+        if named and named[1] != split:
+            raise InputError(
+                f"{path} holds split {named[1]!r}, but {split!r} was asked for; give the folder that has both"
+            )
+        return [path]
+    if not path.is_dir():
+        raise InputError(f"there is no file or folder {path}")
+    # A copy of several configs has a folder for each, which comes before anything that lies beside them.
+    inside = [*([config, f"data/{config}"] if config else []), ".", "data"]
+    for folder in (path / name for name in inside):
+        for kind in KINDS:
+            found = sorted(file for file in folder.glob(f"*{kind}") if _split_of(file) == split)
+            if found:
+                _refuse_missing_parts(folder, found, split)
+                return found
+    raise InputError(
+        f"{path} has no file of split {split!r}; looked for {split}.jsonl and {split}-00000-of-00001.parquet "
+        f"in {', '.join(inside)}"
+    )
+
+
+def _descend(values: Mapping[str, Any], field: str) -> Any:
+    if field in values:
+        return values[field]
+    parts = field.split(".")
+    for cut in range(1, len(parts)):
+        outer = ".".join(parts[:cut])
+        if outer in values and values[outer] is None:
+            return None
+        if isinstance(values.get(outer), Mapping):
+            return _descend(values[outer], ".".join(parts[cut:]))
+    raise KeyError(field)
+
+
+def _split_of(file: Path) -> str | None:
+    named = FILE_NAME.fullmatch(file.stem)
+    return named[1] if named else None
+
+
+def _refuse_missing_parts(folder: Path, found: Sequence[Path], split: str) -> None:
+    """A copy whose download was cut short must not pass for the whole split."""
+    named = FILE_NAME.fullmatch(found[0].stem)
+    if named and named[2] and int(named[2]) != len(found):
+        raise InputError(f"{folder} has {len(found)} of the {int(named[2])} files of split {split!r}; copy the rest")
+
+
+def _parquet_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            f"reading {path} needs the package `pyarrow`, which isn't installed: {EXTRA}; .jsonl files need nothing"
+        ) from None
+    try:
+        # One file, by itself: `read_table` would take a folder name such as "ioi=copy" for a column.
+        with parquet.ParquetFile(path) as file:
+            return file.read().to_pylist()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} can't be read as parquet: {error}") from None

@@ -1,0 +1,110 @@
+"""The data sets of the Mechanistic Interpretability Benchmark (MIB): which rows it uses, and how.
+
+Fields, filters and answers are those of the benchmark's own loader, so that results compare: an answer is encoded
+on its own and represented by its first token. Names get a leading space; the labels of multiple choice get none,
+whatever the prompt ends in, and the counterfactual renames them (say A to D into 1 to 4).
+Rows that the benchmark keeps but no patching can use, because the two prompts differ in length or the two answers
+begin with the same token, are left out here and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from .hub import Row, hub_rows, local_rows
+from .task import PromptPair, Task, answer_tokens, tokenize_usable
+
+TokenCount = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Where a set lies on the hub, and how it is read.
+
+    read  (row, number of tokens of a text) -> its prompt pair, or the reason why the benchmark leaves the row out
+    """
+
+    repository: str
+    config: str | None
+    read: Callable[[Row, TokenCount], PromptPair | str]
+
+
+def _names(row: Row, count: TokenCount) -> PromptPair | str:
+    indirect, subject, third = (
+        f" {row.text(f'metadata.{role}')}" for role in ("indirect_object", "subject", "random_c")
+    )
+    if not count(indirect) == count(subject) == count(third):
+        return "with names of unequal token length"
+    prompt, flipped = row.text("prompt"), row.text("s2_io_flip_counterfactual.prompt")
+    return PromptPair(prompt, flipped, indirect, subject, first_token_decides=True)
+
+
+def _choice(row: Row, count: TokenCount) -> PromptPair | str:
+    right, other = _label(row, ""), _label(row, "symbol_counterfactual.")
+    if count(right) != count(other):
+        return "with answer labels of unequal token length"
+    prompt, renamed = row.text("prompt"), row.text("symbol_counterfactual.prompt")
+    return PromptPair(prompt, renamed, right, other, first_token_decides=True)
+
+
+def _label(row: Row, inside: str) -> str:
+    """The label of the right choice, which `answerKey` numbers from 0."""
+    labels, key = row.get(f"{inside}choices.label"), row.get(f"{inside}answerKey")
+    if not isinstance(labels, list) or not isinstance(key, int) or not 0 <= key < len(labels):
+        raise InputError(
+            f"{row.where}: '{inside}answerKey' must number one of '{inside}choices.label' from 0, "
+            f"but they are {key!r} and {labels!r}"
+        )
+    return str(labels[key])
+
+
+def _arithmetic(operator: str, row: Row, count: TokenCount) -> PromptPair | str:
+    if row.text("operator") != operator:
+        return "with another operator"
+    if row.get("random_counterfactual.prompt") is None:
+        return "without a counterfactual"
+    right, other = row.text("label"), row.text("random_counterfactual.label")
+    if count(right) != 1 or count(other) != 1:
+        return "with an answer of several tokens"
+    return PromptPair(row.text("prompt"), row.text("random_counterfactual.prompt"), right, other)
+
+
+DATA_SETS = {
+    "mib/ioi": DataSet("mib-bench/ioi", None, _names),
+    "mib/mcqa": DataSet("mib-bench/copycolors_mcqa", "4_answer_choices", _choice),
+    "mib/arc-easy": DataSet("mib-bench/arc_easy", None, _choice),
+    "mib/arc-challenge": DataSet("mib-bench/arc_challenge", None, _choice),
+    "mib/arithmetic-addition": DataSet("mib-bench/arithmetic_addition", None, partial(_arithmetic, "+")),
+    "mib/arithmetic-subtraction": DataSet("mib-bench/arithmetic_subtraction", None, partial(_arithmetic, "-")),
+}
+
+
+def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos: int | None) -> Task:
+    """The whole split of a set of `DATA_SETS`, in its order, from the hub or from a local `copy`.
+
+    `Task.dropped` says how many of its rows were left out for this tokenizer, and why.
+    """
+    rows: Iterable[Row]
+    wanted = DATA_SETS[name]
+    if copy is None:
+        rows = hub_rows(wanted.repository, wanted.config, split, f"or give a local copy: --task {name}=FOLDER")
+    else:
+        rows = local_rows(copy, wanted.config, split)
+    # Names, letters and numbers repeat from row to row.
+    count = cache(lambda text: len(answer_tokens(text, tokenizer)))
+    pairs: list[PromptPair] = []
+    dropped: Counter[str] = Counter()
+    for row in rows:
+        found = wanted.read(row, count)
+        if isinstance(found, PromptPair):
+            pairs.append(found)
+        else:
+            dropped[found] += 1
+    examples, unusable = tokenize_usable(pairs, tokenizer, bos)
+    return Task(name, split, examples, tuple((dropped + unusable).items()))
