@@ -11,13 +11,13 @@ demo: $(VENV)/.installed
 	$(BIN)/edgewise run --out $(OUT) --overwrite
 
 test: $(VENV)/.installed-dev
-	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff check --fix src tests tools
-	$(BIN)/ruff format src tests tools
+	$(BIN)/ruff check --fix src tests tools benchmarks
+	$(BIN)/ruff format src tests tools benchmarks
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,12 +1,15 @@
 """Files: save and load are inverse; a file that isn't right is refused in words, and nothing is half-written."""
 
 import json
+import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import eap_json, score_folder
+from edgewise.formats import eap_json, files, score_folder
 from edgewise.formats.write import whole_file, whole_folder
 
 GRAPH = Graph(2, 2, 6, parallel=True)
@@ -16,71 +19,203 @@ def some_circuit(seed=0):
     return Circuit(GRAPH, np.random.default_rng(seed).random(GRAPH.n_edges) < 0.3)
 
 
+def some_scores(seed=1):
+    return np.random.default_rng(seed).normal(size=GRAPH.n_edges)
+
+
 def test_a_circuit_survives_its_file(tmp_path):
-    score = np.random.default_rng(1).normal(size=GRAPH.n_edges)
     path = tmp_path / "deep" / "circuit.json"
-    eap_json.write_circuit(path, some_circuit(), score, {"method": "ILP"})
+    eap_json.write_circuit(path, some_circuit(), some_scores(), {"method": "ILP"})
     assert eap_json.read_circuit(path) == some_circuit()
-    np.testing.assert_array_equal(eap_json.read_scores(path).values[0], score)
+    np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores())
     data = json.loads(path.read_text())
     assert data["cfg"] == {"n_layers": 2, "n_heads": 2, "parallel_attn_mlp": True, "d_model": 6}
     assert list(data["nodes"]) == [*GRAPH.source_names, "logits"] and data["edgewise"]["method"] == "ILP"
+    assert list(data["edges"]) == list(GRAPH.edge_names)
+    assert path.read_text() == json.dumps(data)
+
+
+def test_a_json_longer_than_a_chunk_is_written_as_json_would(tmp_path, monkeypatch):
+    path = tmp_path / "circuit.json"
+    for chunk in (1, GRAPH.n_edges - 1, GRAPH.n_edges, GRAPH.n_edges + 1):
+        monkeypatch.setattr(eap_json, "EDGES_AT_ONCE", chunk)
+        eap_json.write_circuit(path, some_circuit(), some_scores().astype(np.float32), {})
+        assert path.read_text() == json.dumps(json.loads(path.read_text()))
+        np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores().astype(np.float32))
+
+
+def test_edges_may_be_listed_in_any_order(tmp_path):
+    path = edited(tmp_path, lambda data: None)
+    data = json.loads(path.read_text())
+    edges = list(data["edges"].items())
+    random.Random(0).shuffle(edges)
+    path.write_text(json.dumps({"edges": dict(edges), "nodes": data["nodes"], "cfg": data["cfg"]}))
+    assert eap_json.read_circuit(path) == some_circuit()
+    np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores())
 
 
 def test_scores_survive_their_folder(tmp_path):
     values = np.random.default_rng(0).normal(size=(4, GRAPH.n_edges)).astype(np.float32)
     scores = EdgeScores(GRAPH, values, {"task": "ioi"})
-    score_folder.write_scores(tmp_path, scores)
-    again = score_folder.read_scores(tmp_path)
-    np.testing.assert_array_equal(again.values, values)
-    assert again.graph == GRAPH and dict(again.provenance) == {"task": "ioi"}
-
-
-def test_the_fields_file_is_read_as_it_is(shared):
-    path = shared / "fixtures" / "qwen2" / "importances.json"
-    scores = score_folder.read_scores(path)
-    arrays = np.load(shared / "fixtures" / "qwen2" / "scores.npz")
-    graph = scores.graph
-    expected = arrays["EAP-IG-inputs|f64"][graph.edge_source, graph.edge_destination]
-    np.testing.assert_allclose(scores.values[0], expected, rtol=1e-5, atol=1e-7)
+    (tmp_path / "scores").mkdir()
+    score_folder.write_scores(tmp_path / "scores", scores)
+    for place in (tmp_path / "scores", tmp_path):
+        again = files.read_scores(place)
+        np.testing.assert_array_equal(again.values, values)
+        assert again.graph == GRAPH and dict(again.provenance) == {"task": "ioi"}
 
 
 def edited(tmp_path, change):
     path = tmp_path / "file.json"
-    eap_json.write_circuit(path, some_circuit(), np.ones(GRAPH.n_edges), {})
+    eap_json.write_circuit(path, some_circuit(), some_scores(), {})
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
     return path
 
 
+def one_edge(**changes):
+    return lambda data: data["edges"]["input->logits"].update(changes)
+
+
 @pytest.mark.parametrize(
     "change, words",
-    [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d["cfg"].pop("n_heads"), "lacks n_heads"),
-     (lambda d: d["edges"].pop("input->logits"), "edges"),
-     (lambda d: d["edges"]["input->logits"].pop("score"), "no score"),
-     (lambda d: d["edges"].update({"a7.h0->logits": d["edges"].pop("input->logits")}), "a7.h0->logits"),
-     (lambda d: d["edges"]["input->logits"].update(score=float("nan")), "NaN")],
+    [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d.pop("nodes"), "keys cfg"),
+     (lambda d: d["cfg"].pop("n_heads"), "lacks n_heads"), (lambda d: d["cfg"].update(n_heads=True), "n_heads"),
+     (lambda d: d["cfg"].update(n_layers=0), "n_layers >= 1"), (lambda d: d["cfg"].update(n_layers=10**9), "larger"),
+     (lambda d: d["cfg"].update(parallel_attn_mlp="false"), "'false'"),
+     (lambda d: d["cfg"].update(n_layers=3), "of 94 edges have no score"),
+     (lambda d: d["nodes"].update(m7={"in_graph": True}), "node m7"),
+     (lambda d: d["edges"].pop("input->logits"), "1 of 42 edges.*input->logits"),
+     (lambda d: d["edges"]["input->logits"].pop("score"), "1 of 42 edges.*input->logits"),
+     (lambda d: d["edges"].update({"a7.h0->logits": d["edges"].pop("input->logits")}), "'a7.h0->logits'"),
+     (lambda d: d["edges"].update({"logits->input": d["edges"].pop("input->logits")}), "'logits->input'"),
+     (lambda d: d["edges"].update({"m1->m0": {"score": 1.0, "in_graph": True}}), "'m1->m0'"),
+     (lambda d: d["edges"].update({"a0.h0->m0": {"score": 1.0, "in_graph": True}}), "'a0.h0->m0'"),
+     (lambda d: d["edges"].update({"input": {}}), "'input'"),
+     (lambda d: d["edges"].update({"input->logits": 0.5}), "must be an object"),
+     (one_edge(score="0.5"), "'0.5'"), (one_edge(score=True), "True"), (one_edge(score=10**400), "too large"),
+     (one_edge(score=float("nan")), "NaN.*input->logits"), (one_edge(score=float("inf")), "infinite"),
+     (one_edge(in_graph=1), "in_graph, true or false")],
 )  # fmt: skip
-def test_scores_of_a_broken_file_are_refused(tmp_path, change, words):
+def test_scores_of_a_broken_json_are_refused(tmp_path, change, words):
     with pytest.raises(InputError, match=words):
-        score_folder.read_scores(edited(tmp_path, change))
+        files.read_scores(edited(tmp_path, change))
 
 
-def test_what_is_no_file_of_ours_is_refused(tmp_path):
-    (tmp_path / "not.json").write_text("{")
-    for path, words in (
-        (tmp_path / "not.json", "isn't JSON"),
-        (tmp_path / "none.json", "no scores"),
-        (tmp_path, "no scores"),
-    ):
+def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
+    def without(key):
+        return lambda data: [info.pop(key) for info in data["edges"].values()]
+
+    path = edited(tmp_path, without("score"))
+    assert files.read_circuit(path) == some_circuit()
+    with pytest.raises(InputError, match="no scores"):
+        files.read_scores(path)
+    path = edited(tmp_path, without("in_graph"))
+    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
+    with pytest.raises(InputError, match="select a circuit"):
+        files.read_circuit(path)
+    path = edited(tmp_path, lambda data: data.update(edges={"input->logits": {"in_graph": True}}))
+    assert np.flatnonzero(files.read_circuit(path).mask).tolist() == [GRAPH.direct_edge]
+    path = edited(tmp_path, lambda data: data.update(edges={}))
+    assert files.read_circuit(path) == Circuit.empty(GRAPH)
+    path = edited(tmp_path, lambda data: data["nodes"]["m0"].update(neurons=[True] * 6))
+    with pytest.raises(InputError, match="circuit of neurons"):
+        files.read_circuit(path)
+
+
+@pytest.mark.parametrize(
+    "text, words", [("{", "isn't JSON"), ("", "isn't JSON"), ("[]", "keys cfg"), ("[" * 10**5, "isn't JSON")]
+)
+def test_what_is_no_json_of_ours_is_refused(tmp_path, text, words):
+    path = tmp_path / "not.json"
+    path.write_text(text)
+    for read in (files.read_scores, files.read_circuit):
         with pytest.raises(InputError, match=words):
-            score_folder.read_scores(path)
-    with pytest.raises(InputError, match="no file"):
-        eap_json.read_circuit(tmp_path / "none.json")
-    (tmp_path / "scores.json").write_text(json.dumps({"format": "edgewise-scores", "version": 99}))
-    with pytest.raises(InputError, match="version 99"):
-        score_folder.read_scores(tmp_path)
+            read(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="isn't JSON"):
+        files.read_circuit(path)
+
+
+def test_what_is_no_score_folder_is_refused(tmp_path):
+    def refused(words):
+        with pytest.raises(InputError, match=words):
+            files.read_scores(tmp_path)
+
+    refused("no scores")
+    about = tmp_path / "scores.json"
+    about.write_text(json.dumps({"format": "edgewise-scores", "version": 99}))
+    refused("version 99")
+    about.write_text("[]")
+    refused("format None")
+    about.write_text(json.dumps({"format": "edgewise-scores", "version": 1}))
+    refused("of which graph")
+    about.write_text(json.dumps({"format": "edgewise-scores", "version": 1, "graph": {"layers": 2}}))
+    refused("of which graph")
+    about.unlink()
+    score_folder.write_scores(tmp_path, EdgeScores(GRAPH, some_scores()[None]))
+    for content, words in (
+        (some_scores()[None, 1:], "42 edges"),
+        (np.full((1, GRAPH.n_edges), np.nan), "NaN"),
+        (np.ones((1, GRAPH.n_edges), int), "floating-point"),
+        (np.array([["a"] * GRAPH.n_edges]), "floating-point"),
+    ):
+        np.save(tmp_path / "scores.npy", content)
+        refused(words)
+    (tmp_path / "scores.npy").write_bytes(b"")
+    refused("can't be read")
+    (tmp_path / "scores.npy").unlink()
+    refused("can't be read")
+
+
+def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
+    for read in (files.read_scores, files.read_circuit):
+        for name in ("none.json", "none.pt", "none.txt"):
+            with pytest.raises(InputError, match="no file"):
+                read(tmp_path / name)
+        (tmp_path / "some.txt").write_text("some")
+        with pytest.raises(InputError, match=r"\.json or \.pt"):
+            read(tmp_path / "some.txt")
+    with pytest.raises(InputError, match="no scores"):
+        files.read_scores(tmp_path / "none")
+    with pytest.raises(InputError, match="is a folder"):
+        files.read_circuit(tmp_path)
+    for name in ("circuit.txt", "circuit"):
+        with pytest.raises(InputError, match=r"\.json or \.pt"):
+            files.write_circuit(tmp_path / name, some_circuit(), some_scores(), {})
+
+
+@pytest.mark.parametrize("name", ["circuit.json", "circuit.pt"])
+def test_what_could_not_be_read_again_is_not_written(tmp_path, name):
+    path = tmp_path / name
+    nan = some_scores()
+    nan[3] = np.nan
+    for score, words in ((nan, "NaN"), (some_scores()[1:], "42 edges")):
+        with pytest.raises(InputError, match=words):
+            files.write_circuit(path, some_circuit(), score, {})
+    with pytest.raises(ValueError):
+        files.write_circuit(path, some_circuit(), some_scores(), {"loss": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
+def test_json_and_folders_need_no_torch(tmp_path):
+    eap_json.write_circuit(tmp_path / "circuit.json", some_circuit(), some_scores(), {})
+    code = """
+import sys
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers"):
+            raise ImportError(name)
+sys.meta_path.insert(0, NoTorch())
+from pathlib import Path
+from edgewise.formats import convert, files, result_folder, submission
+folder = Path(sys.argv[1])
+files.read_circuit(folder / "circuit.json")
+convert.convert(folder / "circuit.json", folder / "scores")
+convert.convert(folder / "scores", folder / "again.json")
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_nothing_is_half_written(tmp_path):

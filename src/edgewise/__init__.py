@@ -9,7 +9,7 @@ from .evaluate.curve import SIZES, Curve
 from .graph import Graph
 from .lazy import lazy_names
 from .scores import EdgeScores
-from .select import Selection, SelectionProblem, solve
+from .select import Selection, SelectionProblem, solve, solve_path
 from .statistics import Bootstrap, EdgeStatistics, summarise
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ __all__ = [
     "load_task",
     "score_edges",
     "solve",
+    "solve_path",
     "summarise",
     "wrap_model",
 ]

@@ -17,7 +17,7 @@ from .evaluate.verb import evaluate_circuits
 from .models import Model
 from .score import score_edges
 from .scores import EdgeScores
-from .select import Infeasible, Selection, SelectionProblem, solve
+from .select import Selection, SelectionProblem, solve_path
 from .statistics import Bootstrap, EdgeStatistics, summarise
 from .tasks import Task
 
@@ -62,6 +62,8 @@ class Settings:
     bootstrap: Bootstrap = field(default_factory=Bootstrap)
     sizes: tuple[float, ...] = SIZES
     time_limit: float | None = None
+    fill: bool = False
+    nested: bool = False
     batch_size: int | None = None
 
 
@@ -158,16 +160,9 @@ def discover(
 def _select_sizes(statistics: EdgeStatistics, recipe: Recipe, rank: str, settings: Settings) -> tuple[Selection, ...]:
     """A circuit for every size."""
     graph = statistics.graph
-    selections = []
-    for share in settings.sizes:
-        budget, pnr = size_to_edges(share, graph.n_edges), settings.pnr if recipe.pnr else None
-        problem = SelectionProblem.build(graph, statistics.score, rank, budget, pnr)
-        try:
-            selection = solve(problem, recipe.solver, settings.time_limit)
-        except Infeasible as error:  # too few edges to connect that many positive ones: as many as can be
-            selection = solve(error.nearest, recipe.solver, settings.time_limit)
-        selections.append(selection)
-    return tuple(selections)
+    budgets = [size_to_edges(share, graph.n_edges) for share in settings.sizes]
+    problem = SelectionProblem.build(graph, statistics.score, rank, 0, settings.pnr if recipe.pnr else None)
+    return solve_path(problem, budgets, recipe.solver, settings.time_limit, settings.fill, settings.nested)
 
 
 class _Clock:

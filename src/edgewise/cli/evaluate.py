@@ -14,7 +14,7 @@ NAME = "evaluate"
 
 
 def command(
-    circuits: Annotated[list[Path], typer.Argument(help="Circuit files (EAP-IG json), or `full`, or `empty`.")],
+    circuits: Annotated[list[Path], typer.Argument(help="Circuit files (EAP-IG json or pt), or `full`, or `empty`.")],
     model: options.ModelName = "demo",
     task: options.TaskName = "ioi",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
@@ -37,7 +37,7 @@ def command(
     from ..errors import InputError
     from ..evaluate.curve import faithfulness as measure
     from ..evaluate.verb import evaluate_circuits
-    from ..formats.eap_json import read_circuit
+    from ..formats.files import read_circuit
     from ..formats.write import write_json
     from ..report.tables import list_table
     from ..tasks import load_task

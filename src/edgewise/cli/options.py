@@ -11,7 +11,8 @@ ModelName = Annotated[
     str, typer.Option("--model", help="demo, a folder in HuggingFace's layout, or a name on the hub.")
 ]
 TaskName = Annotated[
-    str, typer.Option("--task", help="A built-in task (see `edgewise tasks`), FILE.jsonl or FILE.csv.")
+    str,
+    typer.Option("--task", help="See `edgewise tasks`: a generator, mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."),
 ]
 Examples = Annotated[int | None, typer.Option("--examples", help="How many prompt pairs to use (built-in tasks: 200).")]
 Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
@@ -38,6 +39,10 @@ Threshold = Annotated[
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", help="Seconds for one ILP; then its best circuit so far, with its gap.")
 ]
+Fill = Annotated[
+    bool, typer.Option("--fill", help="Ask greedy and top-n for more until pruning leaves the size asked for.")
+]
+Nested = Annotated[bool, typer.Option("--nested", help="Each size contains the smaller ones.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where to write.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]

@@ -39,6 +39,8 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    fill: options.Fill = False,
+    nested: options.Nested = False,
     time_limit: options.TimeLimit = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -76,7 +78,7 @@ def command(
     settings = Settings(
         method, steps, metric, ablation, faithfulness, pnr,
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
-        time_limit=time_limit, batch_size=batch_size,
+        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
     )  # fmt: skip
     loaded, train, test = _load(model, task, split, examples, seed, device, dtype)
     competence = _competence(loaded, test)

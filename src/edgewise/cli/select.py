@@ -15,9 +15,12 @@ NAME = "select"
 
 def command(
     scores: Annotated[
-        Path, typer.Argument(help="A folder made by `edgewise score` or `edgewise run`, or an EAP-IG json.")
+        Path, typer.Argument(help="A folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt.")
     ],
-    edges: Annotated[str, typer.Option(help="How many edges: a count such as 324, or a share such as 0.01.")],
+    edges: Annotated[
+        str,
+        typer.Option(help="How many edges: a count such as 324, a share such as 0.01, or several, as 0.01,0.05,0.1."),
+    ],
     solver: Annotated[str, typer.Option(help="ilp (optimal, proven), greedy or top-n.")] = "ilp",
     rank: Annotated[str, typer.Option(help="signed (for CPR) or absolute (for CMD).")] = "absolute",
     pnr: Annotated[float | None, typer.Option(help="The least share of positive edges, from 0 to 1.")] = None,
@@ -27,38 +30,58 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    fill: options.Fill = False,
+    nested: options.Nested = False,
     time_limit: options.TimeLimit = None,
     seed: options.Seed = 0,
-    out_file: Annotated[Path | None, typer.Option("--out", help="The circuit file to write, as EAP-IG json.")] = None,
+    out_path: Annotated[
+        Path | None,
+        typer.Option("--out", help="The EAP-IG .json or .pt to write; for several sizes, a folder of them."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
-    """Select a circuit of a given number of edges from scores.
+    """Select a circuit of a given number of edges from scores, or one for each of several sizes.
 
-    The file it writes can be read by EAP-IG and MIB, too.
+    The files it writes can be read by EAP-IG and MIB, too.
     """
-    from ..formats.eap_json import write_circuit
-    from ..formats.score_folder import read_scores
-    from ..report.tables import key_value_table
-    from ..select import SelectionProblem, parse_edges, solve
+    from ..errors import InputError
+    from ..formats.files import check_suffix, read_scores, write_circuit
+    from ..report.tables import key_value_table, list_table
+    from ..select import SelectionProblem, parse_edges, solve, solve_path
     from ..statistics import Bootstrap, summarise
 
+    several = "," in edges
+    if out_path is not None and not several:
+        check_suffix(out_path)
+    if nested and not several:
+        raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
     given = read_scores(scores)
     resampling = None if not bootstrap else Bootstrap(bootstrap, interval, confidence, threshold, seed)
     statistics = summarise(given, resampling)
-    budget = parse_edges(edges, given.graph.n_edges)
-    problem = SelectionProblem.build(given.graph, statistics.score, rank, budget, pnr)
-    selection = solve(problem, solver, time_limit)
-    record = selection.record() | {"rank": rank, "pnr": pnr, "bootstrap": bootstrap}
+    budgets = [parse_edges(part.strip(), given.graph.n_edges) for part in edges.split(",")]
+    problem = SelectionProblem.build(given.graph, statistics.score, rank, budgets[0], pnr)
+    if several:
+        selections = solve_path(problem, budgets, solver, time_limit, fill, nested)
+    else:
+        selections = (solve(problem, solver, time_limit, fill),)
+    about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap}
     if bootstrap:
-        record |= {
-            "edges_kept_by_bootstrap": int(statistics.kept.sum()),
-            "sign_instability": statistics.sign_instability,
-        }
-    if out_file is not None:
-        write_circuit(out_file, selection.circuit, statistics.score, dict(given.provenance) | record)
-        record["out"] = str(out_file)
+        about["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
+        about["sign_instability"] = statistics.sign_instability
+    records = [selection.record() | about for selection in selections]
+    if out_path is not None:
+        for selection, record in zip(selections, records, strict=True):
+            path = out_path / f"circuit-{selection.asked}.json" if several else out_path
+            write_circuit(path, selection.circuit, statistics.score, dict(given.provenance) | record)
+            record["out"] = str(path)
     if json:
-        print_json(record)
+        print_json({"circuits": records} if several else records[0])
         return
-    out.print(key_value_table(f"a circuit of {selection.kept} edges", record))
-    say(selection.status.advice)
+    if several:
+        columns = ("edges_asked", "edges_kept", "objective", "gap", "status", "seconds")
+        rows = [[f"{r[c]:.6g}" if isinstance(r[c], float) else r[c] for c in columns] for r in records]
+        out.print(list_table([c.replace("_", " ") for c in columns], rows))
+    else:
+        shown = {name: value for name, value in records[0].items() if value is not None}
+        out.print(key_value_table(f"a circuit of {selections[0].kept} edges", shown))
+    say(selections[-1].status.advice)

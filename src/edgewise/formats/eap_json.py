@@ -1,12 +1,13 @@
 """EAP-IG / MIB json: a graph's shape, scores and membership of every node and edge, by name.
 
 edgewise writes its circuits in the same form, with one more key, `edgewise`, that says how the circuit came about.
+A file of a large model has a million edges and more, so nothing here makes the names of all edges at once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,70 +18,127 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
 from ..scores import EdgeScores
+from .edge_file import EdgeFile, cfg_of, check_score, graph_of
 from .write import read_json, whole_file
 
-KEYS = ("n_layers", "n_heads", "d_model")
+EDGES_AT_ONCE = 2**16
 
 
 def read_circuit(path: Path) -> Circuit:
     """The circuit in a file: the edges that are `in_graph`. Edges that the file leaves out are outside."""
-    graph, edges = _read(path)
-    mask = np.zeros(graph.n_edges, bool)
-    for name, info in edges.items():
-        if not isinstance(info, dict) or not isinstance(info.get("in_graph"), bool):
-            raise InputError(f"{path}: edge {name} must say whether it is in_graph, true or false")
-        mask[_index(graph, name, path)] = info["in_graph"]
-    return Circuit(graph, mask)
+    return read(path).circuit()
 
 
 def read_scores(path: Path) -> EdgeScores:
     """The scores in a file, as one row: the mean over examples that are no longer known."""
-    graph, edges = _read(path)
-    if len(edges) != graph.n_edges:
-        raise InputError(f"{path} has {len(edges)} edges, but a graph of {graph} has {graph.n_edges}")
-    values = np.full((1, graph.n_edges), np.nan)
-    for name, info in edges.items():
-        try:
-            values[0, _index(graph, name, path)] = info["score"]
-        except (TypeError, KeyError, ValueError):
-            raise InputError(f"{path}: edge {name} has no score") from None
-    return EdgeScores(graph, values, {"file": path.name})
+    return read(path).scores()
+
+
+def read(path: Path) -> EdgeFile:
+    """Everything that a file says about edges, listed in any order."""
+    data = read_json(path)
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
+        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
+    graph = graph_of(data["cfg"], path)
+    names, infos = list(data["edges"]), list(data["edges"].values())
+    edges = _indices(graph, names, path)
+    if any(type(info) is not dict for info in infos):
+        name = next(name for name, info in zip(names, infos, strict=True) if type(info) is not dict)
+        raise InputError(f"{path}: edge {name} must be an object with score and in_graph")
+    score = _scores([info.get("score") for info in infos], names, path)
+    inside = _members([info.get("in_graph") for info in infos], names, path)
+    return EdgeFile(
+        path,
+        graph,
+        None if score is None else _placed(score, edges, np.full(graph.n_edges, np.nan)),
+        None if inside is None else _placed(inside, edges, np.zeros(graph.n_edges, bool)),
+        data["edgewise"] if isinstance(data.get("edgewise"), dict) else {},
+        _beyond(graph, data["nodes"], path),
+    )
 
 
 def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
     """Write a circuit with the signed scores [edge] that it was chosen by; `about` says how."""
     graph = circuit.graph
-    nodes = zip(graph.node_names, circuit.nodes.tolist(), strict=True)
-    edges = zip(graph.edge_names, score.tolist(), circuit.mask.tolist(), strict=True)
-    data = {
-        "cfg": {
-            "n_layers": graph.n_layers,
-            "n_heads": graph.n_heads,
-            "parallel_attn_mlp": graph.parallel,
-            "d_model": graph.d_model,
-        },
-        "nodes": {name: {"in_graph": inside} for name, inside in nodes},
-        "edges": {name: {"score": value, "in_graph": inside} for name, value, inside in edges},
-        "edgewise": dict(about),
-    }
-    with whole_file(path) as draft:
-        draft.write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
+    check_score(path, graph, score)
+    nodes = dict(zip(graph.node_names, ({"in_graph": inside} for inside in circuit.nodes.tolist()), strict=True))
+    head = json.dumps({"cfg": cfg_of(graph), "nodes": nodes})
+    tail = json.dumps({"edgewise": dict(about)}, allow_nan=False)
+    with whole_file(path) as draft, draft.open("w", encoding="utf-8") as file:
+        file.write(f'{head[:-1]}, "edges": {{')
+        for start in range(0, graph.n_edges, EDGES_AT_ONCE):
+            some = slice(start, start + EDGES_AT_ONCE)
+            file.write(", " * bool(start))
+            file.write(", ".join(_members_as_json(graph, some, score[some], circuit.mask[some])))
+        file.write(f"}}, {tail[1:]}")
 
 
-def _read(path: Path) -> tuple[Graph, dict[str, Any]]:
-    data = read_json(path)
-    if not isinstance(data, dict) or not isinstance(data.get("edges"), dict) or not isinstance(data.get("cfg"), dict):
-        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
-    shape = data["cfg"]
-    missing = [key for key in KEYS if not isinstance(shape.get(key), int)]
-    if missing:
-        raise InputError(f"{path}: cfg lacks {', '.join(missing)}")
-    graph = Graph(**{key: shape[key] for key in KEYS}, parallel=bool(shape.get("parallel_attn_mlp", False)))
-    return graph, data["edges"]
+def _members_as_json(
+    graph: Graph, edges: slice, score: NDArray[np.floating], inside: NDArray[np.bool_]
+) -> Iterator[str]:
+    sources, destinations = graph.source_names, graph.destination_names
+    rows = (graph.edge_source[edges], graph.edge_destination[edges], score, np.where(inside, "true", "false"))
+    for u, v, value, flag in zip(*(row.tolist() for row in rows), strict=True):
+        yield f'"{sources[u]}->{destinations[v]}": {{"score": {float(value)!r}, "in_graph": {flag}}}'
 
 
-def _index(graph: Graph, name: str, path: Path) -> int:
+def _beyond(graph: Graph, nodes: dict[str, Any], path: Path) -> tuple[str, ...]:
+    """What the nodes have besides membership, which follows from the edges."""
+    known = set(graph.node_names)
+    for name, info in nodes.items():
+        if name not in known or not isinstance(info, dict):
+            raise InputError(f"{path}: node {name} is unknown, or no object with in_graph, in a graph of {graph}")
+    return tuple(sorted({key for info in nodes.values() for key in info} - {"in_graph"}))
+
+
+def _indices(graph: Graph, names: Sequence[str], path: Path) -> NDArray[np.intp]:
+    """[listed] the edge that each name stands for.
+
+    By the names of its two ends: a look-up table of all edges' names would be larger than the file.
+    """
+    nowhere = -(graph.n_sources * graph.n_destinations)
+    tail = {name: index for index, name in enumerate(graph.source_names)}
+    head = {name: index * graph.n_sources for index, name in enumerate(graph.destination_names)}
+    ends = (name.partition("->") for name in names)
+    wanted = np.fromiter(
+        (tail.get(source, nowhere) + head.get(destination, nowhere) for source, _, destination in ends),
+        np.int64,
+        len(names),
+    )
+    known = graph.edge_destination.astype(np.int64) * graph.n_sources + graph.edge_source
+    order = np.argsort(known)
+    found = order[np.searchsorted(known, wanted, sorter=order).clip(max=graph.n_edges - 1)]
+    wrong = np.flatnonzero(known[found] != wanted)
+    if wrong.size:
+        raise InputError(f"{path}: there is no edge {names[wrong[0]]!r} in a graph of {graph}")
+    return found
+
+
+def _scores(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.float64] | None:
+    """[listed] scores, NaN for null or none; None if no edge has one."""
+    kinds = set(map(type, values))
+    if kinds == {type(None)}:
+        return None
+    for kind in kinds - {int, float, type(None)}:
+        name, value = next((n, v) for n, v in zip(names, values, strict=True) if type(v) is kind)
+        raise InputError(f"{path}: the score of edge {name} is {value!r}, but must be a number")
     try:
-        return graph.edge_index(name)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        return np.array(values, np.float64)
+    except OverflowError:
+        raise InputError(f"{path}: a score is a whole number too large to be one; scores must be finite") from None
+
+
+def _members(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.bool_] | None:
+    """[listed] membership; None if no edge says."""
+    kinds = set(map(type, values))
+    if kinds == {type(None)}:
+        return None
+    for kind in kinds - {bool}:
+        name = next(name for name, value in zip(names, values, strict=True) if type(value) is kind)
+        raise InputError(f"{path}: edge {name} must say whether it is in_graph, true or false")
+    return np.array(values, bool)
+
+
+def _placed(values: NDArray, edges: NDArray[np.intp], into: NDArray) -> NDArray:
+    into[edges] = values
+    return into

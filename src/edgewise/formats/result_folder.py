@@ -14,7 +14,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import Curve
 from ..graph import Graph
-from ..pipeline import Discovery, Outcome
 from .eap_json import write_circuit
 from .score_folder import write_scores
 from .write import read_json, write_json
+
+if TYPE_CHECKING:
+    from ..pipeline import Discovery, Outcome
 
 FORMAT, VERSION = "edgewise-result", 1
 # A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.

@@ -10,7 +10,6 @@ import numpy as np
 from ..errors import InputError
 from ..graph import Graph
 from ..scores import EdgeScores
-from . import eap_json
 from .write import read_json, write_json
 
 FORMAT, VERSION = "edgewise-scores", 1
@@ -32,20 +31,30 @@ def write_scores(folder: Path, scores: EdgeScores) -> None:
 
 
 def read_scores(path: Path) -> EdgeScores:
-    """Scores from a score folder, a result folder, or an EAP-IG json; large arrays stay on disk."""
-    if path.is_file():
-        return eap_json.read_scores(path)
+    """Scores from a score folder or a result folder; large arrays stay on disk."""
     folder = path / "scores" if (path / "scores").is_dir() else path
     if not (folder / "scores.json").is_file():
-        raise InputError(f"{path} holds no scores; give a folder made by `edgewise score` or an EAP-IG json")
+        raise InputError(
+            f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
+        )
     about = read_json(folder / "scores.json")
+    about = about if isinstance(about, dict) else {}
     if about.get("format") != FORMAT or about.get("version") != VERSION:
         raise InputError(
             f"{folder} is of format {about.get('format')!r} version {about.get('version')!r}; "
             f"this edgewise reads {FORMAT} version {VERSION}"
         )
     try:
+        graph = Graph(**about["graph"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / 'scores.json'} doesn't say of which graph the scores are: {error}") from None
+    try:
         values = np.load(folder / "scores.npy", mmap_mode="r")
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{folder / 'scores.npy'} can't be read: {error}") from None
-    return EdgeScores(Graph(**about["graph"]), values, about["provenance"])
+    if values.dtype.kind != "f":
+        raise InputError(f"{folder / 'scores.npy'} holds {values.dtype}, but scores are floating-point numbers")
+    try:
+        return EdgeScores(graph, values, about.get("provenance") or {})
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None

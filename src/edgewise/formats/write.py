@@ -53,11 +53,11 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     if not path.is_dir():
-        raise InputError(f"{path} is a file; --out must name a folder")
+        raise InputError(f"{path} is a file; name a folder to write to")
     if not (path / MARKER).is_file() and not (path / "run.json").is_file():
-        raise InputError(f"{path} exists and isn't a folder that edgewise wrote; choose another --out")
+        raise InputError(f"{path} exists and isn't a folder that edgewise wrote; choose another one")
     if not overwrite:
-        raise InputError(f"{path} exists already; choose another --out, or write over it with --overwrite")
+        raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
 
 
 MARKER = "scores.json"
@@ -83,7 +83,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path} isn't JSON: {error}") from None
     except OSError as error:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} isn't JSON: {error}") from None

@@ -2,6 +2,16 @@
 
 from .problem import RANKINGS, Infeasible, SelectionProblem, parse_edges
 from .selection import Selection, Status
-from .verb import SOLVERS, solve
+from .verb import SOLVERS, solve, solve_path
 
-__all__ = ["RANKINGS", "SOLVERS", "Infeasible", "Selection", "SelectionProblem", "Status", "parse_edges", "solve"]
+__all__ = [
+    "RANKINGS",
+    "SOLVERS",
+    "Infeasible",
+    "Selection",
+    "SelectionProblem",
+    "Status",
+    "parse_edges",
+    "solve",
+    "solve_path",
+]

@@ -21,18 +21,20 @@ Ints = NDArray[np.int64]
 
 
 def solve_greedy(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """Exactly `budget` pops; with PNR, the first `least_positive` of them among the positive edges.
+    """`budget` pops, what is required counted as popped; with PNR, the first of them among the positive edges.
 
     If the positive edges that can be reached run out before that, the others have their turn early.
     """
     graph = problem.graph
     rank = np.empty(graph.n_edges, np.int64)
     rank[problem.order] = np.arange(graph.n_edges)
+    mask = problem.required.copy()
     reached = np.zeros(graph.n_nodes, bool)
     reached[-1] = True
-    mask = np.zeros(graph.n_edges, bool)
-    if problem.least_positive:
-        mask[pop_order(graph, rank, problem.is_positive, reached)[: problem.least_positive]] = True
+    reached[graph.edge_source[mask]] = True
+    missing = problem.least_positive - int(problem.is_positive[mask].sum())
+    if missing > 0:
+        mask[pop_order(graph, rank, problem.is_positive & ~mask, reached)[:missing]] = True
         reached[graph.edge_source[mask]] = True
     mask[pop_order(graph, rank, ~mask, reached)[: problem.budget - int(mask.sum())]] = True
     return Solution(mask, Status.HEURISTIC, problem.upper_bound)

@@ -1,50 +1,167 @@
-"""Integer linear programming: the circuit of the largest total value, proven (the paper's equations 2a-2g)."""
+"""Integer linear programming: the circuit of the largest total value, proven (the paper's equations 2a-2g).
+
+1. If the best edges are connected already, they are optimal.
+2. Otherwise solve the linear relaxation of a reduced program (`reduced.py`), price all edges with its duals, move
+   those that were put into the wrong state, repeat: a few rounds reach the optimum of the full relaxation.
+3. It is nearly always integral, and then the proven optimum. Else solve the integer program over the same columns: its
+   circuit is worth LB, the relaxation UB. An edge that is out can only be in a better circuit if its price is
+   at least -(UB - LB), one that is sure can only be missing if its price is at most UB - LB. If there are such
+   edges, offer them and solve again; if not, the circuit is optimal.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 
-import highspy
 import numpy as np
 
-from ..errors import InputError
-from .model import build_model
+from ..circuit import connected
+from .branch import search_integers
+from .fill import fill_with_worthless, join_best
+from .highs import Answer, FloatArray, optimise
 from .problem import Infeasible, SelectionProblem
-from .selection import Status
+from .reduced import Bools, Reduction, reduce
+from .selection import Effort, Status
 from .solution import Solution
 
-TOLERANCE = 1e-9
+# Edges offered at first on either side of the border between in and out.
+WINDOW = 60
+# Edges moved at most in one round, per node of the graph: those whose prices are most wrong.
+MOVED = 1
+# In units of the border's value: a price below this is rounding; one below that is close enough to move as well.
+NEGLIGIBLE = 1e-7
+NEARLY = 0.1
+# What a positive edge too few costs, in units of the largest value, until it is too dear.
+PENALTIES = (1e1, 1e4, 1e7)
 
 
 def solve_ilp(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """An optimal circuit, or the best one found within `time_limit` seconds together with its bound."""
-    edges = np.arange(problem.graph.n_edges)
-    # The k-th best value becomes 1, so that the solver's absolute tolerances mean the same for every model.
-    scale = abs(problem.value[problem.order[problem.budget - 1]]) or np.abs(problem.value).max() or 1.0
-    solver = highspy.Highs()
-    solver.silent()
-    solver.setOptionValue("mip_rel_gap", 0.0)
-    solver.setOptionValue("mip_abs_gap", TOLERANCE)
-    solver.setOptionValue("mip_feasibility_tolerance", TOLERANCE)
-    solver.setOptionValue("primal_feasibility_tolerance", TOLERANCE)
-    if time_limit is not None:
-        solver.setOptionValue("time_limit", time_limit)
-    solver.passModel(build_model(problem, edges, scale))
-    solver.run()
-    status, info = solver.getModelStatus(), solver.getInfo()
-    if status == highspy.HighsModelStatus.kInfeasible:
-        raise Infeasible(problem, _most_positive(problem))
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        raise InputError(f"no circuit was found within {time_limit} s; allow more time with --time-limit")
-    chosen = np.asarray(solver.getSolution().col_value)[: len(edges)] > 0.5
-    mask = np.zeros(problem.graph.n_edges, bool)
-    mask[edges[chosen]] = True
-    if status == highspy.HighsModelStatus.kOptimal:
-        return Solution(mask, Status.OPTIMAL, problem.objective(mask))
-    return Solution(mask, Status.TIME_LIMIT, info.mip_dual_bound * scale)
+    """An optimal circuit, or the best one found within `time_limit` seconds together with its bound.
+
+    Of equally good circuits, one with as many edges as the budget allows.
+    """
+    deadline = time.perf_counter() + (np.inf if time_limit is None else time_limit)
+    mask = _best_edges(problem)
+    if mask is not None:
+        return Solution(fill_with_worthless(problem, mask), Status.OPTIMAL, problem.objective(mask))
+    relaxed = _relax_strictly(problem, deadline)
+    if relaxed is None:
+        return Solution(join_best(problem), Status.TIME_LIMIT, problem.upper_bound)
+    solution = _solve_integers(relaxed, deadline)
+    return replace(solution, mask=fill_with_worthless(problem, solution.mask))
 
 
-def _most_positive(problem: SelectionProblem) -> int:
-    """The largest number of positive edges in any circuit of the budget."""
-    counting = replace(problem, value=problem.is_positive.astype(np.float64), pnr=None)
-    return int((solve_ilp(counting).mask & problem.is_positive).sum())
+def _best_edges(problem: SelectionProblem) -> Bools | None:
+    """The required and the best positive-valued edges, if they are a circuit that has enough positive edges."""
+    mask = problem.required.copy()
+    best = problem.optional_order[: problem.budget - problem.n_required]
+    mask[best[problem.value[best] > 0]] = True
+    if not mask.any() or int(problem.is_positive[mask].sum()) < problem.least_positive:
+        return None
+    return mask if np.array_equal(connected(problem.graph, mask), mask) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxation:
+    """The full relaxation, solved: its reduced program, its answer, the prices of all edges, the rounds it took."""
+
+    sure: Bools
+    offered: Bools
+    reduction: Reduction
+    answer: Answer
+    prices: FloatArray
+    rounds: int
+
+
+def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | None:
+    """The optimum of the full relaxation, without a positive edge missing; None if time runs out before."""
+    if not problem.least_positive:
+        return _relax(problem, deadline, 0.0)
+    for penalty in PENALTIES:
+        relaxed = _relax(problem, deadline, penalty)
+        if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= NEGLIGIBLE:
+            return relaxed
+        if penalty == PENALTIES[0]:
+            _most_positive(problem)  # raises if it is impossible rather than dear
+    raise AssertionError("a circuit with enough positive edges exists, but the relaxation finds it too dear")
+
+
+def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxation | None:
+    """The optimum of the relaxation over all edges, by moving edges whose price contradicts their state."""
+    sure, offered = _first_states(problem)
+    scale = _scale(problem)
+    rounds = 0
+    while time.perf_counter() < deadline:
+        rounds += 1
+        reduction = reduce(problem, sure, offered, scale, penalty)
+        answer = optimise(reduction.program)
+        prices = reduction.prices(answer)
+        wrong = np.where(sure, -prices, np.where(offered, -np.inf, prices))
+        wrong[problem.required] = -np.inf
+        if wrong.max() <= NEGLIGIBLE:
+            return Relaxation(sure, offered, reduction, answer, prices, rounds)
+        # Those that are nearly wrong come along: the next round's duals will be a little different.
+        moved = np.flatnonzero(wrong > -NEARLY)
+        most = MOVED * problem.graph.n_nodes
+        if len(moved) > most:
+            moved = moved[np.argpartition(-wrong[moved], most)[:most]]
+        sure, offered = sure.copy(), offered.copy()
+        sure[moved], offered[moved] = False, True
+    return None
+
+
+def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
+    """Which edges are sure and which offered at first: by rank, apart for positive and other edges where PNR binds."""
+    order, room = problem.optional_order, problem.budget - problem.n_required
+    least = problem.least_positive - int(problem.is_positive[problem.required].sum())
+    if int(problem.is_positive[order[:room]].sum()) >= least:
+        classes = [(order, room)]
+    else:
+        is_positive = problem.is_positive[order]
+        classes = [(order[is_positive], least), (order[~is_positive], max(0, room - least))]
+    sure, offered = problem.required.copy(), np.zeros(problem.graph.n_edges, bool)
+    for order, count in classes:
+        border = min(count, int(np.searchsorted(-problem.value[order], 0.0)))
+        sure[order[: max(0, border - WINDOW)]] = True
+        offered[order[max(0, border - WINDOW) : border + WINDOW]] = True
+    return sure, offered & ~sure
+
+
+def _scale(problem: SelectionProblem) -> float:
+    """The border's value, so that tolerances mean the same for every model."""
+    size = np.abs(problem.value)
+    return float(size[problem.order[problem.budget - 1]] or size.max() or 1.0)
+
+
+def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
+    """The optimal circuit: the relaxation's if it is one, else the best over the edges in doubt."""
+    reduction, answer, sure, offered = relaxed.reduction, relaxed.answer, relaxed.sure, relaxed.offered
+    problem = reduction.problem
+    upper, best = reduction.objective(answer), None
+    while True:
+        effort = Effort(relaxed.rounds, len(reduction.program.cost))
+        known = -np.inf if best is None else reduction.worth(best)
+        search = search_integers(reduction.strict, answer, known, deadline)
+        if search.best is not None:
+            best = reduction.mask(search.best)
+        if not search.is_proven:
+            return Solution(join_best(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
+        if best is None:  # the relaxation has enough positive edges, but no circuit of these columns has
+            best = _most_positive(problem)
+        gap = (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE
+        doubtful = np.where(sure, relaxed.prices <= gap, ~offered & (relaxed.prices >= -gap)) & ~problem.required
+        if search.best is answer or not doubtful.any():
+            return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+        sure, offered = sure & ~doubtful, offered | doubtful
+        reduction = reduce(problem, sure, offered, reduction.scale)
+        answer = optimise(reduction.strict)
+
+
+def _most_positive(problem: SelectionProblem) -> Bools:
+    """[edge] the circuit with the most positive edges, if it has enough; else the problem has no solution."""
+    mask = solve_ilp(problem.with_value(problem.is_positive.astype(np.float64))).mask
+    count = int((mask & problem.is_positive).sum())
+    if count < problem.least_positive:
+        raise Infeasible(problem, count)
+    return mask

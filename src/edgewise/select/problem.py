@@ -10,6 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
+from ..circuit import Circuit
 from ..errors import InputError, unknown_name
 from ..graph import Graph
 
@@ -23,6 +24,7 @@ class SelectionProblem:
     value        [edge] what an edge is worth: its signed score (for CPR) or its absolute score (for CMD)
     is_positive  [edge] the sign of the signed score, before any absolute value
     pnr          the least share of positive edges, of the budget; None if that doesn't matter
+    within       a smaller circuit that must be part of this one; None if there is none
     """
 
     graph: Graph
@@ -30,6 +32,7 @@ class SelectionProblem:
     is_positive: NDArray[np.bool_]
     budget: int
     pnr: float | None = None
+    within: Circuit | None = None
 
     def __post_init__(self) -> None:
         n_edges = self.graph.n_edges
@@ -41,6 +44,8 @@ class SelectionProblem:
             raise InputError(f"the budget is {self.budget} edges, but must lie between 0 and the graph's {n_edges}")
         if self.pnr is not None and not 0 <= self.pnr <= 1:
             raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
+        if self.within is not None and (self.within.graph != self.graph or self.within.n_edges > self.budget):
+            raise InputError(f"a circuit of {self.budget} edges can't contain one of {self.within.n_edges} edges")
         for array in (self.value, self.is_positive):
             array.setflags(write=False)
 
@@ -55,9 +60,17 @@ class SelectionProblem:
         value = np.abs(signed) if rank == "absolute" else signed
         return cls(graph, value, signed > 0, budget, pnr)
 
-    def with_budget(self, budget: int) -> SelectionProblem:
-        """The same problem for another number of edges."""
-        return replace(self, budget=budget)
+    def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
+        """The same problem for another number of edges; what depends on the values alone is shared."""
+        other = replace(self, budget=budget, within=within)
+        for name in ("order", "connectors"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other
+
+    def with_value(self, value: NDArray[np.float64]) -> SelectionProblem:
+        """The same problem with other values and without PNR."""
+        return replace(self, value=value, pnr=None)
 
     @property
     def least_positive(self) -> int:
@@ -66,18 +79,48 @@ class SelectionProblem:
             return 0
         # A rounding error is not an edge: 0.55 * 100 is a little more than 55 in floating point.
         asked = ceil(self.pnr * self.budget - 1e-9)
-        return min(asked, int(self.is_positive.sum()))
+        return min(asked, int(np.count_nonzero(self.is_positive)))
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
         """[edge] all edges, best value first, ties by edge order."""
         return np.argsort(-self.value, kind="stable")
 
+    @cached_property
+    def required(self) -> NDArray[np.bool_]:
+        """[edge] the edges that must be in."""
+        return np.zeros(self.graph.n_edges, bool) if self.within is None else self.within.mask
+
+    @cached_property
+    def n_required(self) -> int:
+        """How many edges must be in."""
+        return 0 if self.within is None else self.within.n_edges
+
+    @cached_property
+    def optional_order(self) -> NDArray[np.intp]:
+        """The edges that needn't be in, best value first, ties by edge order."""
+        return self.order if self.within is None else self.order[~self.required[self.order]]
+
+    @cached_property
+    def connectors(self) -> NDArray[np.intp]:
+        """Edges by which any node can join a circuit: its best in- and out-edge, and those from input and to logits."""
+        graph = self.graph
+        rank = np.empty(graph.n_edges, np.int64)
+        rank[self.order] = np.arange(graph.n_edges)
+        best_in, best_out, from_input = np.full((3, graph.n_nodes), graph.n_edges)
+        np.minimum.at(best_in, graph.edge_head, rank)
+        np.minimum.at(best_out, graph.edge_source, rank)
+        direct = np.flatnonzero(graph.edge_source == 0)
+        np.minimum.at(from_input, graph.edge_head[direct], rank[direct])
+        best = np.concatenate([best_in[1:], best_out[:-1], from_input[1:]])
+        to_logits = np.arange(graph.blocks[-1].start, graph.blocks[-1].stop)
+        return np.unique(np.concatenate([self.order[best], to_logits]))
+
     @property
     def upper_bound(self) -> float:
         """A bound on any circuit's objective that needs no solver: the best edges, connected or not."""
-        best = self.value[self.order[: self.budget]]
-        return float(best[best > 0].sum())
+        best = self.value[self.optional_order[: self.budget - self.n_required]]
+        return float(best[best > 0].sum()) + self.objective(self.required)
 
     def objective(self, mask: NDArray[np.bool_]) -> float:
         """The total value of a circuit."""

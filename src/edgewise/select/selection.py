@@ -29,6 +29,17 @@ _ADVICE = {
 }
 
 
+@dataclass(frozen=True)
+class Effort:
+    """What a solver spent: rounds of the linear relaxation, and columns of the last program."""
+
+    rounds: int = 0
+    columns: int = 0
+
+
+NO_EFFORT = Effort()
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """A circuit and how the solver ended.
@@ -36,6 +47,8 @@ class Selection:
     circuit    pruned: every edge lies on a path from input to logits
     asked      the budget of edges; `kept` may be smaller
     objective  the total value of the circuit's edges; `bound` is proven to be at least the optimum's
+    free_objective  of the circuit that needn't contain the smaller ones, where this one had to and differs
+    possible_pnr    the share of positive edges that was possible, where the one asked for wasn't
     """
 
     circuit: Circuit
@@ -45,6 +58,9 @@ class Selection:
     objective: float
     bound: float
     seconds: float
+    effort: Effort = NO_EFFORT
+    free_objective: float | None = None
+    possible_pnr: float | None = None
 
     @property
     def kept(self) -> int:
@@ -67,4 +83,8 @@ class Selection:
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
+            "rounds": self.effort.rounds,
+            "columns": self.effort.columns,
+            "free_objective": self.free_objective,
+            "possible_pnr": self.possible_pnr,
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .selection import Status
+from .selection import NO_EFFORT, Effort, Status
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,3 +17,4 @@ class Solution:
     mask: NDArray[np.bool_]
     status: Status
     bound: float
+    effort: Effort = NO_EFFORT

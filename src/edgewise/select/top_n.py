@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from .problem import SelectionProblem
 from .selection import Status
 from .solution import Solution
 
 
 def solve_top_n(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """The `least_positive` best positive edges, then the best of the others up to the budget."""
-    order = problem.order
-    first = order[problem.is_positive[order]][: problem.least_positive]
-    mask = np.zeros(problem.graph.n_edges, bool)
-    mask[first] = True
-    rest = order[~mask[order]][: problem.budget - len(first)]
-    mask[rest] = True
+    """What is required, the best positive edges as far as PNR asks, then the best of the others up to the budget."""
+    order, mask = problem.optional_order, problem.required.copy()
+    missing = max(0, problem.least_positive - int(problem.is_positive[mask].sum()))
+    mask[order[problem.is_positive[order]][:missing]] = True
+    mask[order[~mask[order]][: problem.budget - int(mask.sum())]] = True
     return Solution(mask, Status.HEURISTIC, problem.upper_bound)

@@ -1,17 +1,18 @@
-"""The one verb of selection."""
+"""The verbs of selection: one circuit, or one for every size of a curve."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ..circuit import Circuit, connected
-from ..errors import unknown_name
+from ..errors import InputError, unknown_name
 from .greedy import solve_greedy
 from .ilp import solve_ilp
-from .problem import SelectionProblem
+from .problem import Infeasible, SelectionProblem
 from .selection import Selection, Status
 from .solution import Solution
 from .top_n import solve_top_n
@@ -23,10 +24,13 @@ SOLVERS: dict[str, Callable[[SelectionProblem, float | None], Solution]] = {
 }
 
 
-def solve(problem: SelectionProblem, solver: str = "ilp", time_limit: float | None = None) -> Selection:
+def solve(
+    problem: SelectionProblem, solver: str = "ilp", time_limit: float | None = None, fill: bool = False
+) -> Selection:
     """The circuit that `solver` chooses, pruned, with its objective, a proven bound and how it ended.
 
-    A budget of 0 is the empty circuit and a budget of all edges the full one, for every solver.
+    A budget of 0 is the empty circuit and a budget of all edges the full one, for every solver. With `fill`, a
+    solver whose circuit shrinks when it is pruned is asked for more, until as many edges as possible are left.
     """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, list(SOLVERS))
@@ -37,13 +41,69 @@ def solve(problem: SelectionProblem, solver: str = "ilp", time_limit: float | No
         solution = Solution(mask, Status.OPTIMAL, problem.objective(mask))
     else:
         solution = SOLVERS[solver](problem, time_limit)
-    mask = connected(graph, solution.mask)
+        solution = replace(solution, mask=connected(graph, solution.mask))
+        if fill and int(solution.mask.sum()) < budget and solution.status is Status.HEURISTIC:
+            solution = replace(solution, mask=_filled(problem, SOLVERS[solver], solution.mask))
     return Selection(
-        circuit=Circuit(graph, mask),
+        circuit=Circuit(graph, solution.mask),
         solver=solver,
         status=solution.status,
         asked=budget,
-        objective=problem.objective(mask),
+        objective=problem.objective(solution.mask),
         bound=solution.bound,
         seconds=time.perf_counter() - started,
+        effort=solution.effort,
     )
+
+
+def solve_path(
+    problem: SelectionProblem,
+    budgets: Sequence[int],
+    solver: str = "ilp",
+    time_limit: float | None = None,
+    fill: bool = False,
+    nested: bool = False,
+) -> tuple[Selection, ...]:
+    """A circuit for every budget, in increasing order; what depends on the values alone is worked out once.
+
+    With `nested`, each circuit contains the smaller ones; what that costs is in `free_objective`, that of the circuit
+    which needn't. Where no circuit has as many positive edges as PNR asks, the most that can be are asked for, and
+    `possible_pnr` says so.
+    """
+    if list(budgets) != sorted(budgets):
+        raise InputError(f"the sizes of a path must increase, but {list(budgets)} were given")
+    _ = problem.order  # so that every budget's problem shares it
+    selections: list[Selection] = []
+    for budget in budgets:
+        selection = _nearest(problem.with_budget(budget), solver, time_limit, fill)
+        inner = selections[-1].circuit if selections and nested else None
+        if inner is not None and not (inner.mask <= selection.circuit.mask).all():
+            free = selection
+            selection = _nearest(problem.with_budget(budget, inner), solver, time_limit, fill)
+            selection = replace(selection, free_objective=free.objective, seconds=selection.seconds + free.seconds)
+        selections.append(selection)
+    return tuple(selections)
+
+
+def _nearest(problem: SelectionProblem, solver: str, time_limit: float | None, fill: bool) -> Selection:
+    """The problem's circuit, or that of the nearest possible problem if too many positive edges are asked for."""
+    try:
+        return solve(problem, solver, time_limit, fill)
+    except Infeasible as error:
+        return replace(solve(error.nearest, solver, time_limit, fill), possible_pnr=error.nearest.pnr)
+
+
+def _filled(
+    problem: SelectionProblem, solver: Callable[[SelectionProblem, float | None], Solution], mask: np.ndarray
+) -> np.ndarray:
+    """The pruned circuit of the largest request whose circuit, pruned, is within the budget; by halving."""
+    graph, budget = problem.graph, problem.budget
+    fits, too_many = budget, graph.n_edges
+    while too_many - fits > 1:
+        asked = (fits + too_many) // 2
+        larger = connected(graph, solver(problem.with_budget(asked, problem.within), None).mask)
+        if int(larger.sum()) <= budget:
+            fits, mask = asked, larger
+        else:
+            too_many = asked
+    return mask

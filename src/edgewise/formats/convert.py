@@ -1,0 +1,135 @@
+"""From one format to another, and what doesn't survive the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..circuit import Circuit
+from ..errors import InputError, unknown_name
+from ..graph import Graph
+from ..scores import EdgeScores
+from . import score_folder
+from .files import FORMATS, read_circuit, read_file, read_scores, write_circuit
+from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
+from .write import whole_folder
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was written from what; `notes` say what the target has that the source hadn't, or lacks that it had."""
+
+    source: Path
+    written: tuple[Path, ...]
+    graph: Graph
+    notes: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """The conversion as plain data."""
+        return {
+            "source": str(self.source),
+            "written": [str(path) for path in self.written],
+            "graph": str(self.graph),
+            "edges": self.graph.n_edges,
+            "notes": list(self.notes),
+        }
+
+
+def convert(source: Path, target: Path, overwrite: bool = False) -> Conversion:
+    """Write scores, or a circuit, from one format to another: a target without suffix is a score folder.
+
+    Between json and pt everything about edges is kept, exactly. A score folder has an example axis and no membership:
+    on the way to a file its scores are averaged over the examples, and no edge of the file is in_graph.
+    """
+    if target.suffix not in ("", *FORMATS):
+        raise InputError(
+            f"{target} has the suffix {target.suffix!r}; write to a file that ends in {' or '.join(FORMATS)}, "
+            "or to a score folder, whose name has no suffix"
+        )
+    if target.suffix and target.exists() and not overwrite:
+        raise InputError(f"{target} exists already; choose another target, or write over it with --overwrite")
+    if target.suffix:
+        graph, notes = _to_file(source, target)
+    else:
+        graph, notes = _to_folder(source, target, overwrite)
+    return Conversion(source, (target,), graph, notes)
+
+
+def convert_to_submission(
+    source: Path, target: Path, layout: str, task: str, model: str, suffix: str = ".pt", benchmark: str = "CMD"
+) -> Conversion:
+    """Write the folder of one task and model of a MIB submission into `target`.
+
+    importances   from whatever holds scores
+    circuits      from a folder of nine circuit files, or from a result folder: the circuits of its best method, by CMD
+                  or by CPR
+    """
+    if layout not in LAYOUTS:
+        raise unknown_name("layout of a submission", layout, LAYOUTS)
+    if layout == "importances":
+        scores = read_scores(source)
+        path = write_importances(target, task, model, scores, suffix)
+        return Conversion(source, (path,), scores.graph, _averaged(scores))
+    if (source / "run.json").is_file():
+        circuits, notes = _best_circuits(source, benchmark)
+    elif source.is_dir() and not (source / "scores.json").is_file():
+        circuits, notes = [read_circuit(path) for path in circuit_files(source)], ()
+    else:
+        raise InputError(
+            f"{source} is no folder of circuits; give one with nine circuit files or a result folder, "
+            "or submit scores: --submission importances"
+        )
+    paths = write_circuits(target, task, model, circuits, suffix)
+    return Conversion(source, paths, circuits[0].graph, notes)
+
+
+def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
+    if source.is_dir() or not source.suffix:
+        scores = score_folder.read_scores(source)
+        nothing = "no edge is in_graph: a score folder has no circuit"
+        write_circuit(target, Circuit.empty(scores.graph), scores.mean(), scores.provenance)
+        return scores.graph, (*_averaged(scores), nothing)
+    held, notes = read_file(source), []
+    graph = held.graph
+    if held.score is None:
+        notes.append("every score is 0: the source has none")
+    if held.mask is None:
+        notes.append("no edge is in_graph: the source doesn't say")
+    if held.beyond:
+        notes.append(f"not kept, because it isn't about edges: {', '.join(held.beyond)}")
+    score = np.zeros(graph.n_edges) if held.score is None else held.scores().values[0]
+    circuit = Circuit.empty(graph) if held.mask is None else Circuit(graph, held.mask)
+    write_circuit(target, circuit, score, held.about)
+    return graph, tuple(notes)
+
+
+def _to_folder(source: Path, target: Path, overwrite: bool) -> tuple[Graph, tuple[str, ...]]:
+    scores = read_scores(source)
+    with whole_folder(target, overwrite) as draft:
+        score_folder.write_scores(draft, scores)
+    kept = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
+    return scores.graph, kept
+
+
+def _averaged(scores: EdgeScores) -> tuple[str, ...]:
+    return (f"scores are the mean over {scores.n_examples} examples",) if scores.n_examples > 1 else ()
+
+
+def _best_circuits(folder: Path, benchmark: str) -> tuple[list[Circuit], tuple[str, ...]]:
+    """The circuits of a run's best method by CMD or CPR, at the sizes of a submission."""
+    from .result_folder import read_circuits, read_result
+
+    # Lower is better for CMD, higher for CPR.
+    best = {"CMD": min, "CPR": max}
+    if benchmark not in best:
+        raise unknown_name("benchmark", benchmark, list(best))
+    rows = [row for row in read_result(folder).rows if row.benchmark == benchmark]
+    row = best[benchmark](rows, key=lambda row: row.area)
+    by_share = dict(zip(row.curve.shares, read_circuits(folder)[benchmark, row.name], strict=True))
+    missing = [f"{share:g}" for share in SHARES if share not in by_share]
+    if missing:
+        raise InputError(f"{folder} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
+    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, the best by {benchmark}",)

@@ -1,0 +1,155 @@
+"""EAP-IG / MIB pt: the same as their json, as tensors padded to [source, destination], saved by torch.
+
+The padded matrix lives here alone: what leaves this file is [edge]. A file is only ever loaded as tensors and plain
+values (`weights_only`), so it can't run code. Scores are written as float32, as EAP-IG does, where that loses nothing,
+and else as float64; so a round trip is an identity.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import Circuit
+from ..errors import InputError
+from ..graph import Graph
+from ..scores import EdgeScores
+from .edge_file import EdgeFile, cfg_of, check_score, graph_of
+from .write import whole_file
+
+if TYPE_CHECKING:
+    import torch
+
+NEEDED = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
+BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
+
+
+def read_circuit(path: Path) -> Circuit:
+    """The circuit in a file: the edges that are in the graph."""
+    return read(path).circuit()
+
+
+def read_scores(path: Path) -> EdgeScores:
+    """The scores in a file, as one row: the mean over examples that are no longer known."""
+    return read(path).scores()
+
+
+def read(path: Path) -> EdgeFile:
+    """Everything that a file says about edges. What it has at pairs that are no edge doesn't matter."""
+    data = _load(path)
+    if not isinstance(data, dict) or any(key not in data for key in NEEDED):
+        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
+    graph = graph_of(data["cfg"], path)
+    shape = (graph.n_sources, graph.n_destinations)
+    score = _array(data, "edges_scores", shape, path) if "edges_scores" in data else None
+    if score is not None and score.dtype.kind != "f":
+        raise InputError(f"{path}: edges_scores holds {score.dtype}, but scores are floating-point numbers")
+    inside = _array(data, "edges_in_graph", shape, path)
+    _array(data, "nodes_in_graph", shape[:1], path)
+    _check_names(data, "src_nodes", graph.source_names, path)
+    _check_names(data, "dst_nodes", graph.destination_names, path)
+    return EdgeFile(
+        path,
+        graph,
+        None if score is None else score[graph.edge_source, graph.edge_destination],
+        _mask(inside, graph, path),
+        data["edgewise"] if isinstance(data.get("edgewise"), dict) else {},
+        tuple(key for key in BEYOND if data.get(key) is not None),
+    )
+
+
+def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
+    """Write a circuit with the signed scores [edge] that it was chosen by; `about` says how."""
+    import torch
+
+    graph = circuit.graph
+    check_score(path, graph, score)
+    with np.errstate(over="ignore"):
+        short = score.astype(np.float32)
+    data = {
+        "cfg": cfg_of(graph),
+        "src_nodes": list(graph.source_names),
+        "dst_nodes": list(graph.destination_names),
+        "edges_scores": torch.from_numpy(_padded(graph, short if (short == score).all() else score)),
+        "edges_in_graph": torch.from_numpy(_padded(graph, circuit.mask)),
+        "nodes_in_graph": torch.from_numpy(circuit.nodes[: graph.n_sources]),
+        # Through JSON, so that nothing but plain values gets in: others can't be loaded again.
+        "edgewise": json.loads(json.dumps(dict(about), allow_nan=False)),
+    }
+    # To an open file: torch would put the name of the draft into it, and equal circuits should be equal files.
+    with whole_file(path) as draft, draft.open("wb") as file:
+        torch.save(data, file)
+
+
+def _load(path: Path) -> Any:
+    import torch
+
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror or error}") from None
+    except Exception:
+        # What a broken or hostile pickle raises could be anything, and torch's own advice is to load it unsafely.
+        raise InputError(
+            f"{path} isn't a torch file of tensors and plain values, and nothing else is loaded, because it could run "
+            "code; give a file that EAP-IG, MIB or edgewise wrote"
+        ) from None
+
+
+def _check_names(data: dict[str, Any], key: str, expected: tuple[str, ...], path: Path) -> None:
+    """Refuse names that aren't the graph's, in its order: the tensors are read by that order."""
+    names = list(data[key]) if isinstance(data[key], Sequence | Mapping) else []
+    if len(names) != len(expected):
+        raise InputError(f"{path} has {len(names)} names in {key}, but {len(expected)} are expected by its cfg")
+    for place, (name, other) in enumerate(zip(names, expected, strict=True)):
+        if name != other:
+            raise InputError(f"{path}: {key}[{place}] is {name!r}, but {other!r} is expected by its cfg")
+
+
+def _array(data: dict[str, Any], key: str, shape: tuple[int, ...], path: Path) -> NDArray:
+    """A tensor of the file, of the shape that it must have."""
+    import torch
+
+    tensor = data[key]
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.is_complex():
+        raise InputError(f"{path}: {key} must be a dense tensor of numbers")
+    if tuple(tensor.shape) != shape:
+        raise InputError(f"{path}: {key} has shape {list(tensor.shape)}, but {list(shape)} is expected by its cfg")
+    return _numpy(tensor)
+
+
+def _numpy(tensor: torch.Tensor) -> NDArray:
+    """Half precision becomes float32, which holds it exactly; NumPy has no bfloat16."""
+    tensor = tensor.detach()
+    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
+
+
+def _mask(matrix: NDArray, graph: Graph, path: Path) -> NDArray[np.bool_]:
+    """[edge] from [source, destination] of zeros and ones."""
+    if not np.isin(matrix, (0, 1)).all():
+        raise InputError(f"{path}: edges_in_graph must be true or false everywhere")
+    mask = matrix[graph.edge_source, graph.edge_destination].astype(bool)
+    if np.count_nonzero(matrix) != np.count_nonzero(mask):
+        source, destination = (int(at[0]) for at in np.nonzero((matrix != 0) & ~_padded(graph, np.ones_like(mask))))
+        raise InputError(
+            f"{path}: edges_in_graph marks {graph.source_names[source]}->{graph.destination_names[destination]}, "
+            f"which is no edge in a graph of {graph}"
+        )
+    return mask
+
+
+def _padded(graph: Graph, values: NDArray) -> NDArray:
+    """[source, destination] from [edge], zero where there is no edge."""
+    matrix = np.zeros((graph.n_sources, graph.n_destinations), values.dtype)
+    matrix[graph.edge_source, graph.edge_destination] = values
+    return matrix

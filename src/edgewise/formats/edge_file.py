@@ -1,0 +1,110 @@
+"""What a file of the field says about a graph's edges, whether it is json or pt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import Circuit
+from ..errors import InputError
+from ..graph import Graph
+from ..scores import EdgeScores
+
+KEYS = ("n_layers", "n_heads", "d_model")
+# Pairs of source and destination: several times those of the largest models there are. A file that says more is broken.
+LARGEST_GRAPH = 2**32
+NEURONS = ("neurons", "neurons_in_graph")
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeFile:
+    """An EAP-IG / MIB file, read. It is asked for what one needs: `scores()`, `circuit()`, or both.
+
+    score   [edge], NaN where the file has none; None if it has none at all
+    mask    [edge] the edges that are in_graph; None if the file doesn't say
+    about   how the circuit came about, if edgewise wrote the file
+    beyond  what else the file holds and edgewise doesn't read: scores of nodes, neurons
+    """
+
+    path: Path
+    graph: Graph
+    score: NDArray[np.floating] | None
+    mask: NDArray[np.bool_] | None
+    about: Mapping[str, Any]
+    beyond: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.score, self.mask):
+            if array is not None:
+                array.setflags(write=False)
+
+    def scores(self) -> EdgeScores:
+        """The scores, as one row: the mean over examples that are no longer known."""
+        if self.score is None:
+            raise InputError(f"{self.path} has no scores, only membership; give a file in which every edge has a score")
+        wrong = np.flatnonzero(~np.isfinite(self.score))
+        if wrong.size:
+            raise InputError(
+                f"{self.path}: {wrong.size} of {self.graph.n_edges} edges have no score that is a finite number "
+                f"(none, NaN or infinite), the first is edge {edge_name(self.graph, int(wrong[0]))}; score every edge"
+            )
+        return EdgeScores(self.graph, self.score[None], {"file": self.path.name})
+
+    def circuit(self) -> Circuit:
+        """The circuit: the edges that are in_graph."""
+        if self.mask is None:
+            raise InputError(
+                f"{self.path} has scores only: no edge says whether it is in_graph; select a circuit first"
+            )
+        if any(name in NEURONS for name in self.beyond):
+            raise InputError(
+                f"{self.path} is a circuit of neurons; edgewise runs circuits of edges between whole nodes"
+            )
+        return Circuit(self.graph, self.mask)
+
+
+def graph_of(cfg: object, path: Path) -> Graph:
+    """The graph that a file's `cfg` describes."""
+    if not isinstance(cfg, Mapping):
+        raise InputError(f"{path}: cfg must map {', '.join(KEYS)} to numbers, but is {type(cfg).__name__}")
+    missing = [key for key in KEYS if type(cfg.get(key)) is not int]
+    if missing:
+        raise InputError(f"{path}: cfg lacks {', '.join(missing)}, or has no whole number there")
+    parallel = cfg.get("parallel_attn_mlp", False)
+    if not isinstance(parallel, bool):
+        raise InputError(f"{path}: parallel_attn_mlp in cfg must be true or false, but is {parallel!r}")
+    try:
+        graph = Graph(**{key: cfg[key] for key in KEYS}, parallel=parallel)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    if graph.n_sources * graph.n_destinations > LARGEST_GRAPH:
+        raise InputError(f"{path}: cfg says {graph}, which is larger than any model; check the file")
+    return graph
+
+
+def cfg_of(graph: Graph) -> dict[str, int | bool]:
+    """`cfg` as EAP-IG writes it."""
+    return {
+        "n_layers": graph.n_layers,
+        "n_heads": graph.n_heads,
+        "parallel_attn_mlp": graph.parallel,
+        "d_model": graph.d_model,
+    }
+
+
+def edge_name(graph: Graph, edge: int) -> str:
+    """The name of one edge, without making those of all."""
+    return f"{graph.source_names[graph.edge_source[edge]]}->{graph.destination_names[graph.edge_destination[edge]]}"
+
+
+def check_score(path: Path, graph: Graph, score: NDArray[np.floating]) -> None:
+    """Refuse to write scores that aren't one finite number per edge."""
+    if score.shape != (graph.n_edges,):
+        raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
+    if not np.isfinite(score).all():
+        raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")

@@ -1,0 +1,252 @@
+"""A submission to the MIB leaderboard: one folder per task and model, such as `ioi_gpt2`, written and checked.
+
+A folder has one of two layouts:
+importances   one json or pt with the score of every edge; the benchmark chooses circuits by them
+circuits      nine json or pt, a circuit for each size; scores in them don't matter
+
+File names don't matter either: the benchmark sorts the nine by their edges, and reads no tenth. Circuits for CMD and
+for CPR may be kept apart, in folders `abs-True` and `abs-False` around those of tasks and models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..circuit import Circuit
+from ..errors import InputError, unknown_name
+from ..evaluate.curve import SIZES, size_to_edges
+from ..graph import Graph
+from ..scores import EdgeScores
+from .edge_file import EdgeFile
+from .files import FORMATS, read_file, write_circuit
+from .write import whole_folder
+
+MODELS = {
+    "gpt2": Graph(12, 12, 768),
+    "qwen2.5": Graph(24, 14, 896),
+    "gemma2": Graph(26, 8, 2304),
+    "llama3": Graph(32, 32, 4096),
+}
+# The models that the benchmark has each task for.
+TASKS = {
+    "ioi": ("gpt2", "qwen2.5", "gemma2", "llama3"),
+    "mcqa": ("qwen2.5", "gemma2", "llama3"),
+    "arithmetic-addition": ("llama3",),
+    "arithmetic-subtraction": ("llama3",),
+    "arc-easy": ("gemma2", "llama3"),
+    "arc-challenge": ("llama3",),
+}
+LAYOUTS = ("importances", "circuits")
+# The full model is everybody's, so nobody submits it.
+SHARES = SIZES[:-1]
+LEAST_TASKS = LEAST_MODELS = 2
+
+
+@dataclass(frozen=True)
+class FolderCheck:
+    """Whether one folder of a submission would be accepted; `problems` say why not."""
+
+    folder: str
+    task: str | None
+    model: str | None
+    layout: str | None
+    problems: tuple[str, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return not self.problems
+
+
+@dataclass(frozen=True)
+class SubmissionCheck:
+    """Whether a submission would be accepted: each of its folders, and the whole of them."""
+
+    folders: tuple[FolderCheck, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether nothing is wrong with any folder, nor with the whole."""
+        return not self.problems and all(check.accepted for check in self.folders)
+
+    def record(self) -> dict[str, Any]:
+        """The check as plain data."""
+        folders = [vars(check) | {"accepted": check.accepted} for check in self.folders]
+        return {"accepted": self.accepted, "problems": self.problems, "folders": folders}
+
+
+def folder_name(task: str, model: str) -> str:
+    """The name of the folder for a task and a model; refuses what the benchmark doesn't have."""
+    task = task.lower().replace("_", "-")
+    if task not in TASKS:
+        raise unknown_name("MIB task", task, list(TASKS))
+    if model not in MODELS:
+        raise unknown_name("MIB model", model, list(MODELS))
+    if model not in TASKS[task]:
+        raise InputError(f"MIB has no task {task!r} for model {model!r}, only for: {', '.join(TASKS[task])}")
+    return f"{task}_{model}"
+
+
+def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, suffix: str = ".pt") -> Path:
+    """Write the folder of a task and model with one file of scores, averaged over the examples; returns that file."""
+    target = folder / folder_name(task, model)
+    _check_graph(scores.graph, model, "the scores are")
+    _check_suffix(suffix)
+    with _new_folder(target) as draft:
+        circuit = Circuit.empty(scores.graph)
+        write_circuit(draft / f"importances{suffix}", circuit, scores.mean(), scores.provenance)
+    return target / f"importances{suffix}"
+
+
+def write_circuits(
+    folder: Path, task: str, model: str, circuits: Sequence[Circuit], suffix: str = ".pt"
+) -> tuple[Path, ...]:
+    """Write the folder of a task and model with nine circuits, one per size; returns their files, smallest first."""
+    target = folder / folder_name(task, model)
+    _check_suffix(suffix)
+    for circuit in circuits:
+        _check_graph(circuit.graph, model, "a circuit is")
+    counts = [circuit.n_edges for circuit in circuits]
+    problems = _size_problems([f"circuit {place}" for place in range(1, len(counts) + 1)], counts, MODELS[model])
+    if problems:
+        raise InputError("; ".join(problems))
+    names = [f"{share:g}{suffix}" for share in SHARES]
+    with _new_folder(target) as draft:
+        for name, circuit in zip(names, sorted(circuits, key=lambda circuit: circuit.n_edges), strict=True):
+            write_circuit(draft / name, circuit, np.zeros(circuit.graph.n_edges), {"task": task, "model": model})
+    return tuple(target / name for name in names)
+
+
+def check_submission(folder: Path) -> SubmissionCheck:
+    """Whether the benchmark would accept a submission, folder by folder, and why not."""
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is no folder; give the one that holds a folder per task and model, such as ioi_gpt2"
+        )
+    checks = tuple(_check_folder(path, str(path.relative_to(folder))) for path in _task_folders(folder))
+    if not checks:
+        return SubmissionCheck(
+            (), (f"{folder} has no folder for a task and a model, such as ioi_gpt2; if it is one, give that above it",)
+        )
+    tasks = {check.task for check in checks if check.task}
+    models = {check.model for check in checks if check.model}
+    problems = []
+    if len(tasks) < LEAST_TASKS or len(models) < LEAST_MODELS:
+        problems.append(
+            f"a submission needs at least {LEAST_TASKS} tasks and {LEAST_MODELS} models, "
+            f"but this one has {len(tasks)} and {len(models)}"
+        )
+    return SubmissionCheck(checks, tuple(problems))
+
+
+def circuit_files(folder: Path) -> list[Path]:
+    """The json and pt files in a folder."""
+    return sorted(
+        path for path in folder.iterdir() if path.suffix in FORMATS and path.name[0] != "." and path.is_file()
+    )
+
+
+def _task_folders(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        name = path.name.lower()
+        if name.startswith(".") or not path.is_dir():
+            continue
+        if "abs" in name and ("true" in name or "false" in name):
+            yield from _task_folders(path)
+        else:
+            yield path
+
+
+def _check_folder(path: Path, name: str) -> FolderCheck:
+    given, _, model = path.name.lower().rpartition("_")
+    try:
+        task = folder_name(given, model).removesuffix(f"_{model}")
+    except InputError as error:
+        problem = str(error) if given else f"{path.name!r} names no task and model, such as ioi_gpt2"
+        return FolderCheck(name, None, None, None, (problem,))
+    files = circuit_files(path)
+    if not files:
+        return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(FORMATS)}",))
+    layout = LAYOUTS[len(files) > 1]
+    problems = _check_circuits(files, model) if len(files) > 1 else _check_importances(files[0], model)
+    return FolderCheck(name, task, model, layout, tuple(problems))
+
+
+def _check_importances(path: Path, model: str) -> list[str]:
+    try:
+        held = _read_of(path, model)
+        held.scores()
+    except InputError as error:
+        return [str(error)]
+    if held.mask is None:
+        return [f"{path}: no edge says whether it is in_graph, which MIB's reader needs; false will do"]
+    return []
+
+
+def _check_circuits(paths: Sequence[Path], model: str) -> list[str]:
+    problems, names, counts = [], [], []
+    for path in paths:
+        try:
+            mask = _read_of(path, model).mask
+            if mask is None:
+                raise InputError(f"{path}: no edge says whether it is in_graph")
+        except InputError as error:
+            problems.append(str(error))
+        else:
+            names.append(path.name)
+            counts.append(int(np.count_nonzero(mask)))
+    return problems + _size_problems(names, counts, MODELS[model])
+
+
+def _read_of(path: Path, model: str) -> EdgeFile:
+    """A file of a submission, which must be of the model that its folder names."""
+    held = read_file(path)
+    _check_graph(held.graph, model, f"{path} is")
+    return held
+
+
+def _check_graph(graph: Graph, model: str, what: str) -> None:
+    if graph != MODELS[model]:
+        raise InputError(f"{what} of {graph}, but MIB's {model} has {MODELS[model]}")
+
+
+def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) -> list[str]:
+    """Why circuits of these numbers of edges aren't one for each size, at most that large."""
+    limits = [size_to_edges(share, graph.n_edges) for share in SHARES]
+    free = dict(enumerate(limits))
+    left = []
+    # From the smallest circuit on, each serves the smallest size that is still free and holds it.
+    for count, name in sorted(zip(counts, names, strict=True)):
+        size = next((size for size, limit in free.items() if count <= limit), None)
+        if size is None:
+            left.append(f"{name} has {count:,} edges, more than any size that is left holds")
+        else:
+            del free[size]
+    missing = [f"no circuit for {_size(limits, size)}" for size in free]
+    if len(names) > len(limits):
+        many = f"there are {len(names)} circuits, but the benchmark reads {len(limits)} of them, in no fixed order"
+        return [f"{many}: keep one per size", *missing]
+    return missing + left
+
+
+def _size(limits: Sequence[int], size: int) -> str:
+    return f"{SHARES[size]:.1%}".replace(".0%", "%") + f" (at most {limits[size]:,} edges)"
+
+
+def _check_suffix(suffix: str) -> None:
+    if suffix not in FORMATS:
+        raise unknown_name("suffix", suffix, list(FORMATS))
+
+
+def _new_folder(target: Path) -> AbstractContextManager[Path]:
+    """A folder to fill, whole or not at all; one that holds something is never replaced."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target} exists already; remove it, or choose another folder for the submission")
+    return whole_folder(target)

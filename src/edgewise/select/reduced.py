@@ -1,0 +1,204 @@
+"""The integer program (the paper's equations 2a-2g), reduced to the part that is in doubt.
+
+Every edge is in one of three states. `sure` edges are in whenever both their ends are used, `offered` edges are
+columns of the program, all others are out. The sure edges that connect input to logits form the core: its nodes are
+used and its edges are in, so they leave the program. A sure edge with one end outside the core is in exactly when
+that end is used: it is no column either, but adds its value and its place in the budget to its node's column. Offered
+edges inside the core have no links to nodes, so those of equal value and sign are one column with a count.
+
+What is reduced away is checked afterwards with the duals (`prices`), so the reduction never costs exactness.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import connected
+from .highs import Answer, FloatArray, Program
+from .problem import SelectionProblem
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A reduced program and how to read its answers.
+
+    core, fixed   [node], [edge] what is used and in for sure
+    free          edges with an end outside the core: columns 0 ..
+    group_edges   offered edges inside the core, sorted into groups of `group_sizes`, the next columns
+    tied_end      [tied edge] the column of the node that a sure edge hangs on; `tied` are those edges
+    outer         nodes outside the core: the next columns; then one column for missing positive edges
+    """
+
+    problem: SelectionProblem
+    program: Program
+    scale: float
+    core: Bools
+    fixed: Bools
+    free: Ints
+    group_edges: Ints
+    group_sizes: Ints
+    tied: Ints
+    tied_end: Ints
+    outer: Ints
+    in_rows: Ints
+    out_rows: Ints
+
+    def prices(self, answer: Answer) -> FloatArray:
+        """[edge] by how much an edge is better than its place in the budget, with the duals of a solved relaxation.
+
+        An edge that is out with a price of at most 0, or sure with one of at least 0, can't improve the relaxation.
+        """
+        assert answer.row_dual is not None
+        dual, graph = answer.row_dual, self.problem.graph
+        # A row of -1 stands for a node that needs no cover.
+        at_head = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
+        at_tail = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
+        prices = self.problem.value / self.scale
+        prices += (at_head - dual[0])[graph.edge_head]
+        prices += at_tail[graph.edge_source]
+        if self.problem.least_positive:
+            prices -= dual[1] * self.problem.is_positive
+        return prices
+
+    def mask(self, answer: Answer) -> Bools:
+        """[edge] the circuit of an integral answer; of equal edges inside the core, the first by edge order."""
+        assert answer.x is not None
+        mask = self.fixed.copy()
+        x = np.rint(answer.x).astype(np.int64)
+        mask[self.free[x[: len(self.free)] > 0]] = True
+        starts = np.cumsum(self.group_sizes) - self.group_sizes
+        within = np.arange(len(self.group_edges)) - np.repeat(starts, self.group_sizes)
+        counts = x[len(self.free) : len(self.free) + len(self.group_sizes)]
+        mask[self.group_edges[within < np.repeat(counts, self.group_sizes)]] = True
+        mask[self.tied[x[self.tied_end] > 0]] = True
+        return mask
+
+    def objective(self, answer: Answer) -> float:
+        """What an answer is worth, in the problem's own units."""
+        return answer.objective * self.scale + self.problem.objective(self.fixed)
+
+    def shortfall(self, answer: Answer) -> float:
+        """How many positive edges are missing."""
+        assert answer.x is not None
+        return float(answer.x[-1])
+
+    def worth(self, mask: Bools) -> float:
+        """What a circuit is worth to the program."""
+        return (self.problem.objective(mask) - self.problem.objective(self.fixed)) / self.scale
+
+    @property
+    def strict(self) -> Program:
+        """The program without the way out: no positive edge may be missing."""
+        slack = np.arange(len(self.program.cost)) == len(self.program.cost) - 1
+        return self.program.held_at(np.zeros(len(slack)), slack)
+
+
+def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float, penalty: float = 0.0) -> Reduction:
+    """The program for the given states of the edges (`sure` and `offered` are disjoint).
+
+    The connectors of nodes outside the core are offered in any case, so that every node can join. `penalty` is what
+    a positive edge too few costs, in units of the largest value: a way out, so that there is always an answer.
+    """
+    graph, value, positive = problem.graph, problem.value, problem.is_positive
+    n_nodes = graph.n_nodes
+    tail, head = graph.edge_source, graph.edge_head
+    # The core, and what hangs on it.
+    backbone = connected(graph, sure)  # has all required edges: they are a circuit
+    core = np.zeros(n_nodes, bool)
+    core[[0, -1]] = True
+    has_core = bool(backbone.any())
+    if has_core:
+        core[tail[backbone]] = core[head[backbone]] = True
+    joining = problem.connectors
+    settled = core[tail[joining]] & core[head[joining]] if has_core else False
+    joining = joining[~(settled | sure[joining])]
+    wanted = sure | offered
+    wanted[joining] = True
+    candidates = np.flatnonzero(wanted)
+    inside = core[tail[candidates]].astype(np.int8) + core[head[candidates]]
+    is_sure = sure[candidates] & has_core
+    fixed = np.zeros(graph.n_edges, bool)
+    fixed[candidates[is_sure & (inside == 2)]] = True
+    tied = candidates[is_sure & (inside == 1)]
+    free = candidates[(~is_sure & (inside < 2)) | (is_sure & (inside == 0))]
+    grouped = candidates[~is_sure & (inside == 2)]
+    if not has_core:  # then input -> logits is the only edge inside, and must be a column that covers
+        free, grouped = np.sort(np.concatenate([free, grouped])), grouped[:0]
+
+    group_edges, group_sizes = _groups(problem, grouped)
+    outer = np.flatnonzero(~core)
+    n_free, n_groups = len(free), len(group_sizes)
+    column_of = np.full(n_nodes, -1)
+    column_of[outer] = n_free + n_groups + np.arange(len(outer))
+    tied_end = np.where(core[tail[tied]], column_of[head[tied]], column_of[tail[tied]])
+    n_columns = n_free + n_groups + len(outer) + 1
+
+    # Columns: value, place in the budget, positive edges.
+    worth, places, positives = np.zeros((3, n_columns))
+    firsts = group_edges[np.cumsum(group_sizes) - group_sizes]
+    worth[:n_free], worth[n_free : n_free + n_groups] = value[free], value[firsts]
+    places[: n_free + n_groups] = 1
+    positives[:n_free], positives[n_free : n_free + n_groups] = positive[free], positive[firsts]
+    np.add.at(worth, tied_end, value[tied])
+    np.add.at(places, tied_end, 1)
+    np.add.at(positives, tied_end, positive[tied])
+    positives[-1] = 1
+    worth /= scale
+    worth[-1] = -penalty * max(1.0, float(np.abs(value[candidates]).max(initial=0.0)) / scale)
+    upper = np.ones(n_columns)
+    upper[n_free : n_free + n_groups] = group_sizes
+    upper[-1] = problem.least_positive
+
+    # Rows: budget, positive edges, covers, links.
+    covered_in, covered_out = np.zeros((2, n_nodes), bool)
+    covered_in[head[tied]] = covered_out[tail[tied]] = True
+    needs_in, needs_out = ~covered_in & ~core, ~covered_out & ~core
+    if not has_core:
+        needs_in[-1] = needs_out[0] = True
+    in_rows, out_rows = np.full(n_nodes, -1), np.full(n_nodes, -1)
+    in_rows[needs_in] = 2 + np.arange(needs_in.sum())
+    out_rows[needs_out] = 2 + needs_in.sum() + np.arange(needs_out.sum())
+    first_link = 2 + int(needs_in.sum() + needs_out.sum())
+    x = np.arange(n_free)
+    into, out_of = x[needs_in[head[free]]], x[needs_out[tail[free]]]
+    at_tail, at_head = x[~core[tail[free]]], x[~core[head[free]]]
+    links = first_link + np.arange(len(at_tail) + len(at_head))
+    node_in, node_out = np.flatnonzero(needs_in & ~core), np.flatnonzero(needs_out & ~core)
+    counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
+    parts = [
+        (np.zeros(len(counted), int), counted, places[counted]),
+        (np.ones(len(signed), int), signed, positives[signed]),
+        (in_rows[head[free[into]]], into, np.ones(len(into))),
+        (out_rows[tail[free[out_of]]], out_of, np.ones(len(out_of))),
+        (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
+        (out_rows[node_out], column_of[node_out], -np.ones(len(node_out))),
+        (links, np.concatenate([at_tail, at_head]), np.ones(len(links))),
+        (links, column_of[np.concatenate([tail[free[at_tail]], head[free[at_head]]])], -np.ones(len(links))),
+    ]
+    rows, columns, entries = (np.concatenate(part) for part in zip(*parts, strict=True))
+    row_lower, row_upper = np.zeros(first_link + len(links)), np.full(first_link + len(links), np.inf)
+    row_lower[0], row_upper[0] = -np.inf, problem.budget - int(fixed.sum())
+    row_lower[1] = problem.least_positive - int(positive[fixed].sum())
+    if not has_core:
+        row_lower[[in_rows[-1], out_rows[0]]] = 1
+    row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
+    program = Program(worth, np.zeros(n_columns), upper, row_lower, row_upper, rows, columns, entries)
+    return Reduction(
+        problem, program, scale, core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, in_rows, out_rows
+    )
+
+
+def _groups(problem: SelectionProblem, edges: Ints) -> tuple[Ints, Ints]:
+    """Edges sorted by value, sign and edge order, and the sizes of the groups of equal value and sign."""
+    value, positive = problem.value[edges], problem.is_positive[edges]
+    order = np.lexsort((edges, positive, value))
+    value, positive = value[order], positive[order]
+    is_first = np.ones(len(edges), bool)
+    is_first[1:] = (np.diff(value) != 0) | (positive[1:] != positive[:-1])
+    return edges[order], np.diff(np.append(np.flatnonzero(is_first), len(edges)))

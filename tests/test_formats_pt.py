@@ -1,0 +1,243 @@
+"""EAP-IG's pt: what goes in comes out, it is what EAP-IG writes, and it never runs code."""
+
+import itertools
+import json
+import pickle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from edgewise import Circuit, EdgeScores, Graph, InputError
+from edgewise.formats import eap_json, eap_pt, files, score_folder
+from edgewise.formats.convert import convert
+
+GRAPH = Graph(2, 2, 6)
+FINITE = {32: st.floats(width=32, allow_nan=False, allow_infinity=False),
+          64: st.floats(width=64, allow_nan=False, allow_infinity=False)}  # fmt: skip
+
+
+@st.composite
+def circuits_with_scores(draw):
+    graph = Graph(draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 9)), draw(st.booleans()))
+    mask = draw(arrays(bool, graph.n_edges))
+    width = draw(st.sampled_from([32, 64]))
+    return Circuit(graph, mask), draw(arrays(f"f{width // 8}", graph.n_edges, elements=FINITE[width]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(circuits_with_scores(), st.permutations([".json", ".pt", ".json", ".pt"]))
+def test_any_way_between_json_and_pt_is_an_identity(given_, suffixes):
+    circuit, score = given_
+    about = {"method": "ILP", "share": 0.1, "sizes": [1, 2], "pnr": None}
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(suffixes)]
+        files.write_circuit(paths[0], circuit, score, about)
+        for source, target in itertools.pairwise(paths):
+            convert(source, target)
+        held = files.read_file(paths[-1])
+        assert held.circuit() == circuit and held.graph == circuit.graph and dict(held.about) == about
+        np.testing.assert_array_equal(held.scores().values[0], score)
+        assert paths[-1].suffix == ".json" or score.dtype == np.float64 or held.score.dtype == np.float32
+
+
+@settings(max_examples=20, deadline=None)
+@given(circuits_with_scores(), st.sampled_from([".json", ".pt"]))
+def test_one_row_of_scores_survives_every_format(given_, suffix):
+    circuit, score = given_
+    with TemporaryDirectory() as folder:
+        one, file, two = (Path(folder) / name for name in ("one", f"file{suffix}", "two"))
+        one.mkdir()
+        score_folder.write_scores(one, EdgeScores(circuit.graph, score[None]))
+        convert(one, file)
+        convert(file, two)
+        again = files.read_scores(two)
+        assert again.graph == circuit.graph
+        np.testing.assert_array_equal(again.values[0], score)
+
+
+def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
+    values = np.random.default_rng(0).normal(size=(5, GRAPH.n_edges)).astype(np.float32)
+    (tmp_path / "scores").mkdir()
+    score_folder.write_scores(tmp_path / "scores", EdgeScores(GRAPH, values, {"task": "ioi"}))
+    for name in ("scores.json", "scores.pt"):
+        done = convert(tmp_path / "scores", tmp_path / name)
+        assert any("mean over 5 examples" in note for note in done.notes)
+        held = files.read_file(tmp_path / name)
+        np.testing.assert_allclose(held.score, values.astype(np.float64).mean(0), rtol=1e-12, atol=1e-15)
+        assert not held.mask.any() and held.about["task"] == "ioi"
+    done = convert(tmp_path / "scores", tmp_path / "copy")
+    assert not done.notes
+    np.testing.assert_array_equal(files.read_scores(tmp_path / "copy").values, values)
+
+
+def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
+    path = broken(tmp_path, lambda data: data.pop("edges_scores"))
+    done = convert(path, tmp_path / "out.json")
+    assert any("every score is 0" in note for note in done.notes)
+    held = files.read_file(tmp_path / "out.json")
+    assert held.circuit() == files.read_circuit(path) and not held.score.any()
+
+
+def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
+    path = broken(tmp_path, lambda data: data.update(nodes_scores=torch.zeros(GRAPH.n_sources)))
+    assert any("nodes_scores" in note for note in convert(path, tmp_path / "out.json").notes)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "qwen2", "gemma2"])
+def test_the_fields_files_are_read_as_they_are(shared, model):
+    folder = shared / "fixtures" / model
+    one, two = (files.read_file(folder / f"importances{suffix}") for suffix in (".json", ".pt"))
+    graph = one.graph
+    assert graph == two.graph and one.circuit() == two.circuit()
+    np.testing.assert_array_equal(one.score, two.score)
+    expected = np.load(folder / "scores.npz")["EAP-IG-inputs|f64"][graph.edge_source, graph.edge_destination]
+    np.testing.assert_allclose(files.read_scores(folder / "importances.pt").values[0], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("model", ["gpt2", "qwen2", "gemma2"])
+def test_what_is_written_is_what_eap_ig_writes(shared, tmp_path, model):
+    folder = shared / "fixtures" / model
+    convert(folder / "importances.json", tmp_path / "ours.pt")
+    convert(folder / "importances.pt", tmp_path / "ours.json")
+    theirs = torch.load(folder / "importances.pt", weights_only=True)
+    ours = torch.load(tmp_path / "ours.pt", weights_only=True)
+    assert set(ours) == {*theirs, "edgewise"}
+    for key, value in theirs.items():
+        if isinstance(value, torch.Tensor):
+            assert ours[key].dtype == value.dtype and torch.equal(ours[key], value)
+        else:
+            assert ours[key] == value
+    data = json.loads((tmp_path / "ours.json").read_text())
+    data.pop("edgewise")
+    assert data == json.loads((folder / "importances.json").read_text())
+
+
+def broken(tmp_path, change):
+    path = tmp_path / "file.pt"
+    rng = np.random.default_rng(0)
+    circuit = Circuit(GRAPH, rng.random(GRAPH.n_edges) < 0.3)
+    eap_pt.write_circuit(path, circuit, rng.normal(size=GRAPH.n_edges), {})
+    data = torch.load(path, weights_only=True)
+    change(data)
+    torch.save(data, path)
+    return path
+
+
+def set_at(key, source, destination, value):
+    def change(data):
+        data[key][GRAPH.source_names.index(source), GRAPH.destination_names.index(destination)] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d.pop("edges_in_graph"), "keys cfg"),
+     (lambda d: d.pop("edges_scores"), "no scores"), (lambda d: d["cfg"].pop("d_model"), "lacks d_model"),
+     (lambda d: d.update(cfg=3), "cfg must map"), (lambda d: d["cfg"].update(n_layers=10**12), "larger"),
+     (lambda d: d["cfg"].update(n_layers=3), r"shape \[7, 15\].*\[10, 22\]"),
+     (lambda d: d.update(edges_scores=d["edges_scores"].T), r"edges_scores has shape \[15, 7\]"),
+     (lambda d: d.update(edges_in_graph=d["edges_in_graph"][1:]), r"edges_in_graph has shape \[6, 15\]"),
+     (lambda d: d.update(nodes_in_graph=torch.ones(8)), r"nodes_in_graph has shape \[8\]"),
+     (lambda d: d.update(edges_scores=[1.0]), "dense tensor"),
+     (lambda d: d.update(edges_scores=d["edges_in_graph"]), "holds bool"),
+     (lambda d: d.update(edges_scores=d["edges_scores"].to_sparse()), "dense tensor"),
+     (lambda d: d["src_nodes"].pop(), "6 names in src_nodes, but 7"),
+     (lambda d: d.update(src_nodes=7), "0 names in src_nodes"),
+     (lambda d: d["dst_nodes"].reverse(), r"dst_nodes\[0\] is 'logits', but 'a0.h0<q>'"),
+     (lambda d: d.update(edges_in_graph=d["edges_in_graph"] * 2), "true or false"),
+     (set_at("edges_scores", "m0", "logits", float("nan")), "NaN.*m0->logits"),
+     (set_at("edges_scores", "m0", "logits", float("inf")), "infinite.*m0->logits"),
+     (set_at("edges_in_graph", "m1", "m0", True), "m1->m0, which is no edge")],
+)  # fmt: skip
+def test_a_broken_pt_is_refused(tmp_path, change, words):
+    with pytest.raises(InputError, match=words):
+        files.read_scores(broken(tmp_path, change))
+
+
+def test_scores_where_there_is_no_edge_do_not_matter(tmp_path):
+    plain = files.read_scores(broken(tmp_path, lambda data: None)).values
+    again = files.read_scores(broken(tmp_path, set_at("edges_scores", "m1", "m0", float("nan")))).values
+    np.testing.assert_array_equal(again, plain)
+
+
+def test_half_precision_flags_as_numbers_and_names_as_keys_are_read(tmp_path):
+    def change(data):
+        data["edges_scores"] = data["edges_scores"].to(torch.bfloat16).requires_grad_()
+        data["edges_in_graph"] = data["edges_in_graph"].float()
+        data["src_nodes"] = dict.fromkeys(data["src_nodes"], True)
+
+    plain = files.read_file(broken(tmp_path, lambda data: None))
+    held = files.read_file(broken(tmp_path, change))
+    assert held.circuit() == plain.circuit()
+    np.testing.assert_allclose(held.scores().values[0], plain.score, rtol=2**-8)
+
+
+def test_neurons_are_refused_as_a_circuit_of_edges(tmp_path):
+    path = broken(tmp_path, lambda data: data.update(neurons_in_graph=torch.ones(GRAPH.n_sources, 6)))
+    with pytest.raises(InputError, match="circuit of neurons"):
+        files.read_circuit(path)
+
+
+class Hostile:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda data, path: path.write_bytes(pickle.dumps(data))])
+@pytest.mark.parametrize("read", [files.read_scores, files.read_circuit])
+def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, save, read):
+    path, mark = tmp_path / "file.pt", tmp_path / "mark"
+    save({"cfg": Hostile(mark), "edges_scores": torch.ones(2)}, path)
+    pickle.loads(pickle.dumps(Hostile(mark))).close()
+    assert mark.exists()  # the threat is real
+    mark.unlink()
+    with pytest.raises(InputError, match="could run code") as refusal:
+        read(path)
+    assert not mark.exists() and "weights_only=False" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"not torch", b"PK\x03\x04 half a zip", b"\x80\x02}."])
+def test_what_is_no_torch_file_is_refused(tmp_path, content):
+    (tmp_path / "file.pt").write_bytes(content)
+    with pytest.raises(InputError, match=r"isn't a torch file|isn't an EAP-IG file"):
+        files.read_circuit(tmp_path / "file.pt")
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = broken(tmp_path, lambda data: None)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(InputError, match="isn't a torch file"):
+        files.read_scores(path)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pt"])
+def test_targets_that_cannot_be_are_refused_and_write_nothing(tmp_path, suffix):
+    source = tmp_path / f"circuit{suffix}"
+    files.write_circuit(source, Circuit.full(GRAPH), np.ones(GRAPH.n_edges), {})
+    before = source.read_bytes()
+    with pytest.raises(InputError, match="--overwrite"):
+        convert(source, source)
+    with pytest.raises(InputError, match=r"\.json or \.pt"):
+        convert(source, tmp_path / "out.npz")
+    convert(source, source, overwrite=True)
+    assert source.read_bytes() == before
+    partial = tmp_path / "partial.json"
+    eap_json.write_circuit(partial, Circuit.full(GRAPH), np.ones(GRAPH.n_edges), {})
+    data = json.loads(partial.read_text())
+    data["edges"].pop("input->logits")
+    partial.write_text(json.dumps(data))
+    with pytest.raises(InputError, match="input->logits"):
+        convert(partial, tmp_path / "out.pt")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({source.name, "partial.json"})
