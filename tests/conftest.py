@@ -14,14 +14,22 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 from edgewise.models import Model, wrap_model
@@ -83,11 +91,92 @@ def _mistral() -> MistralForCausalLM:
     return MistralForCausalLM(config)
 
 
+def _llama3() -> LlamaForCausalLM:
+    """Rope scaling as in Llama 3.1, with wavelengths on both sides of its borders."""
+    scaling = {
+        "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 16,
+    }  # fmt: skip
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        rope_parameters=scaling,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _qwen3() -> Qwen3ForCausalLM:
+    """Norms of q and k."""
+    config = Qwen3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=20,
+        intermediate_size=28,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=6,
+        max_position_embeddings=32,
+    )
+    return Qwen3ForCausalLM(config)
+
+
+GEMMA = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 20,
+    "intermediate_size": 28,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "max_position_embeddings": 32,
+    "sliding_window": 4,
+    "query_pre_attn_scalar": 9,
+}
+
+
+def _gemma2() -> Gemma2ForCausalLM:
+    """Norms before and after, soft caps, a window on every other layer, its own query scale."""
+    return Gemma2ForCausalLM(Gemma2Config(**GEMMA, attn_logit_softcapping=3.0, final_logit_softcapping=4.0))
+
+
+def _gemma3() -> Gemma3ForCausalLM:
+    """Norms of q and k too, and two rotary embeddings."""
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
+    return Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA, layer_types=kinds))
+
+
+def _neox(parallel: bool) -> Callable[[], GPTNeoXForCausalLM]:
+    """A rotary embedding of a part of each head; attention and MLP in parallel, or not."""
+    config = GPTNeoXConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        max_position_embeddings=32,
+        use_parallel_residual=parallel,
+        rope_parameters={"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "rope_type": "default"},
+    )
+    return lambda: GPTNeoXForCausalLM(config)
+
+
 FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
     "gpt2": _gpt2,
     "llama": _llama,
     "qwen2": _qwen2,
     "mistral": _mistral,
+    "llama3": _llama3,
+    "qwen3": _qwen3,
+    "gemma2": _gemma2,
+    "gemma3": _gemma3,
+    "neox": _neox(parallel=True),
+    "neox-sequential": _neox(parallel=False),
 }
 
 

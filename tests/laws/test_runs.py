@@ -14,6 +14,7 @@ from edgewise.models import make_batch, wrap_model
 from edgewise.models.circuits import plan_circuit, run_circuit
 from edgewise.models.forward import make_frame, read_out, run
 from edgewise.models.prepare import prepare
+from edgewise.models.transformer import soft_cap
 
 # The slow implementation's RMS norms are HuggingFace's, which compute in float32 whatever the model's dtype.
 HF_NORM = {"rtol": 1e-5, "atol": 1e-5}
@@ -22,7 +23,8 @@ HF_NORM = {"rtol": 1e-5, "atol": 1e-5}
 def all_logits(model, tokens, real=None):
     real = torch.ones_like(tokens, dtype=torch.bool) if real is None else real
     trace = run(model.transformer, model.transformer.embed(tokens), make_frame(model.transformer, real))
-    return model.transformer.final_norm(trace.final) @ model.transformer.unembed.T, trace
+    logits = model.transformer.final_norm(trace.final) @ model.transformer.unembed.T
+    return soft_cap(logits, model.transformer.logit_cap), trace
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-5), (torch.float32, 1e-4)])
@@ -58,15 +60,15 @@ def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
     """The stream that each reader sees is the sum of all earlier sources and of what belongs to no node."""
     tokens = [5, 9, 2, 33, 8]
     slow = SlowModel(loaded)
-    sources, _ = slow.run(slow.embed(tokens), slow.everything)
+    sources, _ = slow.run(slow.embed(tokens), slow.combine)
     _, trace = all_logits(model, torch.tensor([tokens]))
     names = list(sources)
     for layer in range(model.graph.n_layers):
         before = {name: sources[name] for name in names[: model.graph.attention_sources(layer)]}
-        torch.testing.assert_close(trace.attention_in[layer][0], slow.everything(f"a{layer}.h0<q>", before), **HF_NORM)
+        torch.testing.assert_close(trace.attention_in[layer][0], slow.combine(f"a{layer}.h0<q>", before), **HF_NORM)
         before = {name: sources[name] for name in names[: model.graph.mlp_sources(layer)]}
-        torch.testing.assert_close(trace.mlp_in[layer][0], slow.everything(f"m{layer}", before), **HF_NORM)
-    torch.testing.assert_close(trace.final[0], slow.everything("logits", sources), **HF_NORM)
+        torch.testing.assert_close(trace.mlp_in[layer][0], slow.combine(f"m{layer}", before), **HF_NORM)
+    torch.testing.assert_close(trace.final[0], slow.combine("logits", sources), **HF_NORM)
 
 
 @pytest.mark.parametrize("share_prefix", [True, False])

@@ -44,12 +44,13 @@ def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, abl
     inside = {name for name, used in zip(model.graph.edge_names, circuit.mask, strict=True) if used}
     slow = SlowModel(loaded)
     for row, example in enumerate(task.examples):
-        reference, _ = slow.run(slow.embed(list(example.corrupted)), slow.everything)
+        reference, _ = slow.run(slow.embed(list(example.corrupted)), slow.combine)
         if ablation == "zero":
             reference = {name: value * 0 for name, value in reference.items()}
         _, logits = slow.run(slow.embed(list(example.clean)), slow.circuit(inside, reference))
         expected = (logits[example.correct] - logits[example.incorrect]).item()
-        assert found.values[0, row] == pytest.approx(expected, rel=1e-5, abs=1e-6)
+        # HuggingFace's RMS norms and rotary tables are float32 in a float64 model, too.
+        assert found.values[0, row] == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
 
 
 def test_eap_is_exact_patching_on_a_linear_model():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..circuit import Circuit
 from ..graph import Graph
-from .forward import Frame, Trace, add_positions, attend, join_heads
+from .forward import Frame, Trace, add_positions, attend, join_heads, sum_heads
 from .transformer import Layer, Projection, Transformer
 
 
@@ -79,8 +79,8 @@ def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> 
     qkv: tuple[list[Tensor], ...] = ([], [], [])
     for index, layer in enumerate(model.layers):
         attention_in.append(x)
-        for kept, project in zip(qkv, layer.qkv, strict=True):
-            kept.append(project(layer.attention_norm(x)))
+        for kept, part in zip(qkv, layer.project(layer.attention_norm(x)), strict=True):
+            kept.append(part)
         mid = x + join_heads(layer, sources.mix[index])
         mlp_in.append(x if model.graph.parallel else mid)
         x = mid + sources.mlp_out[index]
@@ -99,7 +99,8 @@ def run_circuit(
     changes.append((clean - reference.embedding)[None])
     for index, (layer, step) in enumerate(zip(model.layers, plan.layers, strict=True)):
         if len(step.heads):
-            changes.append(_run_heads(model, index, step, changes, reference, frame))
+            heads = _run_heads(model, index, step, changes, reference, frame)
+            changes.append(heads, None if layer.post_norm is None else Joined(layer, reference.mix[index]))
         if step.mlp is not None:
             stream = reference.mlp_in[index] + changes.read(step.mlp)[0]
             changes.append((layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index])[None])
@@ -107,25 +108,59 @@ def run_circuit(
     return reference.final[rows, last] + changes.read(plan.logits, (rows, last))[0]
 
 
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Heads that join the stream through a norm: a reader sees the norm of the mix of outputs that it reads."""
+
+    layer: Layer
+    reference_mix: Tensor
+
+    def change(self, heads: Tensor, where: tuple[Tensor, Tensor] | None) -> Tensor:
+        """How what joins the stream changes if the sum of the heads' outputs changes by `heads`."""
+        norm = self.layer.post_norm
+        assert norm is not None
+        mix = self.reference_mix if where is None else self.reference_mix[where]
+        before = sum_heads(self.layer, mix)
+        return norm(before + heads) - norm(before)
+
+
 class Changes:
     """How the outputs of the sources that ran differ from the reference: [source, batch, position, d_model]."""
 
     def __init__(self, n_sources: int, like: Tensor) -> None:
         self._buffer = like.new_empty((n_sources, *like.shape))
-        self.count = 0
+        self._joined: list[tuple[slice, Joined]] = []
+        self._count = 0
 
-    def append(self, changes: Tensor) -> None:
-        """Add the changes of the next sources."""
-        self._buffer[self.count : self.count + len(changes)] = changes
-        self.count += len(changes)
+    def append(self, changes: Tensor, joined: Joined | None = None) -> None:
+        """Add the changes of the next sources; `joined` if they are heads that join through a norm."""
+        rows = slice(self._count, self._count + len(changes))
+        self._buffer[rows] = changes
+        self._count = rows.stop
+        if joined is not None:
+            self._joined.append((rows, joined))
 
     def read(self, edges: NDArray[np.bool_], where: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """[reader, ...] the sum of the changes that each reader's edges [source, reader] bring, `where` it reads."""
         changes = self._buffer[: len(edges)]
         if where is not None:
             changes = changes[:, where[0], where[1]]
-        weights = torch.as_tensor(edges.T, dtype=changes.dtype, device=changes.device)
-        return (weights @ changes.flatten(1)).unflatten(1, changes.shape[1:])
+        plain = edges.copy()
+        for rows, _ in self._joined:
+            plain[rows] = False
+        total = _weighted(changes, plain)
+        for rows, joined in self._joined:
+            readers = np.flatnonzero(edges[rows].any(0)) if rows.start < len(edges) else ()
+            if len(readers):
+                heads = _weighted(changes[rows], edges[rows][:, readers])
+                total[torch.as_tensor(readers, device=total.device)] += joined.change(heads, where)
+        return total
+
+
+def _weighted(changes: Tensor, edges: NDArray[np.bool_]) -> Tensor:
+    """[reader, ...] the sum of the changes [source, ...] over each reader's edges [source, reader]."""
+    weights = torch.as_tensor(edges.T, dtype=changes.dtype, device=changes.device)
+    return (weights @ changes.flatten(1)).unflatten(1, changes.shape[1:])
 
 
 def _run_heads(

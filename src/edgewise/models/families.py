@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
@@ -18,11 +19,13 @@ class Family:
     """What one `model_type` of HuggingFace asks of the runner.
 
     build    a loaded model -> its parts, borrowed, not copied
+    shape    a config -> the graph
     honours  config attributes that `build` reads
     demands  config attributes that must have one of these values, because the runner has no other way
     """
 
     build: Callable[[Any], Transformer]
+    shape: Callable[[Any], Graph]
     honours: frozenset[str]
     demands: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -36,12 +39,13 @@ HARMLESS = frozenset(
     "classifier_dropout task_specific_params summary_type summary_use_proj summary_activation "
     "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn attn_implementation "
     "_attn_implementation_autoset gradient_checkpointing max_window_layers unsloth_version unsloth_fixed "
-    "rope_theta rope_scaling "
+    "rope_theta rope_scaling rotary_emb_base rotary_pct is_llama_config rope_interleaved transformers.js_config "
+    "_sliding_window_pattern cache_implementation "
     # What transformers 4 wrote into every config: generation and bookkeeping.
     "torchscript tie_encoder_decoder finetuning_task prefix max_length min_length do_sample early_stopping "
     "num_beams temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
-    "num_return_sequences encoder_no_repeat_ngram_size num_beam_groups diversity_penalty return_dict_in_generate "
-    "output_scores".split()
+    "num_return_sequences encoder_no_repeat_ngram_size num_beam_groups diversity_penalty "
+    "return_dict_in_generate output_scores".split()
 )
 
 
@@ -73,17 +77,22 @@ def _gpt2(model: Any) -> Transformer:
 
     def layer(block: Any) -> Layer:
         weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
-        q, k, v = (
-            Projection(
-                weight[i * width : (i + 1) * width].unflatten(0, (heads, d_head)), part.unflatten(0, (heads, d_head))
-            )
-            for i, part in enumerate(bias.split(width))
+        apart = weight.unflatten(0, (3, heads, d_head)), bias.unflatten(0, (3, heads, d_head))
+        q, k, v = (Projection(apart[0][i], apart[1][i]) for i in range(3))
+        return Layer(
+            attention_norm=_layer_norm(block.ln_1),
+            q=q,
+            k=k,
+            v=v,
+            project=lambda y: F.linear(y, weight, bias).unflatten(-1, (3, heads, d_head)).unbind(-3),
+            out=block.attn.c_proj.weight.T.unflatten(1, (heads, d_head)),
+            out_bias=block.attn.c_proj.bias,
+            mlp_norm=_layer_norm(block.ln_2),
+            mlp=block.mlp,
         )
-        out = block.attn.c_proj.weight.T.unflatten(1, (heads, d_head))
-        return Layer(_layer_norm(block.ln_1), q, k, v, out, block.attn.c_proj.bias, _layer_norm(block.ln_2), block.mlp)
 
     return Transformer(
-        graph=Graph(config.n_layer, heads, width),
+        graph=_gpt2_shape(config),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.h),
         embed=body.wte,
@@ -96,37 +105,107 @@ def _gpt2(model: Any) -> Transformer:
     )
 
 
-def _llama(model: Any) -> Transformer:
-    config, body = model.config, model.model
-    heads, groups = config.num_attention_heads, config.num_key_value_heads
-    d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
+def _gpt_neox(model: Any) -> Transformer:
+    config, body = model.config, model.gpt_neox
+    heads = config.num_attention_heads
+    d_head = config.hidden_size // heads
 
-    def layer(index: int, block: Any) -> Layer:
-        attention = block.self_attn
+    def layer(block: Any) -> Layer:
+        fused, dense = block.attention.query_key_value, block.attention.dense
+        weight = fused.weight.unflatten(0, (heads, 3, d_head))
+        bias = None if fused.bias is None else fused.bias.unflatten(0, (heads, 3, d_head))
+        q, k, v = (Projection(weight[:, i], None if bias is None else bias[:, i]) for i in range(3))
         return Layer(
-            attention_norm=_rms_norm(block.input_layernorm),
-            q=_projection(attention.q_proj, heads, 1),
-            k=_projection(attention.k_proj, groups, heads // groups),
-            v=_projection(attention.v_proj, groups, heads // groups),
-            out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
-            out_bias=attention.o_proj.bias,
-            mlp_norm=_rms_norm(block.post_attention_layernorm),
+            attention_norm=_layer_norm(block.input_layernorm),
+            q=q,
+            k=k,
+            v=v,
+            project=lambda y: fused(y).unflatten(-1, (heads, 3, d_head)).unbind(-2),
+            out=dense.weight.unflatten(1, (heads, d_head)),
+            out_bias=dense.bias,
+            mlp_norm=_layer_norm(block.post_attention_layernorm),
             mlp=block.mlp,
-            window=_window(config, index),
         )
 
+    unembed = getattr(model, "embed_out", None) or model.lm_head
     return Transformer(
-        graph=Graph(config.num_hidden_layers, heads, config.hidden_size),
+        graph=_gpt_neox_shape(config),
         d_head=d_head,
-        layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
-        embed=body.embed_tokens,
+        layers=tuple(layer(block) for block in body.layers),
+        embed=body.embed_in,
         positions=None,
-        rotary=body.rotary_emb,
-        final_norm=_rms_norm(body.norm),
-        unembed=model.lm_head.weight,
+        rotary=lambda like, positions, which: body.rotary_emb(like, positions),
+        final_norm=_layer_norm(body.final_layer_norm),
+        unembed=unembed.weight,
         attention_scale=d_head**-0.5,
         max_length=config.max_position_embeddings,
     )
+
+
+def _llama(model: Any) -> Transformer:
+    """Llama and all that are shaped like it; Gemma's norms and caps are switched on by what the modules have."""
+    config, body = model.config, model.model
+    heads = config.num_attention_heads
+    d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    is_gemma = config.model_type.startswith("gemma")
+    norm = _gemma_norm if is_gemma else _rms_norm
+    kinds = getattr(config, "layer_types", None) if config.model_type.startswith("gemma3") else None
+    query_scale = config.query_pre_attn_scalar if is_gemma else d_head
+
+    def layer(index: int, block: Any) -> Layer:
+        attention = block.self_attn
+        q, k, v = (_projection(part, heads, d_head) for part in (attention.q_proj, attention.k_proj, attention.v_proj))
+        return Layer(
+            attention_norm=norm(block.input_layernorm),
+            q=q,
+            k=k,
+            v=v,
+            project=lambda y: (
+                _heads(attention.q_proj(y), q, d_head),
+                _heads(attention.k_proj(y), k, d_head),
+                _heads(attention.v_proj(y), v, d_head),
+            ),
+            out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
+            out_bias=attention.o_proj.bias,
+            mlp_norm=norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm),
+            mlp=_then(block.mlp, norm(block.post_feedforward_layernorm)) if is_gemma else block.mlp,
+            window=_window(config, index),
+            turn=None if kinds is None else kinds[index],
+            q_norm=norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
+            k_norm=norm(attention.k_norm) if hasattr(attention, "k_norm") else None,
+            post_norm=norm(block.post_attention_layernorm) if is_gemma else None,
+        )
+
+    def rotary(like: Tensor, positions: Tensor, which: str | None) -> tuple[Tensor, Tensor]:
+        return body.rotary_emb(like, positions) if which is None else body.rotary_emb(like, positions, which)
+
+    return Transformer(
+        graph=_llama_shape(config),
+        d_head=d_head,
+        layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
+        embed=_gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens,
+        positions=None,
+        rotary=rotary,
+        final_norm=norm(body.norm),
+        unembed=model.lm_head.weight,
+        attention_scale=query_scale**-0.5,
+        max_length=config.max_position_embeddings,
+        attention_cap=getattr(config, "attn_logit_softcapping", None),
+        logit_cap=getattr(config, "final_logit_softcapping", None),
+    )
+
+
+def _gpt2_shape(config: Any) -> Graph:
+    return Graph(config.n_layer, config.n_head, config.n_embd)
+
+
+def _gpt_neox_shape(config: Any) -> Graph:
+    parallel = config.use_parallel_residual
+    return Graph(config.num_hidden_layers, config.num_attention_heads, config.hidden_size, parallel)
+
+
+def _llama_shape(config: Any) -> Graph:
+    return Graph(config.num_hidden_layers, config.num_attention_heads, config.hidden_size)
 
 
 def _window(config: Any, layer: int) -> int | None:
@@ -146,30 +225,61 @@ def _rms_norm(module: Any) -> Norm:
     return Norm(module.weight, None, module.variance_epsilon, centred=False)
 
 
-def _projection(module: nn.Linear, heads: int, group: int) -> Projection:
+def _gemma_norm(module: Any) -> Norm:
+    """Gemma stores a norm's weight less 1."""
+    return Norm(1 + module.weight, None, module.eps, centred=False)
+
+
+def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
+    """Gemma scales embeddings by the root of the width; newer versions of transformers do so in the module."""
+    if hasattr(module, "embed_scale"):
+        return module
+    return lambda tokens: module(tokens) * module.weight.new_tensor(width**0.5)
+
+
+def _then(first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: second(first(x))
+
+
+def _projection(module: nn.Linear, heads: int, d_head: int) -> Projection:
+    """The projection with its heads apart; `heads` are the query heads, which may share keys and values in groups."""
+    stored = module.weight.shape[0] // d_head
     bias: Tensor | None = module.bias
-    d_head = module.weight.shape[0] // heads
-    split = None if bias is None else bias.unflatten(0, (heads, d_head))
-    return Projection(module.weight.unflatten(0, (heads, d_head)), split, group)
+    apart = None if bias is None else bias.unflatten(0, (stored, d_head))
+    return Projection(module.weight.unflatten(0, (stored, d_head)), apart, heads // stored)
 
 
-_LLAMA = frozenset(
-    (
-        "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads num_key_value_heads "
-        "head_dim hidden_act max_position_embeddings rms_norm_eps rope_parameters attention_bias mlp_bias"
-    ).split()
+def _heads(projected: Tensor, projection: Projection, d_head: int) -> Tensor:
+    """[..., query head, d_head] from the module's own output."""
+    apart = projected.unflatten(-1, (-1, d_head))
+    return apart if projection.group == 1 else apart.repeat_interleave(projection.group, dim=-2)
+
+
+_COMMON = frozenset(
+    "vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads max_position_embeddings "
+    "rope_parameters attention_bias".split()
 )
+_LLAMA = _COMMON | frozenset("num_key_value_heads head_dim hidden_act rms_norm_eps mlp_bias".split())
 _WINDOWS = frozenset({"sliding_window", "use_sliding_window", "layer_types"})
+_GEMMA = (_LLAMA | _WINDOWS | {"hidden_activation", "query_pre_attn_scalar"}) | {
+    "final_logit_softcapping",
+    "attn_logit_softcapping",
+}
 _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activation_function layer_norm_epsilon".split())
 _GPT2_DEMANDS = {
     "scale_attn_weights": (True,),
     "scale_attn_by_inverse_layer_idx": (False,),
     "add_cross_attention": (False,),
 }
+_CAUSAL = {"use_bidirectional_attention": (None, False)}
 
 FAMILIES: dict[str, Family] = {
-    "gpt2": Family(_gpt2, _GPT2, _GPT2_DEMANDS),
-    "llama": Family(_llama, _LLAMA),
-    "mistral": Family(_llama, _LLAMA | _WINDOWS),
-    "qwen2": Family(_llama, _LLAMA | _WINDOWS),
+    "gpt2": Family(_gpt2, _gpt2_shape, _GPT2, _GPT2_DEMANDS),
+    "gpt_neox": Family(_gpt_neox, _gpt_neox_shape, _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual"}),
+    "llama": Family(_llama, _llama_shape, _LLAMA),
+    "mistral": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
+    "qwen2": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
+    "qwen3": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
+    "gemma2": Family(_llama, _llama_shape, _GEMMA, _CAUSAL),
+    "gemma3_text": Family(_llama, _llama_shape, _GEMMA, _CAUSAL),
 }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..tasks.metrics import Readout
-from .transformer import Layer, Transformer, at_least_float32
+from .transformer import Layer, Transformer, at_least_float32, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -18,13 +18,13 @@ class Frame:
     """Where a batch's positions sit: what a run needs besides the stream itself.
 
     positions  [batch, position] the number of each token in its prompt, from 0
-    turn       cos and sin of the rotary embedding, [batch, position, turned], or None
+    turn       per rotary embedding in use, its cos and sin [batch, position, turned]
     allowed    [batch, 1, position, key] for every window in use: which keys a position may see
     past       per layer, the keys (turned) and values [batch, head, key, d_head] of positions shared by all runs
     """
 
     positions: Tensor
-    turn: tuple[Tensor, Tensor] | None
+    turn: dict[str | None, tuple[Tensor, Tensor]]
     allowed: dict[int | None, Tensor]
     past: tuple[KeysAndValues, ...] | None = None
 
@@ -34,7 +34,7 @@ class Trace:
     """What a run computed, per layer, with leading axes [batch, position].
 
     attention_in, mlp_in, final  the stream [.., d_model] as the layer's attention, its MLP and the logits read it
-    q, k, v                      [.., head, d_head] before the rotary embedding, one for every query head
+    q, k, v                      [.., head, d_head] as projected, before norm and turn, one for every query head
     mix                          [.., head, d_head] each head's output before the output projection
     mlp_out                      [.., d_model]; `embedding` is the output of the node `input`
     """
@@ -65,7 +65,8 @@ def make_frame(
     windows = {layer.window for layer in model.layers}
     allowed = {w: causal if w is None else causal & (query - key < w) for w in windows}
     positions = positions[:, first:]
-    turn = None if model.rotary is None else model.rotary(model.unembed, positions)
+    kinds = {layer.turn for layer in model.layers} if model.rotary is not None else set()
+    turn = {kind: model.rotary(model.unembed, positions, kind) for kind in kinds} if model.rotary is not None else {}
     return Frame(positions, turn, allowed, past)
 
 
@@ -78,7 +79,7 @@ def run(model: Transformer, embedding: Tensor, frame: Frame) -> Trace:
     x = add_positions(model, embedding, frame)
     kept: dict[str, list[Tensor]] = {name: [] for name in ("attention_in", "q", "k", "v", "mix", "mlp_in", "mlp_out")}
     for index, layer in enumerate(model.layers):
-        q, k, v = (project(layer.attention_norm(x)) for project in layer.qkv)
+        q, k, v = layer.project(layer.attention_norm(x))
         mix = attend(model, index, q, k, v, frame)
         mid = x + join_heads(layer, mix)
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
@@ -95,7 +96,13 @@ def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor
 
 
 def join_heads(layer: Layer, mix: Tensor) -> Tensor:
-    """What a layer's heads write to the stream together, output bias included: [..., d_model]."""
+    """What a layer's heads write to the stream together, output bias and the norm after it included: [..., d_model]."""
+    joined = sum_heads(layer, mix)
+    return joined if layer.post_norm is None else layer.post_norm(joined)
+
+
+def sum_heads(layer: Layer, mix: Tensor) -> Tensor:
+    """The sum of a layer's head outputs and the output bias, before any norm: [..., d_model]."""
     return torch.nn.functional.linear(mix.flatten(-2), layer.out.flatten(1), layer.out_bias)
 
 
@@ -103,29 +110,34 @@ def attend(
     model: Transformer, layer: int, q: Tensor, k: Tensor, v: Tensor, frame: Frame, heads: Tensor | None = None
 ) -> Tensor:
     """Attention of some heads (all for None) of a layer: q, k, v and the result are [batch, position, head, d_head]."""
-    q, k, v = (_turned(q, frame), _turned(k, frame), v)
-    q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+    own = model.layers[layer]
+    q = _turned(q if own.q_norm is None else own.q_norm(q), frame, own)
+    q, k, v = (part.transpose(1, 2) for part in (q, _key(k, frame, own), v))
     if frame.past is not None:
         past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
-    scores = (q @ k.transpose(-1, -2)) * model.attention_scale
-    allowed = frame.allowed[model.layers[layer].window]
-    scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    scores = soft_cap((q @ k.transpose(-1, -2)) * model.attention_scale, model.attention_cap)
+    scores = scores.masked_fill(~frame.allowed[own.window], torch.finfo(scores.dtype).min)
     pattern = at_least_float32(scores).softmax(-1).to(v.dtype)
     return (pattern @ v).transpose(1, 2)
 
 
-def keys_and_values(trace: Trace, frame: Frame) -> tuple[KeysAndValues, ...]:
-    """Per layer, the keys (turned) and values of a run, as a `Frame` of later positions takes them for its past."""
-    turned = [_turned(k, frame).transpose(1, 2) for k in trace.k]
-    return tuple((k, v.transpose(1, 2)) for k, v in zip(turned, trace.v, strict=True))
+def keys_and_values(model: Transformer, trace: Trace, frame: Frame) -> tuple[KeysAndValues, ...]:
+    """Per layer, the keys and values of a run as attention uses them, for the past of a `Frame` of later positions."""
+    keys = (_key(k, frame, layer).transpose(1, 2) for k, layer in zip(trace.k, model.layers, strict=True))
+    return tuple((k, v.transpose(1, 2)) for k, v in zip(keys, trace.v, strict=True))
 
 
-def _turned(x: Tensor, frame: Frame) -> Tensor:
+def _key(k: Tensor, frame: Frame, layer: Layer) -> Tensor:
+    """k as attention uses it: normed, if the model does so, and turned."""
+    return _turned(k if layer.k_norm is None else layer.k_norm(k), frame, layer)
+
+
+def _turned(x: Tensor, frame: Frame, layer: Layer) -> Tensor:
     """x [batch, position, head, d_head] with the rotary embedding applied to its leading entries."""
-    if frame.turn is None:
+    if not frame.turn:
         return x
-    cos, sin = (part[:, :, None].to(x.dtype) for part in frame.turn)
+    cos, sin = (part[:, :, None].to(x.dtype) for part in frame.turn[layer.turn])
     size = cos.shape[-1]
     part, rest = x[..., :size], x[..., size:]
     first, second = part.chunk(2, -1)
@@ -137,6 +149,6 @@ def read_out(model: Transformer, stream: Tensor, answers: Tensor, all_logits: bo
     """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them."""
     y = model.final_norm(stream)
     if all_logits:
-        logits = y @ model.unembed.T
+        logits = soft_cap(y @ model.unembed.T, model.logit_cap)
         return Readout(answers, logits.gather(1, answers), logits)
-    return Readout(answers, (model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1))
+    return Readout(answers, soft_cap((model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1), model.logit_cap))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .forward import Trace
+from .forward import Trace, sum_heads
 from .transformer import Projection, Transformer, at_least_float32
 
 
@@ -40,11 +40,15 @@ class AttentionGradient:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """The gradient of one run at all destinations: per layer attention and MLP [batch, position, d_model], logits."""
+    """The gradient of one run at all destinations: per layer attention and MLP [batch, position, d_model], logits.
+
+    joined  per layer with a norm after attention, that norm's normalised input and 1 / scale in this run
+    """
 
     attention: tuple[AttentionGradient, ...]
     mlp: tuple[Tensor, ...]
     logits: Tensor
+    joined: dict[int, tuple[Tensor, Tensor]]
 
 
 def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gradients:
@@ -56,7 +60,13 @@ def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gra
         _pull_back(model, index, trace, torch.stack([found[index], found[n + index], found[2 * n + index]], 2))
         for index in range(n)
     )
-    return Gradients(attention, tuple(found[3 * n : 4 * n]), found[-1])
+    with torch.no_grad():
+        joined = {
+            index: layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
+            for index, layer in enumerate(model.layers)
+            if layer.post_norm is not None
+        }
+    return Gradients(attention, tuple(found[3 * n : 4 * n]), found[-1], joined)
 
 
 def _pull_back(model: Transformer, index: int, trace: Trace, gradient: Tensor) -> AttentionGradient:
@@ -98,7 +108,35 @@ def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Te
 
 
 def contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
-    """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs."""
+    """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs.
+
+    Where a norm follows attention, a head's difference reaches its readers through that norm, which is another linear
+    map in every run: then each run is contracted by itself.
+    """
+    if not any(layer.post_norm for layer in model.layers):
+        return _contract(model, differences, runs)
+    total = torch.zeros((), device=differences.device)
+    for one in runs:
+        total = total + _contract(model, _through_post_norms(model, differences, one), [one]) / len(runs)
+    return total
+
+
+def _through_post_norms(model: Transformer, differences: Tensor, one: Gradients) -> Tensor:
+    """The differences with those of heads as the stream sees them, to first order, in one run."""
+    seen = differences.clone()
+    for index, (normalised, shrink) in one.joined.items():
+        first, norm = model.graph.attention_sources(index), model.layers[index].post_norm
+        assert norm is not None
+        heads = differences[:, first : first + model.graph.n_heads]
+        if norm.centred:
+            heads = heads - heads.mean(-1, keepdim=True)
+        along = (heads * normalised[:, None]).mean(-1, keepdim=True)
+        through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
+        seen[:, first : first + model.graph.n_heads] = through
+    return seen
+
+
+def _contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
     graph = model.graph
     scores = torch.empty((len(differences), graph.n_edges), dtype=differences.dtype, device=differences.device)
     flat = differences.flatten(2)

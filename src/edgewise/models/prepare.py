@@ -49,7 +49,7 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prep
         past = None
         if first:
             prefix = make_frame(model, batch.real[:, :first])
-            past = keys_and_values(run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
+            past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
     return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers)

@@ -47,12 +47,6 @@ class Projection:
     bias: Tensor | None
     group: int = 1
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[..., d_model] -> [..., head, d_head], one for every query head."""
-        bias = None if self.bias is None else self.bias.flatten()
-        y = F.linear(x, self.weight.flatten(0, 1), bias).unflatten(-1, self.weight.shape[:2])
-        return y if self.group == 1 else y.repeat_interleave(self.group, dim=-2)
-
     @property
     def head_weight(self) -> Tensor:
         """[query head, d_head, d_model]."""
@@ -68,19 +62,29 @@ class Projection:
 class Layer:
     """One layer: attention reads `attention_norm` of the stream, the MLP reads `mlp_norm` of it.
 
+    project   [..., d_model] -> q, k and v [..., head, d_head], one for every query head
     out       [d_model, head, d_head]; `out_bias` [d_model] belongs to no node
+    mlp       the rest of the MLP node, a norm after it included
     window    how many positions attention sees, itself included; None for all
+    turn      which of the model's rotary embeddings it uses
+    q_norm, k_norm  norms of q and k, per head
+    post_norm       the norm of all heads' outputs together, before they join the stream
     """
 
     attention_norm: Norm
     q: Projection
     k: Projection
     v: Projection
+    project: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     out: Tensor
     out_bias: Tensor | None
     mlp_norm: Norm
     mlp: Callable[[Tensor], Tensor]
     window: int | None = None
+    turn: str | None = None
+    q_norm: Norm | None = None
+    k_norm: Norm | None = None
+    post_norm: Norm | None = None
 
     @property
     def qkv(self) -> tuple[Projection, Projection, Projection]:
@@ -94,7 +98,8 @@ class Transformer:
 
     embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
     positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
-    rotary     (like, positions [batch, position]) -> cos, sin [batch, position, turned]; None if there is none
+    rotary     (like, positions [batch, position], which) -> cos, sin [batch, position, turned]; None if there is none
+    attention_cap, logit_cap  soft caps of attention scores and logits: cap * tanh(x / cap)
     """
 
     graph: Graph
@@ -102,11 +107,13 @@ class Transformer:
     layers: tuple[Layer, ...]
     embed: Callable[[Tensor], Tensor]
     positions: Tensor | None
-    rotary: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None
+    rotary: Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]] | None
     final_norm: Norm
     unembed: Tensor
     attention_scale: float
     max_length: int
+    attention_cap: float | None = None
+    logit_cap: float | None = None
 
     @property
     def device(self) -> torch.device:
@@ -117,6 +124,11 @@ class Transformer:
     def dtype(self) -> torch.dtype:
         """What it computes in."""
         return self.unembed.dtype
+
+
+def soft_cap(x: Tensor, cap: float | None) -> Tensor:
+    """x squeezed smoothly between -cap and cap."""
+    return x if cap is None else cap * torch.tanh(x / cap)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
