@@ -18,8 +18,11 @@ LAYERS = [
     {"tasks"},
     {"models"},
     {"score", "statistics", "select", "evaluate"},
+    {"recipes"},
+    {"stability"},
     {"pipeline"},
     {"formats"},
+    {"study"},
     {"report"},
     {"cli"},
 ]

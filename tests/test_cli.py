@@ -216,7 +216,7 @@ def test_a_config_that_the_runner_does_not_handle_is_refused_by_name(edgewise, t
     config.write_text(json.dumps(facts))
     assert "attention_sparkle = 3" in refused(edgewise, "models", tmp_path / "odd")
     config.write_text(json.dumps({"model_type": "bert"}))
-    assert "gpt2, llama" in refused(edgewise, "models", tmp_path / "odd")
+    assert "gpt2, gpt_neox, llama" in refused(edgewise, "models", tmp_path / "odd")
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])

@@ -1,73 +1,25 @@
 """The whole flow on one page: model + task -> score -> bootstrap -> select -> circuit -> evaluate -> result.
 
-Every cell of the paper's tables is one composition of filter (none | bootstrap), ranking (signed | absolute),
-PNR (none | a value) and solver (top-n | greedy | ilp): a `Recipe`.
+Which circuits are selected, and how, is said by recipes: compositions of filter, ranking, PNR and solver.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from .circuit import Circuit
 from .errors import unknown_name
-from .evaluate.curve import SIZES, Curve, size_to_edges
-from .evaluate.verb import evaluate_circuits
+from .evaluate.curve import BETTER, Curve
+from .evaluate.verb import Evaluation, evaluate_circuits
 from .models import Model
+from .recipes import DEFAULTS, Recipe, Settings, paper_recipes, select_circuits
 from .score import score_edges
 from .scores import EdgeScores
-from .select import Selection, SelectionProblem, solve_path
-from .statistics import Bootstrap, EdgeStatistics, summarise
+from .select import Selection
+from .statistics import EdgeStatistics, Filter, summarise
 from .tasks import Task
-
-RANK_OF = {"CPR": "signed", "CMD": "absolute"}
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to get from scores to circuits; `name` is that of the paper's tables."""
-
-    name: str
-    solver: str
-    bootstrap: bool = False
-    pnr: bool = False
-
-
-# The rows of the paper's two ablation tables. Its PNR without ILP takes the best edges, not the greedy ones.
-CMD_RECIPES = (
-    Recipe("Greedy", "greedy"),
-    Recipe("ILP", "ilp"),
-    Recipe("Bootstrapping", "greedy", bootstrap=True),
-    Recipe("PNR", "top-n", pnr=True),
-    Recipe("ILP + Bootstrapping", "ilp", bootstrap=True),
-    Recipe("ILP + PNR", "ilp", pnr=True),
-    Recipe("Bootstrapping + PNR", "top-n", bootstrap=True, pnr=True),
-    Recipe("ILP + Bootstrapping + PNR", "ilp", bootstrap=True, pnr=True),
-)
-CPR_RECIPES = tuple(recipe for recipe in CMD_RECIPES if not recipe.pnr)
-RECIPES: Mapping[str, tuple[Recipe, ...]] = {"CMD": CMD_RECIPES, "CPR": CPR_RECIPES}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """All that a discovery can be told; the defaults are the paper's, on MIB's scale."""
-
-    method: str = "eap-ig"
-    steps: int = 5
-    metric: str = "logit-difference"
-    ablation: str = "patching"
-    faithfulness: str = "mib"
-    pnr: float = 0.5
-    bootstrap: Bootstrap = field(default_factory=Bootstrap)
-    sizes: tuple[float, ...] = SIZES
-    time_limit: float | None = None
-    fill: bool = False
-    nested: bool = False
-    batch_size: int | None = None
-
-
-DEFAULTS = Settings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,25 +34,29 @@ class Outcome:
     @property
     def area(self) -> float:
         """CPR or CMD."""
-        return self.curve.cpr if self.benchmark == "CPR" else self.curve.cmd
+        return self.curve.area(self.benchmark)
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """Everything that a run found."""
+    """Everything that a run found; `statistics` are those of every filter that a recipe had."""
 
     settings: Settings
     scores: EdgeScores
-    plain: EdgeStatistics
-    filtered: EdgeStatistics
+    statistics: Mapping[Filter | None, EdgeStatistics]
     outcomes: tuple[Outcome, ...]
     seconds: Mapping[str, float]
 
+    @property
+    def filtered(self) -> EdgeStatistics:
+        """The statistics of the settings' bootstrap."""
+        return self.statistics[self.settings.bootstrap]
+
     def best(self, benchmark: str) -> Outcome:
         """The outcome of the highest CPR or the lowest CMD."""
-        if benchmark not in RECIPES:
-            raise unknown_name("benchmark metric", benchmark, list(RECIPES))
-        sign = 1 if benchmark == "CPR" else -1
+        if benchmark not in BETTER:
+            raise unknown_name("benchmark metric", benchmark, list(BETTER))
+        sign = BETTER[benchmark]
         return max((o for o in self.outcomes if o.benchmark == benchmark), key=lambda o: sign * o.area)
 
 
@@ -114,10 +70,11 @@ def discover(
     settings: Settings = DEFAULTS,
     scores: EdgeScores | None = None,
     progress: Progress = lambda stage, done, total: None,
+    more: Mapping[str, Sequence[Recipe]] | None = None,
 ) -> Discovery:
     """Score edges on `train`, select circuits by every recipe at every size, evaluate them on `test`.
 
-    `scores` of an earlier run spare the scoring.
+    `scores` of an earlier run spare the scoring. `more` recipes, by benchmark, join those of the paper.
     """
     seconds: dict[str, float] = {}
     clock = _Clock(seconds)
@@ -129,15 +86,26 @@ def discover(
         )  # fmt: skip
     clock.lap("score")
 
-    plain, filtered = summarise(scores), summarise(scores, settings.bootstrap)
+    recipes = paper_recipes(settings.bootstrap, settings.pnr)
+    tasks = [
+        (benchmark, recipe)
+        for benchmark, rows in recipes.items()
+        for recipe in dict.fromkeys((*rows, *(more or {}).get(benchmark, ())))
+    ]
+    resampled = scores
+    if settings.filter_on_test:
+        resampled = score_edges(
+            model, test, settings.method, settings.steps, settings.metric, settings.batch_size,
+            lambda done, total: progress("score test", done, total),
+        )  # fmt: skip
+    filters = dict.fromkeys(recipe.filter for _, recipe in tasks)
+    statistics = {filter: summarise(resampled if filter else scores, filter) for filter in filters}
     clock.lap("bootstrap")
 
-    tasks = [(benchmark, recipe) for benchmark, recipes in RECIPES.items() for recipe in recipes]
     selected = []
     progress("select", 0, len(tasks))
     for done, (benchmark, recipe) in enumerate(tasks, start=1):
-        statistics = filtered if recipe.bootstrap else plain
-        selected.append(_select_sizes(statistics, recipe, RANK_OF[benchmark], settings))
+        selected.append(select_circuits(statistics[recipe.filter], recipe, benchmark, settings))
         progress("select", done, len(tasks))
     clock.lap("select")
 
@@ -146,23 +114,22 @@ def discover(
         model, test, circuits, settings.metric, settings.ablation, settings.batch_size,
         lambda done, total: progress("evaluate", done, total),
     )  # fmt: skip
-    row_of: dict[Circuit, int] = {circuit: row for row, circuit in enumerate(circuits)}
-    outcomes = []
-    for (benchmark, recipe), selections in zip(tasks, selected, strict=True):
-        values = evaluation.values[[row_of[s.circuit] for s in selections]]
-        asked, kept = tuple(s.asked for s in selections), tuple(s.kept for s in selections)
-        curve = Curve(settings.sizes, asked, kept, values, evaluation.full, evaluation.empty, settings.faithfulness)
-        outcomes.append(Outcome(benchmark, recipe, selections, curve))
+    row_of = {circuit: row for row, circuit in enumerate(circuits)}
+    outcomes = [
+        Outcome(benchmark, recipe, selections, curve_of(selections, evaluation, row_of, settings))
+        for (benchmark, recipe), selections in zip(tasks, selected, strict=True)
+    ]
     clock.lap("evaluate")
-    return Discovery(settings, scores, plain, filtered, tuple(outcomes), seconds)
+    return Discovery(settings, scores, statistics, tuple(outcomes), seconds)
 
 
-def _select_sizes(statistics: EdgeStatistics, recipe: Recipe, rank: str, settings: Settings) -> tuple[Selection, ...]:
-    """A circuit for every size."""
-    graph = statistics.graph
-    budgets = [size_to_edges(share, graph.n_edges) for share in settings.sizes]
-    problem = SelectionProblem.build(graph, statistics.score, rank, 0, settings.pnr if recipe.pnr else None)
-    return solve_path(problem, budgets, recipe.solver, settings.time_limit, settings.fill, settings.nested)
+def curve_of(
+    selections: Sequence[Selection], evaluation: Evaluation, row_of: Mapping[Circuit, int], settings: Settings
+) -> Curve:
+    """The curve of circuits, one per size, whose rows in the evaluation are known."""
+    values = evaluation.values[[row_of[selection.circuit] for selection in selections]]
+    asked, kept = (tuple(getattr(s, name) for s in selections) for name in ("asked", "kept"))
+    return Curve(settings.sizes, asked, kept, values, evaluation.full, evaluation.empty, settings.faithfulness)
 
 
 class _Clock:

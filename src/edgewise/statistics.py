@@ -47,13 +47,30 @@ class Bootstrap:
             raise InputError(f"the significance threshold must be at least 0, not {self.threshold}")
 
 
+@dataclass(frozen=True)
+class Shrinkage:
+    """Be sure rather than large: a score loses `kappa` standard errors of its mean over examples, but not its sign.
+
+    An edge within kappa standard errors of 0 gets 0. No resampling: the standard error is sd / sqrt(examples).
+    """
+
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.kappa < float("inf"):
+            raise InputError(f"kappa is a number of standard errors, at least 0, but {self.kappa} was given")
+
+
+Filter = Bootstrap | Shrinkage
+
+
 @dataclass(frozen=True, eq=False)
 class EdgeStatistics:
     """What is known of every edge; all arrays are [edge].
 
-    mean               the score: over the examples, or over the resamples' means if there was a bootstrap
-    low, high          the confidence interval (equal to the mean without a bootstrap)
-    kept               whether the edge passed the filter (all True without a bootstrap)
+    mean               over the examples, or over the resamples' means if there was a bootstrap
+    low, high          the confidence interval (equal to the mean without a filter)
+    kept               whether the edge passed the filter (all True without one)
     sign_unstable      whether the resamples' means had both signs
     """
 
@@ -63,7 +80,7 @@ class EdgeStatistics:
     high: FloatArray
     kept: NDArray[np.bool_]
     sign_unstable: NDArray[np.bool_]
-    bootstrap: Bootstrap | None = None
+    filter: Filter | None = None
 
     def __post_init__(self) -> None:
         for name in ("mean", "low", "high", "kept", "sign_unstable"):
@@ -76,8 +93,12 @@ class EdgeStatistics:
 
     @property
     def score(self) -> FloatArray:
-        """[edge] the signed score to select by: the mean, or 0 where the filter failed (so chosen last, not lost)."""
-        return np.where(self.kept, self.mean, 0.0)
+        """[edge] the signed score to select by: 0 where the filter failed (so chosen last, not lost).
+
+        Elsewhere it is the mean, or with shrinkage the end of the interval that is nearer to 0.
+        """
+        nearer = np.where(self.mean > 0, self.low, self.high)
+        return np.where(self.kept, nearer if isinstance(self.filter, Shrinkage) else self.mean, 0.0)
 
     @property
     def sign_instability(self) -> float:
@@ -86,10 +107,10 @@ class EdgeStatistics:
         return float(self.sign_unstable[relevant].mean()) if relevant.any() else 0.0
 
 
-def summarise(scores: EdgeScores, bootstrap: Bootstrap | None = None) -> EdgeStatistics:
-    """Statistics of every edge, without a filter (None) or with the bootstrap's."""
+def summarise(scores: EdgeScores, filter: Filter | None = None) -> EdgeStatistics:
+    """Statistics of every edge, without a filter (None), with the bootstrap's, or shrunk by standard errors."""
     n_edges = scores.graph.n_edges
-    if bootstrap is None:
+    if filter is None:
         mean = scores.mean()
         return EdgeStatistics(
             scores.graph, mean, mean.copy(), mean.copy(), np.ones(n_edges, bool), np.zeros(n_edges, bool)
@@ -99,6 +120,11 @@ def summarise(scores: EdgeScores, bootstrap: Bootstrap | None = None) -> EdgeSta
             "these scores have a single row (a data set's mean, without its examples), which can't be resampled; "
             "score with edgewise to keep the examples, or leave the bootstrap out"
         )
+    return _shrunk(scores, filter) if isinstance(filter, Shrinkage) else _bootstrapped(scores, filter)
+
+
+def _bootstrapped(scores: EdgeScores, bootstrap: Bootstrap) -> EdgeStatistics:
+    n_edges = scores.graph.n_edges
     weights = resampling_weights(scores.n_examples, bootstrap.resamples, bootstrap.seed)
     mean, low, high = np.empty((3, n_edges))
     kept, unstable = np.empty((2, n_edges), bool)
@@ -110,6 +136,21 @@ def summarise(scores: EdgeScores, bootstrap: Bootstrap | None = None) -> EdgeSta
     above, below = low > bootstrap.threshold, high < -bootstrap.threshold
     kept[:] = (above & (mean > 0)) | (below & (mean < 0))
     return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, bootstrap)
+
+
+def _shrunk(scores: EdgeScores, shrinkage: Shrinkage) -> EdgeStatistics:
+    mean = scores.mean()
+    half = shrinkage.kappa * standard_error(scores)
+    kept = np.abs(mean) > half
+    return EdgeStatistics(scores.graph, mean, mean - half, mean + half, kept, np.zeros(len(mean), bool), shrinkage)
+
+
+def standard_error(scores: EdgeScores) -> FloatArray:
+    """[edge] the standard error of the mean over examples."""
+    error = np.empty(scores.graph.n_edges)
+    for columns in column_chunks((2 * scores.n_examples, len(error))):
+        error[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
+    return error / sqrt(scores.n_examples)
 
 
 def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import InputError
-from . import check, convert, evaluate, models, report, run, score, select, tasks
+from . import check, convert, evaluate, models, report, run, score, select, study, tasks
 
 app = typer.Typer(
     name="edgewise",
@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, score, select, evaluate, report, convert, check, models, tasks):
+for module in (run, study, score, select, evaluate, report, convert, check, models, tasks):
     app.command(name=module.NAME)(module.command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +19,16 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-def say(text: str) -> None:
-    """A line for people, which the terminal wraps and a pipe doesn't."""
-    out.print(text, soft_wrap=True)
+def say(text: str, heading: str = "") -> None:
+    """A line for people, behind a bold heading if there is one; the terminal wraps it, a pipe doesn't."""
+    if heading:
+        out.print(heading, end=": ", style="bold", markup=False)
+    out.print(text, soft_wrap=True, markup=False)
 
 
 def warn(text: str) -> None:
     """A line for people that is no result."""
-    err.print(text, soft_wrap=True)
+    err.print(text, soft_wrap=True, markup=False)
 
 
 def print_json(data: Any) -> None:
@@ -52,16 +55,17 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 def quiet_libraries() -> None:
     """Keep the libraries' own bars and hints out of our output."""
+    os.environ.setdefault("TQDM_DISABLE", "1")
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
 
-def open_model(name: str, device: str, dtype: str) -> Model:
+def open_model(name: str, device: str, dtype: str, bos: str = "auto") -> Model:
     """Load a model, saying so."""
     with err.status(f"loading {name}"):
         from ..models import load_model
 
         quiet_libraries()
-        return load_model(name, device, dtype)
+        return load_model(name, device, dtype, bos)

@@ -27,6 +27,7 @@ def command(
     ] = False,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
@@ -44,7 +45,7 @@ def command(
 
     ready = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: read_circuit(path) for path in circuits if str(path) not in ready}
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, device, dtype, bos)
     for path, circuit in files.items():
         if circuit.graph != loaded.graph:
             raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")

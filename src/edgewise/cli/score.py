@@ -26,6 +26,7 @@ def command(
     metric: options.Metric = "logit-difference",
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -44,7 +45,7 @@ def command(
     from ..tasks import load_task
 
     refuse_existing(out_folder, overwrite)
-    loaded = open_model(model, device, dtype)
+    loaded = open_model(model, device, dtype, bos)
     pairs = load_task(task, loaded, split, examples, seed)
     started = time.perf_counter()
     with whole_folder(out_folder, overwrite) as draft, progress_bars() as progress:

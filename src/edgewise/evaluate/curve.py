@@ -15,36 +15,57 @@ SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
 
 
-def _mib(circuit: FloatArray, full: float, empty: float) -> FloatArray:
+def _mib(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
     """(m(C) - m(empty)) / (m(full) - m(empty)): 0 for the empty circuit, 1 for the full model."""
-    if abs(full - empty) <= 1e-9 * max(abs(full), abs(empty), 1e-9):
-        raise InputError(f"the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined")
+    size = np.maximum(np.maximum(np.abs(full), np.abs(empty)), 1e-9)
+    equal = np.abs(full - empty) <= 1e-9 * size
+    if equal.any():
+        same = float(full[equal].flat[0])
+        raise InputError(f"the metric is {same:.6g} for the full and for the empty circuit: faithfulness is undefined")
     return (circuit - empty) / (full - empty)
 
 
-def _ratio(circuit: FloatArray, full: float, empty: float) -> FloatArray:
+def _ratio(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
     """m(C) / m(full), as in the paper's validation tables; not on MIB's scale."""
-    if full == 0:
+    if (full == 0).any():
         raise InputError(
             "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib"
         )
     return circuit / full
 
 
-FAITHFULNESS: dict[str, Callable[[FloatArray, float, float], FloatArray]] = {"mib": _mib, "ratio": _ratio}
+FAITHFULNESS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {"mib": _mib, "ratio": _ratio}
 
 
-def faithfulness(circuit: ArrayLike, full: float, empty: float, definition: str = "mib") -> FloatArray:
-    """Faithfulness of circuits from their mean metric, by MIB's definition or as a ratio."""
+def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: str = "mib") -> FloatArray:
+    """Faithfulness of circuits from their mean metric, by MIB's definition or as a ratio; arrays broadcast."""
     if definition not in FAITHFULNESS:
         raise unknown_name("faithfulness definition", definition, list(FAITHFULNESS))
-    return FAITHFULNESS[definition](np.asarray(circuit, np.float64), full, empty)
+    return FAITHFULNESS[definition](*(np.asarray(part, np.float64) for part in (circuit, full, empty)))
+
+
+def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
+    """[...] the areas under curves [..., size] by trapezoids, linear in the share of edges."""
+    x, y = np.asarray(shares, np.float64), np.asarray(heights, np.float64)
+    return (np.diff(x) * (y[..., 1:] + y[..., :-1]) / 2).sum(-1)
 
 
 def area(shares: ArrayLike, heights: ArrayLike) -> float:
-    """The area under a curve by trapezoids, linear in the share of edges."""
-    x, y = np.asarray(shares, np.float64), np.asarray(heights, np.float64)
-    return float((np.diff(x) * (y[1:] + y[:-1]) / 2).sum())
+    """The area under one curve."""
+    return float(areas(shares, heights))
+
+
+def _under(height: FloatArray) -> FloatArray:
+    return height
+
+
+def _distance(height: FloatArray) -> FloatArray:
+    return np.abs(1 - height)
+
+
+# What the benchmark's two metrics take the area of, and which way is better.
+HEIGHTS: dict[str, Callable[[FloatArray], FloatArray]] = {"CPR": _under, "CMD": _distance}
+BETTER = {"CPR": 1, "CMD": -1}
 
 
 def size_to_edges(share: float, n_edges: int) -> int:
@@ -90,12 +111,23 @@ class Curve:
     @property
     def cpr(self) -> float:
         """The area under faithfulness: higher is better, without bound."""
-        return area(self.shares, self.faithfulness)
+        return self.area("CPR")
 
     @property
     def cmd(self) -> float:
         """The area between faithfulness and 1: best at 0."""
-        return area(self.shares, np.abs(1 - self.faithfulness))
+        return self.area("CMD")
+
+    def area(self, benchmark: str) -> float:
+        """CPR or CMD, by name."""
+        if benchmark not in HEIGHTS:
+            raise unknown_name("benchmark metric", benchmark, list(HEIGHTS))
+        return area(self.shares, HEIGHTS[benchmark](self.faithfulness))
+
+    def reweighted(self, weights: FloatArray) -> FloatArray:
+        """[resample, size] faithfulness of the mean metric under weights [resample, example], all means alike."""
+        full, empty = weights @ self.full, weights @ self.empty
+        return faithfulness(weights @ self.values.T, full[:, None], empty[:, None], self.definition)
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per size."""

@@ -14,7 +14,8 @@ from ..errors import InputError, unknown_name
 from ..models import Model, make_batch, plan_batches
 from ..models.circuits import plan_circuit, run_circuit
 from ..models.forward import read_out
-from ..models.memory import circuit_batch_size
+from ..models.memory import batch_size as fitting_batch_size
+from ..models.memory import circuit_bytes
 from ..models.prepare import prepare
 from ..tasks import Task, check_lengths, get_metric
 from .ablations import ABLATIONS
@@ -58,7 +59,8 @@ def evaluate_circuits(
     measure = get_metric(metric)
     check_lengths(model, task)
     pruned = [circuit.prune() for circuit in circuits]
-    size = batch_size or circuit_batch_size(model.transformer, max(example.length for example in task.examples))
+    longest = max(example.length for example in task.examples)
+    size = batch_size or fitting_batch_size(circuit_bytes(model.graph, longest))
     batches = plan_batches(task.examples, size)
     values = np.empty((len(circuits), len(task)))
     full, empty = np.empty((2, len(task)))

@@ -5,14 +5,15 @@ scores/           [example, edge] scores
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
 circuits/         the best recipe's circuit per size, as EAP-IG json
-curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size
+curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
+                  interval over the evaluated examples, and its paired comparison with greedy
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,10 @@ import numpy as np
 from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import Curve
+from ..evaluate.intervals import area_interval, compare
 from ..graph import Graph
+from ..recipes import GREEDY
+from ..statistics import Bootstrap
 from .eap_json import write_circuit
 from .score_folder import write_scores
 from .write import read_json, write_json
@@ -62,7 +66,8 @@ def write_result(folder: Path, discovery: Discovery, about: Mapping[str, Any]) -
     np.savez_compressed(folder / "statistics.npz", **{name: getattr(statistics, name) for name in names})
     _write_arrays(folder / "circuits.npz", discovery)
     _write_best_circuits(folder / "circuits", discovery, about)
-    records = [_record(outcome) for outcome in discovery.outcomes]
+    greedy = {o.benchmark: o for o in discovery.outcomes if o.recipe == GREEDY}
+    records = [_record(outcome, greedy[outcome.benchmark]) for outcome in discovery.outcomes]
     write_json(folder / "curve.json", records)
     _write_csv(folder / "curve.csv", records)
     write_json(folder / "run.json", {"format": FORMAT, "version": VERSION, **about})
@@ -101,7 +106,7 @@ def read_circuits(folder: Path) -> dict[tuple[str, str], tuple[Circuit, ...]]:
     }
 
 
-def _record(outcome: Outcome) -> dict[str, Any]:
+def _record(outcome: Outcome, greedy: Outcome) -> dict[str, Any]:
     sizes = [
         row | {name: value for name, value in selection.record().items() if name not in row}
         for row, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
@@ -111,9 +116,14 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "benchmark": outcome.benchmark,
         "method": recipe.name,
         "solver": recipe.solver,
-        "bootstrap": recipe.bootstrap,
+        "bootstrap": isinstance(recipe.filter, Bootstrap),
+        "filter": None if recipe.filter is None else {"kind": type(recipe.filter).__name__, **asdict(recipe.filter)},
         "pnr": recipe.pnr,
         "area": outcome.area,
+        "interval": area_interval(outcome.curve, outcome.benchmark).record(),
+        "against_greedy": (
+            None if greedy is outcome else compare(outcome.curve, greedy.curve, outcome.benchmark).record()
+        ),
         "faithfulness": outcome.curve.definition,
         "sizes": sizes,
     }
@@ -147,7 +157,7 @@ def _write_best_circuits(folder: Path, discovery: Discovery, about: Mapping[str,
     folder.mkdir()
     for benchmark in ("CMD", "CPR"):
         best = discovery.best(benchmark)
-        score = (discovery.filtered if best.recipe.bootstrap else discovery.plain).score
+        score = discovery.statistics[best.recipe.filter].score
         for share, selection in zip(best.curve.shares, best.selections, strict=True):
             origin = {"model": about.get("model"), "task": about.get("task"), "method": best.recipe.name}
             name = f"{benchmark.lower()}-{share:g}.json"

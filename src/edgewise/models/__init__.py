@@ -6,15 +6,18 @@ Three verbs: outputs of the sources (`run`, `source_differences`), gradients at 
 
 from .batch import Batch, make_batch, plan_batches
 from .families import FAMILIES, check_config
-from .load import DEMO, DTYPES, Model, load_model, wrap_model
+from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, inspect_model, load_model, wrap_model
 
 __all__ = [
     "DEMO",
     "DTYPES",
     "FAMILIES",
+    "SMOLLM2",
     "Batch",
     "Model",
+    "ModelFacts",
     "check_config",
+    "inspect_model",
     "load_model",
     "make_batch",
     "plan_batches",

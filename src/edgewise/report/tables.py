@@ -7,30 +7,48 @@ from typing import Any
 
 from rich.table import Table
 
-from ..evaluate.curve import Curve
+from ..evaluate.curve import BETTER, Curve
+from ..evaluate.intervals import CONFIDENCE, area_interval, compare
 from ..formats.result_folder import ResultRow
 
-BETTER = {"CPR": 1, "CMD": -1}
 TITLES = {"CMD": "CMD, lower is better (absolute ranking)", "CPR": "CPR, higher is better (signed ranking)"}
 
 
+LEGEND = "bold: best; underlined: better than greedy; *: differs from greedy, paired over the examples, at 95 %"
+
+
 def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
-    """The paper's ablation table for one metric: the best is bold, whatever beats greedy is underlined."""
+    """The paper's ablation table for one metric: the best is bold, whatever beats greedy is underlined.
+
+    With an interval over the evaluated examples, and a star where the paired difference to greedy excludes 0.
+    """
     chosen = [row for row in rows if row.benchmark == benchmark]
     sign = BETTER[benchmark]
     best = max(sign * row.area for row in chosen)
-    greedy = next((row.area for row in chosen if row.name == "Greedy"), None)
+    greedy = next((row for row in chosen if row.name == "Greedy"), None)
     table = Table(title=TITLES[benchmark], title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
-    table.add_column(benchmark, justify="right", no_wrap=True)
-    table.add_column("edges kept at 1 / 10 / 50 %", justify="right", no_wrap=True)
+    for name in (benchmark, f"{CONFIDENCE:.0%} interval", "kept at 1, 10, 50 %"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in chosen:
-        style = "bold " * (sign * row.area == best) + "underline" * (
-            greedy is not None and sign * row.area > sign * greedy
-        )
+        beats = greedy is not None and sign * row.area > sign * greedy.area
+        style = "bold " * (sign * row.area == best) + "underline" * beats
         text = f"{row.area:.4f}"
-        table.add_row(row.name, f"[{style}]{text}[/]" if style else text, _kept(row.curve))
+        interval = area_interval(row.curve, benchmark)
+        table.add_row(
+            row.name,
+            (f"[{style}]{text}[/]" if style else text) + _star(row, greedy),
+            f"{interval.low:.4f}-{interval.high:.4f}",
+            _kept(row.curve),
+        )
     return table
+
+
+def _star(row: ResultRow, greedy: ResultRow | None) -> str:
+    if greedy is None or greedy is row:
+        return " "
+    found = compare(row.curve, greedy.curve, row.benchmark)
+    return "*" if found.is_better or found.is_worse else " "
 
 
 def _kept(curve: Curve) -> str:

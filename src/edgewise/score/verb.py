@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, unknown_name
 from ..models import Model, make_batch, plan_batches
-from ..models.memory import scoring_batch_size
+from ..models.memory import batch_size as fitting_batch_size
+from ..models.memory import scoring_bytes
 from ..models.prepare import Prepared, prepare
 from ..scores import EdgeScores
 from ..tasks import Metric, Task, check_lengths, get_metric
@@ -53,7 +54,8 @@ def score_edges(
     check_lengths(model, task)
     values = _allocate((len(task), model.graph.n_edges), store)
     contrast = np.zeros((2, len(task)))
-    size = batch_size or scoring_batch_size(model.transformer, max(example.length for example in task.examples))
+    longest = max(example.length for example in task.examples)
+    size = batch_size or fitting_batch_size(scoring_bytes(model.graph, longest))
     done = 0
     progress(0, len(task))
     for rows in plan_batches(task.examples, size):

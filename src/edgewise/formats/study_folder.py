@@ -1,0 +1,128 @@
+"""The study folder: finished units of work, each written whole as it finishes, and the tables made of them.
+
+study.json        the plan; a folder goes on only with the plan that it was begun with
+cells/MODEL--TASK/data-SEED/
+  scores/ ...     [example, edge] scores of train (and of other splits, if the plan asks for them)
+  SPLIT-selected-SEED.npz    every recipe's circuits: distinct masks as packed bits, and which recipe and size has which
+  SPLIT-values-PART.npz      the metric of distinct circuits [circuit, example]
+tables.md .csv .tex .json    derived; no timings, so that equal plans give equal bytes
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import Circuit
+from ..errors import InputError
+from ..graph import Graph
+from .write import read_json, whole_file, write_json
+
+FORMAT, VERSION = "edgewise-study", 1
+PLAN = "study.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Circuits of several recipes.
+
+    masks        [circuit, byte] distinct circuits as packed bits
+    place        [recipe, size] which of them a recipe has at a size
+    asked, kept  [recipe, size] edges
+    """
+
+    masks: NDArray[np.uint8]
+    place: NDArray[np.int64]
+    asked: NDArray[np.int64]
+    kept: NDArray[np.int64]
+
+    def circuits(self, graph: Graph) -> list[Circuit]:
+        """The distinct circuits."""
+        bits = np.unpackbits(self.masks, axis=-1, count=graph.n_edges).astype(bool)
+        return [Circuit(graph, mask) for mask in bits]
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The metric of circuits [circuit, example]; `full` and `empty` are [example], `accuracy` is the model's."""
+
+    values: NDArray[np.float64]
+    full: NDArray[np.float64]
+    empty: NDArray[np.float64]
+    accuracy: float
+
+
+def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -> bool:
+    """Make the folder ready for a plan, and say whether earlier work goes on.
+
+    A folder of another plan is refused, or emptied with `overwrite`. What was being written when a study was killed
+    is removed.
+    """
+    # JSON has no tuples: compare what will be read back.
+    plan = json.loads(json.dumps(plan))
+    known = folder / PLAN
+    if folder.is_dir() and any(folder.iterdir()):
+        if not known.is_file() and not any(folder.glob(f".{PLAN}.*")):
+            raise InputError(f"{folder} exists and isn't a study that edgewise began; choose another one")
+        if overwrite:
+            shutil.rmtree(folder)
+        elif known.is_file():
+            _refuse_other_plan(folder, read_json(known), plan)
+    goes_on = known.is_file()
+    folder.mkdir(parents=True, exist_ok=True)
+    for draft in sorted(folder.rglob(".*")):
+        shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
+    write_json(known, {"format": FORMAT, "version": VERSION, "plan": plan})
+    return goes_on
+
+
+def _refuse_other_plan(folder: Path, found: Any, plan: Mapping[str, Any]) -> None:
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("version") != VERSION:
+        raise InputError(f"{folder / PLAN} isn't of format {FORMAT} version {VERSION}; choose another folder")
+    other = [name for name, value in plan.items() if found["plan"].get(name) != value]
+    if other:
+        raise InputError(
+            f"{folder} holds a study of another plan ({', '.join(other)} differ); "
+            "choose another folder, or begin anew with --overwrite"
+        )
+
+
+def cell_name(model: str, task: str) -> str:
+    """The folder's name of a model and a task; paths and hub names become plain."""
+    return "--".join(re.sub(r"[^A-Za-z0-9.=_-]+", "+", name.strip("/")) for name in (model, task))
+
+
+def write_arrays(path: Path, unit: Selected | Values) -> None:
+    """Write a finished unit, whole or not at all."""
+    with whole_file(path) as draft:
+        np.savez_compressed(draft, **vars(unit))
+
+
+def read_selected(path: Path) -> Selected | None:
+    """A unit's circuits, if it was finished."""
+    arrays = _arrays(path)
+    return None if arrays is None else Selected(**arrays)
+
+
+def read_values(path: Path) -> Values | None:
+    """A unit's values, if it was finished."""
+    arrays = _arrays(path)
+    return None if arrays is None else Values(**(arrays | {"accuracy": float(arrays["accuracy"])}))
+
+
+def _arrays(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{path} can't be read: {error}; remove it, and its work is done again") from None

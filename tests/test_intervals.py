@@ -1,0 +1,98 @@
+"""Error bars of areas: what they resample, how often they cover, and paired comparisons."""
+
+import numpy as np
+import pytest
+
+from edgewise import Curve, InputError
+from edgewise.evaluate.intervals import area_interval, compare, comparison_of, resampled_areas
+
+SHARES = (0.1, 0.3, 0.6, 1.0)
+HEIGHTS = np.array([0.2, 0.6, 1.1, 1.0])
+
+
+def draw(n_examples, seed, heights=HEIGHTS, noise=0.5):
+    """Examples of a model with mean metric 3 and an empty circuit of mean 1: a curve of known faithfulness."""
+    rng = np.random.default_rng(seed)
+    full, empty = rng.normal(3, 1, n_examples), rng.normal(1, 0.5, n_examples)
+    values = 1 + 2 * heights[:, None] + rng.normal(0, noise, (len(heights), n_examples)) + 0.5 * (full - 3)
+    values[-1] = full
+    counts = tuple(range(len(heights)))
+    return Curve(SHARES, counts, counts, values, full, empty)
+
+
+@pytest.mark.parametrize("benchmark", ["CPR", "CMD"])
+@pytest.mark.parametrize("definition", ["mib", "ratio"])
+def test_a_resample_is_the_area_of_the_curve_of_the_drawn_examples(benchmark, definition):
+    whole = draw(15, 0)
+    whole = Curve(whole.shares, whole.asked, whole.kept, whole.values, whole.full, whole.empty, definition)
+    drawn = np.random.default_rng(7).integers(15, size=(20, 15))
+    expected = [
+        Curve(
+            SHARES, whole.asked, whole.kept, whole.values[:, rows], whole.full[rows], whole.empty[rows], definition
+        ).area(benchmark)
+        for rows in drawn
+    ]
+    np.testing.assert_allclose(resampled_areas(whole, benchmark, 20, 7), expected, rtol=1e-9)
+
+
+# By hand: CPR = 0.2 * 0.4 + 0.3 * 0.85 + 0.4 * 1.05, CMD = 0.2 * 0.6 + 0.3 * 0.25 + 0.4 * 0.05.
+@pytest.mark.parametrize("benchmark, truth", [("CPR", 0.755), ("CMD", 0.215)])
+def test_intervals_cover_the_true_area_at_about_their_level(benchmark, truth):
+    """300 evaluations of 100 examples each."""
+    found = [area_interval(draw(100, seed), benchmark, 400, 0.9, seed) for seed in range(300)]
+    # 300 draws at 0.9: a standard error of 0.017.
+    assert 0.85 <= np.mean([interval.low <= truth <= interval.high for interval in found]) <= 0.95
+
+
+def test_a_paired_interval_is_narrower_than_the_two_it_compares():
+    one, other = draw(60, 0), draw(60, 0, HEIGHTS - [0.05, 0.05, 0.05, 0])
+    found = compare(one, other, "CPR")
+    wide = [area_interval(curve, "CPR") for curve in (one, other)]
+    assert found.high - found.low < 0.2 * min(i.high - i.low for i in wide)
+    assert found.is_better and not found.is_worse and found.p < 0.05
+    assert found.difference == pytest.approx(one.cpr - other.cpr)
+    back = compare(other, one, "CPR")
+    assert (back.low, back.high, back.p) == (pytest.approx(-found.high), pytest.approx(-found.low), found.p)
+    assert back.is_worse and not back.is_better
+
+
+def test_lower_is_better_for_cmd():
+    near, far = draw(60, 0, np.array([0.8, 0.9, 0.95, 1.0])), draw(60, 0, np.array([0.2, 0.4, 0.6, 1.0]))
+    assert compare(near, far, "CMD").is_better and compare(far, near, "CMD").is_worse
+
+
+def test_equal_methods_do_not_differ():
+    found = compare(draw(30, 0), draw(30, 0), "CMD")
+    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
+    assert not found.is_better and not found.is_worse
+
+
+def test_p_values_of_methods_without_a_difference_are_about_uniform():
+    """300 pairs of methods that differ by noise only: p is below 0.1 in about a tenth."""
+    small = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        one = draw(80, seed)
+        values = np.vstack([one.values[:-1] + rng.normal(0, 0.3, (3, 80)), one.full])
+        other = Curve(SHARES, one.asked, one.kept, values, one.full, one.empty)
+        small += compare(one, other, "CPR", 400, seed=seed).p < 0.1
+    # A standard error of 0.017.
+    assert 0.05 <= small / 300 <= 0.16
+
+
+def test_p_counts_the_smaller_tail_twice_and_is_never_zero():
+    assert comparison_of("CPR", 1.0, np.array([1.0, 2.0, 3.0])).p == 0.5
+    assert comparison_of("CPR", 1.0, np.array([-1.0, 1.0, 2.0] * 33)).p == pytest.approx(2 * 34 / 100)
+
+
+def test_what_cannot_be_compared_is_refused():
+    with pytest.raises(InputError, match="same examples"):
+        compare(draw(10, 0), draw(10, 1), "CPR")
+    with pytest.raises(InputError, match="same examples"):
+        compare(draw(10, 0), draw(12, 0), "CPR")
+    with pytest.raises(InputError, match="CPR, CMD"):
+        area_interval(draw(10, 0), "AUC")
+    with pytest.raises(InputError, match="at least 2"):
+        area_interval(draw(10, 0), "CPR", 1)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        area_interval(draw(10, 0), "CPR", confidence=95)

