@@ -69,10 +69,11 @@ def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, method, 
 def test_leaving_out_one_edge_has_the_effect_that_theirs_has(fixture):
     """Their exact patching of one edge at a time; for Gemma-2 it is the judge of what an edge is."""
     graph = fixture.model.graph
-    without = [Circuit(graph, np.arange(graph.n_edges) != edge) for edge in range(graph.n_edges)]
+    edges = np.arange(0, graph.n_edges, 3)  # a third of them is enough, and a third of the time
+    without = [Circuit(graph, np.arange(graph.n_edges) != edge) for edge in edges]
     found = evaluate_circuits(fixture.model, fixture.task, without)
     effect = (found.full - found.values).mean(1)
-    expected = fixture.edges(fixture.scores["exact|f64"])
+    expected = fixture.edges(fixture.scores["exact|f64"])[edges]
     np.testing.assert_allclose(effect, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 

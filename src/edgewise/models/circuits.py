@@ -3,6 +3,9 @@ reference run (under patching, the corrupted one).
 
 Only the circuit's own nodes run, on top of a reference that all circuits of a batch share:
 input of v = the reference's stream at v + sum over in-circuit u->v of (u's output - the reference's output of u).
+
+Logits are read at one position. A node whose outputs reach them through no key or value of another head matters at that
+position alone, and runs there alone; the others run everywhere.
 """
 
 from __future__ import annotations
@@ -15,60 +18,109 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..circuit import Circuit
-from ..graph import Graph
-from .forward import Frame, Trace, add_positions, attend, join_heads, sum_heads
+from .forward import Frame, Trace, add_positions, attend, frame_at, join_heads, sum_heads
 from .transformer import Layer, Projection, Transformer
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+Where = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Heads of a layer that run at the same positions.
+
+    heads    which ones
+    readers  for q, k and v: which of them have in-edges, and from which of the running sources [source, reader]
+    """
+
+    heads: Ints
+    readers: tuple[tuple[Ints, Bools], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class LayerPlan:
-    """What of a layer runs.
+    """What of a layer runs: heads everywhere, heads at the last position, and the MLP.
 
-    heads    the heads in the circuit
-    readers  for q, k and v: which of `heads` have in-edges, and from which of the running sources [source, reader]
-    mlp      which running sources the MLP reads [source, 1], or None if it isn't in the circuit
+    mlp  the sources that it reads, [source, 1]; None if it isn't in the circuit
     """
 
-    heads: NDArray[np.intp]
-    readers: tuple[tuple[NDArray[np.intp], NDArray[np.bool_]], ...]
-    mlp: NDArray[np.bool_] | None
+    everywhere: Heads
+    at_last: Heads
+    mlp: Bools | None
+    mlp_everywhere: bool
 
 
 @dataclass(frozen=True, eq=False)
 class CircuitPlan:
-    """A circuit as steps: `n_sources` nodes run, in the order of the graph; `logits` is [source, 1]."""
+    """A circuit as steps.
 
+    n_everywhere, n_sources  how many nodes run everywhere, and at the last position: those and the others
+    logits                   the sources that the logits read, [source, 1]
+    """
+
+    n_everywhere: int
     n_sources: int
     layers: tuple[LayerPlan, ...]
-    logits: NDArray[np.bool_]
+    logits: Bools
 
 
 def plan_circuit(circuit: Circuit) -> CircuitPlan:
-    """What has to run for a pruned circuit."""
+    """What has to run for a pruned circuit, and where."""
     graph = circuit.graph
     inside = np.zeros((graph.n_sources, graph.n_destinations), bool)
     inside[graph.edge_source, graph.edge_destination] = circuit.mask
     running = circuit.nodes[:-1]
     running[0] = True
-    before = np.concatenate([[0], np.cumsum(running)])
-    inside = inside[running]
-    layers = tuple(_plan_layer(graph, index, running, before, inside) for index in range(graph.n_layers))
-    return CircuitPlan(int(running.sum()), layers, inside[:, -1:])
+    everywhere = _runs_everywhere(circuit, inside)
+    # Rows in the order in which nodes are done: of a layer's heads, those that run everywhere come first.
+    layer_of = np.repeat(np.arange(2 * graph.n_layers + 1), [1, *([graph.n_heads, 1] * graph.n_layers)])
+    order = np.lexsort((~everywhere, layer_of))
+    rows_full, rows_last = order[everywhere[order]], order[running[order]]
+    full, last = inside[rows_full], inside[rows_last]
+    layers = []
+    for index in range(graph.n_layers):
+        before = graph.attention_sources(index)
+        heads = before + np.arange(graph.n_heads)
+        n_full, n_last = (int((rows < before).sum()) for rows in (rows_full, rows_last))
+        start = graph.attention_destinations(index).start + np.arange(3)[:, None] * graph.n_heads
+        groups = []
+        for chosen in (heads[everywhere[heads]] - before, heads[running[heads] & ~everywhere[heads]] - before):
+            is_last = len(groups) == 1
+            q = _reads(last[:n_last] if is_last else full[:n_full], start[0] + chosen)
+            groups.append(Heads(chosen, (q, *(_reads(full[:n_full], start[part] + chosen) for part in (1, 2)))))
+        mlp, mlp_everywhere = graph.mlp_source(index), bool(everywhere[graph.mlp_source(index)])
+        source_rows, rows = (full, rows_full) if mlp_everywhere else (last, rows_last)
+        seen = int((rows < graph.mlp_sources(index)).sum())
+        reads = source_rows[:seen, graph.mlp_destination(index), None] if running[mlp] else None
+        layers.append(LayerPlan(groups[0], groups[1], reads, mlp_everywhere))
+    return CircuitPlan(len(rows_full), len(rows_last), tuple(layers), last[:, -1:])
 
 
-def _plan_layer(
-    graph: Graph, index: int, running: NDArray[np.bool_], before: NDArray[np.intp], inside: NDArray[np.bool_]
-) -> LayerPlan:
-    first = graph.attention_sources(index)
-    heads = np.flatnonzero(running[first : first + graph.n_heads])
-    start = graph.attention_destinations(index).start
-    readers = []
-    for letter in range(3):
-        edges = inside[: before[first], start + letter * graph.n_heads + heads]
-        reading = np.flatnonzero(edges.any(0))
-        readers.append((reading, edges[:, reading]))
-    mlp = inside[: before[graph.mlp_sources(index)], graph.mlp_destination(index), None]
-    return LayerPlan(heads, tuple(readers), mlp if running[graph.mlp_source(index)] else None)
+def _runs_everywhere(circuit: Circuit, inside: Bools) -> Bools:
+    """[source] whether a node's output matters beyond the last position: a key or value reads it, or a q or an MLP that
+    itself matters beyond the last position."""
+    graph = circuit.graph
+    everywhere = np.zeros(graph.n_sources, bool)
+    wide = np.zeros(graph.n_destinations, bool)  # destinations that are read at every position
+    for layer in range(graph.n_layers):
+        queries = graph.attention_destinations(layer).start
+        wide[queries + graph.n_heads : queries + 3 * graph.n_heads] = True
+    for layer in reversed(range(graph.n_layers)):
+        mlp = graph.mlp_source(layer)
+        everywhere[mlp] = (inside[mlp] & wide).any()
+        wide[graph.mlp_destination(layer)] = everywhere[mlp]
+        heads = graph.attention_sources(layer) + np.arange(graph.n_heads)
+        everywhere[heads] = (inside[heads] & wide).any(1)
+        wide[graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[heads]
+    everywhere[0] = True
+    return everywhere
+
+
+def _reads(rows: Bools, destinations: Ints) -> tuple[Ints, Bools]:
+    edges = rows[:, destinations]
+    reading = np.flatnonzero(edges.any(0))
+    return reading, edges[:, reading]
 
 
 def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> Trace:
@@ -95,17 +147,35 @@ def run_circuit(
 
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
     """
-    changes = Changes(plan.n_sources, clean)
-    changes.append((clean - reference.embedding)[None])
+    where = (torch.arange(len(last), device=last.device), last)
+    last_frame = frame_at(frame, where)
+    full, at_last = Changes(plan.n_everywhere, clean), Changes(plan.n_sources, clean[where])
+    change = (clean - reference.embedding)[None]
+    full.append(change)
+    at_last.append(_at(change, where))
     for index, (layer, step) in enumerate(zip(model.layers, plan.layers, strict=True)):
-        if len(step.heads):
-            heads = _run_heads(model, index, step, changes, reference, frame)
-            changes.append(heads, None if layer.post_norm is None else Joined(layer, reference.mix[index]))
-        if step.mlp is not None:
-            stream = reference.mlp_in[index] + changes.read(step.mlp)[0]
-            changes.append((layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index])[None])
-    rows = torch.arange(len(last), device=last.device)
-    return reference.final[rows, last] + changes.read(plan.logits, (rows, last))[0]
+        done = []
+        if len(step.everywhere.heads):
+            mix = _mix(model, index, step.everywhere, (full, full), reference, frame, None)
+            change = _written(layer, mix, step.everywhere.heads)
+            full.append(change, Joined.of(layer, reference.mix[index]))
+            done.append(_at(change, where))
+        if len(step.at_last.heads):
+            mix = _mix(model, index, step.at_last, (at_last, full), reference, frame, (last_frame, where))
+            done.append(_written(layer, mix, step.at_last.heads).squeeze(2))
+        if done:
+            at_last.append(torch.cat(done), Joined.of(layer, reference.mix[index][where]))
+        if step.mlp is None:
+            continue
+        if step.mlp_everywhere:
+            stream = reference.mlp_in[index] + full.read(step.mlp)[0]
+            change = (layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index])[None]
+            full.append(change)
+            at_last.append(_at(change, where))
+        else:
+            stream = reference.mlp_in[index][where] + at_last.read(step.mlp)[0]
+            at_last.append((layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index][where])[None])
+    return reference.final[where] + at_last.read(plan.logits)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +185,21 @@ class Joined:
     layer: Layer
     reference_mix: Tensor
 
-    def change(self, heads: Tensor, where: tuple[Tensor, Tensor] | None) -> Tensor:
+    @classmethod
+    def of(cls, layer: Layer, reference_mix: Tensor) -> Joined | None:
+        """How a layer's heads join, or None if they just add up."""
+        return None if layer.post_norm is None else cls(layer, reference_mix)
+
+    def change(self, heads: Tensor) -> Tensor:
         """How what joins the stream changes if the sum of the heads' outputs changes by `heads`."""
         norm = self.layer.post_norm
         assert norm is not None
-        mix = self.reference_mix if where is None else self.reference_mix[where]
-        before = sum_heads(self.layer, mix)
+        before = sum_heads(self.layer, self.reference_mix)
         return norm(before + heads) - norm(before)
 
 
 class Changes:
-    """How the outputs of the sources that ran differ from the reference: [source, batch, position, d_model]."""
+    """How the outputs of the sources that ran differ from the reference: [source, batch, (position,) d_model]."""
 
     def __init__(self, n_sources: int, like: Tensor) -> None:
         self._buffer = like.new_empty((n_sources, *like.shape))
@@ -140,11 +214,9 @@ class Changes:
         if joined is not None:
             self._joined.append((rows, joined))
 
-    def read(self, edges: NDArray[np.bool_], where: tuple[Tensor, Tensor] | None = None) -> Tensor:
-        """[reader, ...] the sum of the changes that each reader's edges [source, reader] bring, `where` it reads."""
+    def read(self, edges: Bools) -> Tensor:
+        """[reader, ...] the sum of the changes that each reader's edges [source, reader] bring."""
         changes = self._buffer[: len(edges)]
-        if where is not None:
-            changes = changes[:, where[0], where[1]]
         plain = edges.copy()
         for rows, _ in self._joined:
             plain[rows] = False
@@ -153,34 +225,64 @@ class Changes:
             readers = np.flatnonzero(edges[rows].any(0)) if rows.start < len(edges) else ()
             if len(readers):
                 heads = _weighted(changes[rows], edges[rows][:, readers])
-                total[torch.as_tensor(readers, device=total.device)] += joined.change(heads, where)
+                total[torch.as_tensor(readers, device=total.device)] += joined.change(heads)
         return total
 
 
-def _weighted(changes: Tensor, edges: NDArray[np.bool_]) -> Tensor:
-    """[reader, ...] the sum of the changes [source, ...] over each reader's edges [source, reader]."""
+def _at(changes: Tensor, where: Where) -> Tensor:
+    """[source, batch, d_model] changes [source, batch, position, d_model] at one position of every example."""
+    return changes[:, where[0], where[1]]
+
+
+def _weighted(changes: Tensor, edges: Bools) -> Tensor:
+    """[reader, ...] the sum of the changes [source, ...] over each reader's edges [source, reader].
+
+    Rows that nobody reads are left out: in a small circuit most are.
+    """
+    read = np.flatnonzero(edges.any(1))
+    if len(read) < len(edges) // 2:
+        changes, edges = changes[torch.as_tensor(read, device=changes.device)], edges[read]
     weights = torch.as_tensor(edges.T, dtype=changes.dtype, device=changes.device)
     return (weights @ changes.flatten(1)).unflatten(1, changes.shape[1:])
 
 
-def _run_heads(
-    model: Transformer, index: int, step: LayerPlan, changes: Changes, reference: Trace, frame: Frame
+def _mix(
+    model: Transformer,
+    index: int,
+    group: Heads,
+    changes: tuple[Changes, Changes],
+    reference: Trace,
+    frame: Frame,
+    at: tuple[Frame, Where] | None,
 ) -> Tensor:
-    """[head, batch, position, d_model] how the outputs of the layer's heads in the circuit change."""
+    """[batch, position, head, d_head] how the mixes of a group of heads change; at the last position only, with `at`.
+
+    changes  what q reads, and what k and v read
+    """
     layer = model.layers[index]
-    heads = torch.as_tensor(step.heads, device=model.device)
+    heads = torch.as_tensor(group.heads, device=model.device)
+    there = reference.q[index], reference.k[index], reference.v[index]
     parts = []
-    for (reading, edges), projection, unread in zip(
-        step.readers, layer.qkv, (reference.q[index], reference.k[index], reference.v[index]), strict=True
-    ):
+    for letter, ((reading, edges), projection, unread) in enumerate(zip(group.readers, layer.qkv, there, strict=True)):
+        only_last = letter == 0 and at is not None
+        stream, source = reference.attention_in[index], changes[min(letter, 1)]
+        if only_last:
+            assert at is not None
+            unread, stream = unread[at[1]].unsqueeze(1), stream[at[1]]
         part = unread[:, :, heads]
         if len(reading):
-            streams = reference.attention_in[index] + changes.read(edges)
+            streams = stream + source.read(edges)
+            streams = streams.unsqueeze(2) if only_last else streams
             part[:, :, reading] = _project_heads(layer, projection, streams, heads[reading])
         parts.append(part)
     q, k, v = parts
-    mix = attend(model, index, q, k, v, frame, heads) - reference.mix[index][:, :, heads]
-    return torch.einsum("bphe,dhe->hbpd", mix, layer.out[:, heads])
+    before = reference.mix[index][:, :, heads] if at is None else reference.mix[index][at[1]].unsqueeze(1)[:, :, heads]
+    return attend(model, index, q, k, v, frame, heads, None if at is None else at[0]) - before
+
+
+def _written(layer: Layer, mix: Tensor, heads: Ints) -> Tensor:
+    """[head, batch, position, d_model] what heads write to the stream, from their mixes [.., head, d_head]."""
+    return torch.einsum("bphe,dhe->hbpd", mix, layer.out[:, torch.as_tensor(heads, device=mix.device)])
 
 
 def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Tensor) -> Tensor:

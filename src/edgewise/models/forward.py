@@ -107,19 +107,36 @@ def sum_heads(layer: Layer, mix: Tensor) -> Tensor:
 
 
 def attend(
-    model: Transformer, layer: int, q: Tensor, k: Tensor, v: Tensor, frame: Frame, heads: Tensor | None = None
+    model: Transformer,
+    layer: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    frame: Frame,
+    heads: Tensor | None = None,
+    query_frame: Frame | None = None,
 ) -> Tensor:
-    """Attention of some heads (all for None) of a layer: q, k, v and the result are [batch, position, head, d_head]."""
-    own = model.layers[layer]
-    q = _turned(q if own.q_norm is None else own.q_norm(q), frame, own)
+    """Attention of some heads (all for None) of a layer: q, k, v and the result are [batch, position, head, d_head].
+
+    With `query_frame`, q are those of other positions than k and v.
+    """
+    own, asking = model.layers[layer], query_frame or frame
+    q = _turned(q if own.q_norm is None else own.q_norm(q), asking, own)
     q, k, v = (part.transpose(1, 2) for part in (q, _key(k, frame, own), v))
     if frame.past is not None:
         past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
     scores = soft_cap((q @ k.transpose(-1, -2)) * model.attention_scale, model.attention_cap)
-    scores = scores.masked_fill(~frame.allowed[own.window], torch.finfo(scores.dtype).min)
+    scores = scores.masked_fill(~asking.allowed[own.window], torch.finfo(scores.dtype).min)
     pattern = at_least_float32(scores).softmax(-1).to(v.dtype)
     return (pattern @ v).transpose(1, 2)
+
+
+def frame_at(frame: Frame, where: tuple[Tensor, Tensor]) -> Frame:
+    """The frame of one position of every example, for its queries."""
+    turn = {kind: (cos[where].unsqueeze(1), sin[where].unsqueeze(1)) for kind, (cos, sin) in frame.turn.items()}
+    allowed = {window: mask[where[0], :, where[1]].unsqueeze(2) for window, mask in frame.allowed.items()}
+    return Frame(frame.positions[where].unsqueeze(1), turn, allowed)
 
 
 def keys_and_values(model: Transformer, trace: Trace, frame: Frame) -> tuple[KeysAndValues, ...]:
