@@ -13,6 +13,7 @@ from conftest import FAMILIES, build, random_task
 from edgewise import InputError, load_model, score_edges
 from edgewise.models import inspect_model, wrap_model
 from edgewise.models.load import choose_bos, choose_dtype, find_model
+from edgewise.models.memory import parse_bytes
 
 
 class Tokenizer:
@@ -106,3 +107,16 @@ def test_a_config_for_another_purpose_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(InputError, match="gpt2, gpt_neox, llama"):
         inspect_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text, expected", [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), ("2GiB", 2**31), ("4096", 4096)]
+)
+def test_amounts_of_memory(text, expected):
+    assert parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan"])
+def test_amounts_of_memory_that_make_no_sense_are_refused(text):
+    with pytest.raises(InputError, match="800MB or 2GB"):
+        parse_bytes(text)

@@ -9,7 +9,7 @@ from conftest import VOCABULARY, random_task
 from slow import SlowModel, slow_scores
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Circuit
+from edgewise import Circuit, InputError
 from edgewise.evaluate.verb import evaluate_circuits
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.prepare import prepare
@@ -117,3 +117,39 @@ def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(model,
     effect = scores.provenance["clean_metric"] - scores.provenance["corrupted_metric"]
     from_input = scores.mean()[model.graph.edge_source == 0].sum()
     assert from_input == pytest.approx(effect, rel=0.02, abs=1e-3)
+
+
+def test_a_batch_that_does_not_fit_is_halved_and_changes_nothing(model, monkeypatch):
+    task = random_task(7, seed=8)
+    whole = score_edges(model, task).values
+    circuits = [Circuit(model.graph, np.random.default_rng(0).random(model.graph.n_edges) < 0.5)]
+    values = evaluate_circuits(model, task, circuits).values
+    real = make_batch
+
+    def tight(examples, rows, *rest):
+        if len(rows) > 2:
+            raise torch.OutOfMemoryError("there is no room")
+        return real(examples, rows, *rest)
+
+    monkeypatch.setattr("edgewise.score.verb.make_batch", tight)
+    monkeypatch.setattr("edgewise.evaluate.verb.make_batch", tight)
+    np.testing.assert_allclose(score_edges(model, task).values, whole, rtol=1e-5, atol=1e-6 * np.abs(whole).max())
+    np.testing.assert_allclose(evaluate_circuits(model, task, circuits).values, values, rtol=1e-9, atol=1e-9)
+
+
+def test_an_example_that_does_not_fit_at_all_is_refused_in_words(model, monkeypatch):
+    def full(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate too much")
+
+    monkeypatch.setattr("edgewise.score.verb.make_batch", full)
+    with pytest.raises(InputError, match="doesn't fit"):
+        score_edges(model, random_task(3))
+
+
+@pytest.mark.parametrize("memory", [1, 10**5, 10**9])
+def test_the_memory_cap_changes_no_result(model, memory):
+    task = random_task(5, seed=9)
+    whole = score_edges(model, task, batch_size=5).values
+    np.testing.assert_allclose(
+        score_edges(model, task, memory=memory).values, whole, rtol=1e-5, atol=1e-6 * np.abs(whole).max()
+    )

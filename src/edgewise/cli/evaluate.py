@@ -29,6 +29,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
+    memory: options.Memory = "1GB",
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
     json: options.Json = False,
@@ -40,9 +41,11 @@ def command(
     from ..evaluate.verb import evaluate_circuits
     from ..formats.files import read_circuit
     from ..formats.write import write_json
+    from ..models.memory import parse_bytes
     from ..report.tables import list_table
     from ..tasks import load_task
 
+    room = parse_bytes(memory)
     ready = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: read_circuit(path) for path in circuits if str(path) not in ready}
     loaded = open_model(model, device, dtype, bos)
@@ -53,7 +56,14 @@ def command(
     chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
     with progress_bars() as progress:
         found = evaluate_circuits(
-            loaded, pairs, chosen, metric, ablation, batch_size, lambda done, total: progress("evaluate", done, total)
+            loaded,
+            pairs,
+            chosen,
+            metric,
+            ablation,
+            batch_size,
+            lambda done, total: progress("evaluate", done, total),
+            room,
         )
     full, empty = float(found.full.mean()), float(found.empty.mean())
     means = found.values.mean(1)

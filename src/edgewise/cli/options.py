@@ -26,6 +26,9 @@ Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, fl
 BatchSize = Annotated[
     int | None, typer.Option("--batch-size", help="Examples at once; chosen from memory by default. Changes no result.")
 ]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB. Changes no result.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the built-in tasks and of the bootstrap.")]
 Metric = Annotated[str, typer.Option("--metric", help="logit-difference, probability-difference, kl or accuracy.")]
 Ablation = Annotated[

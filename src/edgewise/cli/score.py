@@ -28,6 +28,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
+    memory: options.Memory = "1GB",
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
@@ -40,18 +41,20 @@ def command(
 
     from ..formats.score_folder import write_scores
     from ..formats.write import refuse_existing, whole_folder
+    from ..models.memory import parse_bytes
     from ..report.tables import list_table
     from ..score import score_edges
     from ..tasks import load_task
 
     refuse_existing(out_folder, overwrite)
+    room = parse_bytes(memory)
     loaded = open_model(model, device, dtype, bos)
     pairs = load_task(task, loaded, split, examples, seed)
     started = time.perf_counter()
     with whole_folder(out_folder, overwrite) as draft, progress_bars() as progress:
         scores = score_edges(
             loaded, pairs, method, steps, metric, batch_size,
-            lambda done, total: progress("score", done, total), draft / "scores.npy", {"seed": seed},
+            lambda done, total: progress("score", done, total), draft / "scores.npy", {"seed": seed}, room,
         )  # fmt: skip
         write_scores(draft, scores)
         mean = scores.mean()

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ..circuit import Circuit
 from ..errors import InputError, unknown_name
-from ..models import Model, make_batch, plan_batches
+from ..models import Model, make_batch, plan_batches, run_batches
 from ..models.circuits import plan_circuit, run_circuit
 from ..models.forward import read_out
+from ..models.memory import BUDGET, circuit_bytes
 from ..models.memory import batch_size as fitting_batch_size
-from ..models.memory import circuit_bytes
 from ..models.prepare import prepare
 from ..tasks import Task, check_lengths, get_metric
 from .ablations import ABLATIONS
@@ -45,9 +45,11 @@ def evaluate_circuits(
     ablation: str = "patching",
     batch_size: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    memory: int = BUDGET,
 ) -> Evaluation:
     """Run circuits, pruned first, on every example of a task.
 
+    Batches fit into `memory` bytes beyond the model if `batch_size` is None; their size changes no result.
     All circuits share the clean and the reference run of a batch. The full circuit is the model and the empty one is
     the reference, so neither is run again.
     """
@@ -60,7 +62,7 @@ def evaluate_circuits(
     check_lengths(model, task)
     pruned = [circuit.prune() for circuit in circuits]
     longest = max(example.length for example in task.examples)
-    size = batch_size or fitting_batch_size(circuit_bytes(model.graph, longest))
+    size = batch_size or fitting_batch_size(circuit_bytes(model.graph, longest), memory)
     batches = plan_batches(task.examples, size)
     values = np.empty((len(circuits), len(task)))
     full, empty = np.empty((2, len(task)))
@@ -69,7 +71,9 @@ def evaluate_circuits(
     progress(0, len(task))
     with torch.no_grad():
         reference_of = ABLATIONS[ablation].prepare(model, task, batches)
-        for rows in batches:
+
+        def work(rows: list[int]) -> None:
+            nonlocal done
             batch = make_batch(task.examples, rows, transformer.device)
             ready = prepare(transformer, batch, ABLATIONS[ablation].shares_prefix)
             reference = reference_of(batch, ready)
@@ -84,4 +88,6 @@ def evaluate_circuits(
                     values[index, rows] = measure.value(readout, clean).cpu().double()
             done += len(rows)
             progress(done, len(task))
+
+        run_batches(batches, work)
     return Evaluation(metric, ablation, values, full, empty)

@@ -4,7 +4,7 @@ Three verbs: outputs of the sources (`run`, `source_differences`), gradients at 
 (`destination_gradients`, `contract`), logits of circuits (`run_circuit`, `read_out`).
 """
 
-from .batch import Batch, make_batch, plan_batches
+from .batch import Batch, make_batch, plan_batches, run_batches
 from .families import FAMILIES, check_config
 from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, inspect_model, load_model, wrap_model
 
@@ -21,5 +21,6 @@ __all__ = [
     "load_model",
     "make_batch",
     "plan_batches",
+    "run_batches",
     "wrap_model",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,3 +57,24 @@ def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:
         raise InputError(f"the batch size must be at least 1, not {size}")
     order = sorted(range(len(examples)), key=lambda row: (examples[row].length, examples[row].shared_prefix, row))
     return [order[first : first + size] for first in range(0, len(order), size)]
+
+
+def run_batches(batches: Sequence[Sequence[int]], work: Callable[[list[int]], None]) -> None:
+    """Do `work` on every batch of rows; one that the device has no memory for is halved and tried again."""
+    queue = [list(rows) for rows in reversed(batches)]
+    while queue:
+        rows = queue.pop()
+        try:
+            work(rows)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not _is_out_of_memory(error):
+                raise
+            if len(rows) == 1:
+                raise InputError("a single example doesn't fit into the device's memory; try --device cpu") from None
+            half = len(rows) // 2
+            queue += [rows[half:], rows[:half]]
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether an error means that memory ran out; a CPU's allocator says so in words only."""
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

@@ -84,11 +84,13 @@ def plan_circuit(circuit: Circuit) -> CircuitPlan:
         heads = before + np.arange(graph.n_heads)
         n_full, n_last = (int((rows < before).sum()) for rows in (rows_full, rows_last))
         start = graph.attention_destinations(index).start + np.arange(3)[:, None] * graph.n_heads
-        groups = []
-        for chosen in (heads[everywhere[heads]] - before, heads[running[heads] & ~everywhere[heads]] - before):
-            is_last = len(groups) == 1
-            q = _reads(last[:n_last] if is_last else full[:n_full], start[0] + chosen)
-            groups.append(Heads(chosen, (q, *(_reads(full[:n_full], start[part] + chosen) for part in (1, 2)))))
+        wide, narrow = heads[everywhere[heads]] - before, heads[running[heads] & ~everywhere[heads]] - before
+        groups = [
+            Heads(
+                chosen, (_reads(asked, start[0] + chosen), *(_reads(full[:n_full], start[i] + chosen) for i in (1, 2)))
+            )
+            for chosen, asked in ((wide, full[:n_full]), (narrow, last[:n_last]))
+        ]
         mlp, mlp_everywhere = graph.mlp_source(index), bool(everywhere[graph.mlp_source(index)])
         source_rows, rows = (full, rows_full) if mlp_everywhere else (last, rows_last)
         seen = int((rows < graph.mlp_sources(index)).sum())
@@ -273,7 +275,7 @@ def _mix(
         if len(reading):
             streams = stream + source.read(edges)
             streams = streams.unsqueeze(2) if only_last else streams
-            part[:, :, reading] = _project_heads(layer, projection, streams, heads[reading])
+            part[:, :, reading] = _project_heads(layer, projection, streams, group.heads[reading])
         parts.append(part)
     q, k, v = parts
     before = reference.mix[index][:, :, heads] if at is None else reference.mix[index][at[1]].unsqueeze(1)[:, :, heads]
@@ -281,12 +283,19 @@ def _mix(
 
 
 def _written(layer: Layer, mix: Tensor, heads: Ints) -> Tensor:
-    """[head, batch, position, d_model] what heads write to the stream, from their mixes [.., head, d_head]."""
-    return torch.einsum("bphe,dhe->hbpd", mix, layer.out[:, torch.as_tensor(heads, device=mix.device)])
+    """[head, batch, position, d_model] what heads write to the stream, from their mixes [.., head, d_head].
+
+    Head by head: gathering the weights of some heads would copy them, which takes longer than the products.
+    """
+    written = [mix[:, :, i] @ layer.out[:, head].T for i, head in enumerate(heads.tolist())]
+    return torch.stack(written)
 
 
-def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Tensor) -> Tensor:
+def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Ints) -> Tensor:
     """[batch, position, head, d_head] from the stream [head, batch, position, d_model] that each head reads."""
-    weight = projection.weight[heads // projection.group]
-    result = torch.einsum("hbpd,hed->bphe", layer.attention_norm(streams), weight)
-    return result if projection.bias is None else result + projection.bias[heads // projection.group]
+    normed = layer.attention_norm(streams)
+    stored = (heads // projection.group).tolist()
+    parts = [normed[i] @ projection.weight[head].T for i, head in enumerate(stored)]
+    if projection.bias is not None:
+        parts = [part + projection.bias[head] for part, head in zip(parts, stored, strict=True)]
+    return torch.stack(parts, 2)

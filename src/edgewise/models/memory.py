@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..errors import InputError
 from ..graph import Graph
 
 BUDGET = 1_000_000_000
@@ -23,3 +24,17 @@ def circuit_bytes(graph: Graph, length: int) -> int:
 def batch_size(bytes_per_example: int, budget: int = BUDGET) -> int:
     """Examples per batch that fit into a budget of bytes, at least one."""
     return max(1, min(MOST, budget // bytes_per_example))
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes from '800MB', '2GB' or a plain count."""
+    units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+    number = text.strip().upper().rstrip("KMGIB")
+    unit = text.strip().upper()[len(number) :]
+    try:
+        amount = float(number)
+    except ValueError:
+        amount = -1.0
+    if unit not in units or not 0 < amount < float("inf"):
+        raise InputError(f"{text!r} is no amount of memory; give one such as 800MB or 2GB")
+    return int(amount * units[unit])

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, unknown_name
-from ..models import Model, make_batch, plan_batches
+from ..models import Model, make_batch, plan_batches, run_batches
+from ..models.memory import BUDGET, scoring_bytes
 from ..models.memory import batch_size as fitting_batch_size
-from ..models.memory import scoring_bytes
 from ..models.prepare import Prepared, prepare
 from ..scores import EdgeScores
 from ..tasks import Metric, Task, check_lengths, get_metric
@@ -37,10 +37,12 @@ def score_edges(
     progress: Progress = lambda done, total: None,
     store: Path | None = None,
     about: Mapping[str, Any] | None = None,
+    memory: int = BUDGET,
 ) -> EdgeScores:
     """The score of every edge for every example: [example, edge], in the task's order.
 
-    Batches are planned by length; neither their size nor their order changes a score. `store` names a file to keep
+    Batches are planned by length, to fit into `memory` bytes beyond the model if `batch_size` is None; neither their
+    size nor their order changes a score. `store` names a file to keep
     the scores in while they are made and used (memory-mapped), for graphs and tasks too large for memory. `about`
     joins the provenance.
     """
@@ -55,16 +57,20 @@ def score_edges(
     values = _allocate((len(task), model.graph.n_edges), store)
     contrast = np.zeros((2, len(task)))
     longest = max(example.length for example in task.examples)
-    size = batch_size or fitting_batch_size(scoring_bytes(model.graph, longest))
+    size = batch_size or fitting_batch_size(scoring_bytes(model.graph, longest), memory)
     done = 0
     progress(0, len(task))
-    for rows in plan_batches(task.examples, size):
+
+    def work(rows: list[int]) -> None:
+        nonlocal done
         batch = make_batch(task.examples, rows, model.transformer.device)
         result = METHODS[method](prepare(model.transformer, batch), measure, steps)
         values[rows] = result.values.float().cpu().numpy()
         contrast[:, rows] = np.stack([result.clean_metric.cpu().double(), result.corrupted_metric.cpu().double()])
         done += len(rows)
         progress(done, len(task))
+
+    run_batches(plan_batches(task.examples, size), work)
     clean, corrupted = contrast.mean(1).tolist()
     check_contrast(clean, corrupted, task, metric)
     provenance = {

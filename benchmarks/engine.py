@@ -1,0 +1,204 @@
+"""Scoring and evaluating: what they cost, in plain passes of the same HuggingFace model, in one run.
+
+    python benchmarks/engine.py                                  # a random model of GPT-2 small's shape
+    python benchmarks/engine.py --model smollm2 --threads 2
+    python benchmarks/engine.py --peer EAP-IG --peer-python VENV/bin/python   # a checkout of EAP-IG, and an interpreter
+                                                                              # that has transformer-lens 2.18
+
+The limit for EAP-IG with five steps is one forward pass and five forward + backward passes for gradients of the
+embeddings, logits at the last position only. Seconds are CPU time per example, the least of some repetitions; wall time
+is beside it. `half` rows are for prompts that agree on their first half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from edgewise import SIZES, Bootstrap, EdgeScores, SelectionProblem, solve_path, summarise
+from edgewise.models import Batch, Model, make_batch, wrap_model
+from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models.forward import read_out
+from edgewise.models.prepare import prepare
+from edgewise.score import METHODS
+from edgewise.tasks import Example, get_metric
+
+BATCH, LENGTH = 10, 20
+PEER = Path(__file__).with_name("peer_eap_ig.py")
+
+
+def make_model(name: str) -> tuple[Model, Callable[..., torch.Tensor], torch.nn.Module]:
+    """The model, its last hidden state as a function of tokens or embeddings, and the HuggingFace model itself."""
+    if name == "gpt2-shape":
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        torch.manual_seed(0)
+        loaded = GPT2LMHeadModel(GPT2Config()).eval().requires_grad_(False)
+        return wrap_model(loaded, name=name), loaded.transformer, loaded
+    import transformers
+
+    from edgewise.models.load import find_model
+
+    transformers.utils.logging.disable_progress_bar()
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(**find_model(name).arguments(), dtype=torch.float32)
+    return wrap_model(loaded, name=name), loaded.model, loaded
+
+
+def make_examples(model: Model, shared: int, seed: int = 0) -> list[Example]:
+    """Random prompts whose pairs differ from position `shared` on."""
+    rng = np.random.default_rng(seed)
+    examples = []
+    for _ in range(BATCH):
+        clean = rng.integers(model.vocabulary, size=LENGTH)
+        corrupted = clean.copy()
+        for place in (shared, min(shared + 3, LENGTH - 2)):
+            corrupted[place] = (clean[place] + 1) % model.vocabulary
+        examples.append(Example(tuple(clean.tolist()), tuple(corrupted.tolist()), 11, 12))
+    return examples
+
+
+def clock(work: Callable[[], object], repeats: int) -> tuple[float, float]:
+    """CPU and wall seconds per example: the least of some repetitions after one to warm up."""
+    work()
+    cpu = wall = float("inf")
+    for _ in range(repeats):
+        wall_start, cpu_start = time.perf_counter(), time.process_time()
+        work()
+        wall, cpu = min(wall, time.perf_counter() - wall_start), min(cpu, time.process_time() - cpu_start)
+    return cpu / BATCH, wall / BATCH
+
+
+def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], batch: Batch, repeats: int) -> dict:
+    """The passes that everything is compared with."""
+
+    def forward() -> None:
+        with torch.no_grad():
+            loaded(batch.clean)
+
+    def forward_last() -> None:
+        with torch.no_grad():
+            loaded.lm_head(body(batch.clean).last_hidden_state[:, -1])
+
+    def forward_backward() -> None:
+        embedding = loaded.get_input_embeddings()(batch.clean).requires_grad_()
+        logits = loaded.lm_head(body(inputs_embeds=embedding).last_hidden_state[:, -1])
+        torch.autograd.grad((logits[:, 11] - logits[:, 12]).sum(), embedding)
+
+    return {
+        "forward, all logits": clock(forward, repeats),
+        "forward, last logits": clock(forward_last, repeats),
+        "forward + backward": clock(forward_backward, repeats),
+    }
+
+
+def measure(name: str, repeats: int) -> tuple[dict, Model, dict]:
+    """All rows: label -> (CPU, wall) seconds per example."""
+    model, body, loaded = make_model(name)
+    transformer, metric = model.transformer, get_metric("logit-difference")
+    batches = {
+        "": make_batch(make_examples(model, 0), range(BATCH), transformer.device),
+        ", half": make_batch(make_examples(model, LENGTH // 2), range(BATCH), transformer.device),
+    }
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    scored = METHODS["eap-ig"](prepare(transformer, batches[""]), metric, 5)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = plain_passes(loaded, body, batches[""], repeats)
+    for label, batch in batches.items():
+        for method, title in (("eap", "EAP"), ("eap-ig", "EAP-IG-5")):
+            rows[title + label] = clock(
+                lambda batch=batch, method=method: METHODS[method](prepare(transformer, batch), metric, 5), repeats
+            )
+    scores = EdgeScores(model.graph, np.repeat(scored.values.numpy(), 10, 0))
+    for tau in (10, 1000):
+        cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
+        rows[f"bootstrap {tau}"] = (cpu / 10, wall / 10)
+    mean = scores.mean()
+    # Random weights spread scores evenly; real ones are heavy-tailed, and their circuits have fewer nodes.
+    problem = SelectionProblem.build(model.graph, np.sign(mean) * np.abs(mean) ** 2, "absolute", 0)
+    circuits = [s.circuit for s in solve_path(problem, [int(p * model.graph.n_edges) for p in SIZES[:-1]])]
+    with torch.no_grad():
+        for label, batch in batches.items():
+            curve = [clock(lambda batch=batch: _references(transformer, batch), repeats)]
+            ready, reference = _references(transformer, batch)
+            for share, circuit in zip(SIZES, circuits, strict=False):
+                plan = plan_circuit(circuit)
+                curve.append(clock(lambda: _circuit(transformer, plan, ready, reference, batch), repeats))  # noqa: B023
+                rows[f"circuit {share:g}{label}"] = curve[-1]
+            rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
+    facts = {
+        "peak MB of scoring beyond the model": (peak - before) / 1024,
+        "nodes at 0.01": int(circuits[3].nodes.sum()),
+    }
+    return rows, model, facts
+
+
+def _references(transformer, batch: Batch):
+    ready = prepare(transformer, batch)
+    ready.read_out(ready.run(ready.clean), False)
+    return ready, ready.run(ready.corrupted)
+
+
+def _circuit(transformer, plan, ready, reference, batch: Batch) -> None:
+    stream = run_circuit(transformer, plan, ready.clean, reference, ready.frame, ready.last)
+    read_out(transformer, stream, batch.answers, False)
+
+
+def measure_peer(checkout: str, python: str, threads: int) -> dict:
+    """The same for EAP-IG, in an interpreter of its own."""
+    words = [python, str(PEER), checkout, str(threads), str(BATCH), str(LENGTH)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"the peer failed:\n{done.stderr[-2000:]}")
+    return {label: tuple(value) for label, value in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--model", default="gpt2-shape", help="gpt2-shape, smollm2, or a folder of a Llama-shaped model"
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer", help="a checkout of EAP-IG (its src folder's parent)")
+    parser.add_argument("--peer-python", default=sys.executable)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    rows, model, facts = measure(given.model, given.repeats)
+    if given.peer:
+        rows |= measure_peer(given.peer, given.peer_python, given.threads)
+    forward, last, both = (
+        rows[name][0] for name in ("forward, all logits", "forward, last logits", "forward + backward")
+    )
+    limits = {"EAP-IG": last + 5 * both, "EAP": last + both}
+    table = Table(
+        title=f"{given.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {given.threads} threads",
+        title_justify="left",
+    )
+    for column in ("", "CPU s / example", "wall s / example", "forwards", "of its limit"):
+        table.add_column(column, justify="left" if not column else "right")
+    for label, (cpu, wall) in rows.items():
+        limit = next((limit for name, limit in limits.items() if name in label), None)
+        table.add_row(label, f"{cpu:.4f}", f"{wall:.4f}", f"{cpu / forward:.2f}", f"{cpu / limit:.2f}" if limit else "")
+    console = Console(width=120)
+    console.print(table)
+    console.print(
+        f"limits: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s; forwards: plain, with all logits"
+    )
+    for label, value in facts.items():
+        console.print(f"{label}: {value:.0f}")
+
+
+if __name__ == "__main__":
+    main()
