@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -271,12 +272,14 @@ def _mix(
         if only_last:
             assert at is not None
             unread, stream = unread[at[1]].unsqueeze(1), stream[at[1]]
-        part = unread[:, :, heads]
+        rows = [unread[:, :, head] for head in group.heads.tolist()]
         if len(reading):
             streams = stream + source.read(edges)
             streams = streams.unsqueeze(2) if only_last else streams
-            part[:, :, reading] = _project_heads(layer, projection, streams, group.heads[reading])
-        parts.append(part)
+            projected = _project_heads(layer, projection, streams, group.heads[reading])
+            for row, part in zip(reading.tolist(), projected, strict=True):
+                rows[row] = part
+        parts.append(torch.stack(rows, 2))
     q, k, v = parts
     before = reference.mix[index][:, :, heads] if at is None else reference.mix[index][at[1]].unsqueeze(1)[:, :, heads]
     return attend(model, index, q, k, v, frame, heads, None if at is None else at[0]) - before
@@ -291,11 +294,8 @@ def _written(layer: Layer, mix: Tensor, heads: Ints) -> Tensor:
     return torch.stack(written)
 
 
-def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Ints) -> Tensor:
-    """[batch, position, head, d_head] from the stream [head, batch, position, d_model] that each head reads."""
+def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Ints) -> list[Tensor]:
+    """Per head, [batch, position, d_head] from the stream [head, batch, position, d_model] that it reads."""
     normed = layer.attention_norm(streams)
-    stored = (heads // projection.group).tolist()
-    parts = [normed[i] @ projection.weight[head].T for i, head in enumerate(stored)]
-    if projection.bias is not None:
-        parts = [part + projection.bias[head] for part, head in zip(parts, stored, strict=True)]
-    return torch.stack(parts, 2)
+    weight, bias, stored = projection.weight, projection.bias, (heads // projection.group).tolist()
+    return [F.linear(normed[i], weight[head], None if bias is None else bias[head]) for i, head in enumerate(stored)]
