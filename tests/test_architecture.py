@@ -20,7 +20,7 @@ LAYERS = [
     {"score", "statistics", "select", "evaluate"},
     {"recipes"},
     {"stability"},
-    {"pipeline"},
+    {"pipeline", "tune"},
     {"formats"},
     {"study"},
     {"report"},

@@ -23,15 +23,24 @@ FILTER_NAMES: Mapping[type, str] = {Bootstrap: "Bootstrapping", Shrinkage: "Shri
 
 @dataclass(frozen=True)
 class Recipe:
-    """A composition: a solver, a filter or None, a least share of positive edges or None."""
+    """A composition: a solver, a filter or None, a least share of positive edges or None.
+
+    `alias` takes the place of the name that the composition has.
+    """
 
     solver: str
     filter: Filter | None = None
     pnr: float | None = None
+    alias: str = ""
 
     @property
     def name(self) -> str:
         """That of the paper's tables, where PNR alone takes the best edges and everything else alone is greedy."""
+        return self.alias or self.combination
+
+    @property
+    def combination(self) -> str:
+        """What is combined, in the paper's words."""
         added = ([FILTER_NAMES[type(self.filter)]] if self.filter else []) + (["PNR"] if self.has_pnr else [])
         implied = "top-n" if self.has_pnr else "greedy"
         named = [] if added and self.solver == implied else [SOLVER_NAMES.get(self.solver, self.solver)]

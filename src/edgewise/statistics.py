@@ -156,8 +156,9 @@ def standard_error(scores: EdgeScores) -> FloatArray:
 def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:
     """[resample, example] how much each example weighs in each resample; rows sum to 1."""
     drawn = np.random.default_rng(seed).integers(n_examples, size=(resamples, n_examples))
-    counts = np.stack([np.bincount(row, minlength=n_examples) for row in drawn])
-    return counts / n_examples
+    places = drawn + n_examples * np.arange(resamples)[:, None]
+    counts = np.bincount(places.ravel(), minlength=resamples * n_examples)
+    return counts.reshape(resamples, n_examples) / n_examples
 
 
 def _normal(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:

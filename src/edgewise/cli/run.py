@@ -16,12 +16,16 @@ from .console import open_model, out, print_json, progress_bars, say, warn
 
 if TYPE_CHECKING:
     from ..models import Model
-    from ..pipeline import Settings
+    from ..pipeline import Discovery
+    from ..recipes import Settings
     from ..scores import EdgeScores
     from ..tasks import Task
+    from ..tune import Tuning
 
 NAME = "run"
 LOW_ACCURACY = 0.6
+# Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
+LARGEST_OVERLAP = 2_000_000_000
 
 
 def command(
@@ -39,6 +43,15 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also choose solver, filter and PNR by cross-validation, without test.")
+    ] = False,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Repeat what the paper's public script does; each is named.")
+    ] = False,
+    stability: Annotated[
+        int, typer.Option(help="Resamples of train for the overlap of circuits; 0 leaves it out.")
+    ] = 5,
     fill: options.Fill = False,
     nested: options.Nested = False,
     time_limit: options.TimeLimit = None,
@@ -57,17 +70,22 @@ def command(
 
     Scores edges on the train split, selects circuits of ten sizes by each combination of greedy or ILP,
     bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from its scores.
+    With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation.
     """
     from ..errors import InputError, unknown_name
     from ..evaluate.curve import FAITHFULNESS
     from ..evaluate.intervals import area_interval
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
-    from ..pipeline import Settings, discover
+    from ..pipeline import discover
+    from ..recipes import PUBLISHED, RANK_OF, Settings
+    from ..recipes import as_published as published
     from ..report.figures import write_figures
     from ..report.tables import LEGEND, area_table
     from ..statistics import Bootstrap
-    from ..tasks import get_metric
+    from ..tasks import get_metric, load_task
+    from ..tune import tune as cross_validate
+    from ..tune import tuning_task
 
     started = time.perf_counter()
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
@@ -76,16 +94,25 @@ def command(
         raise InputError(f"PNR is a share of the edges, from 0 to 1, but {pnr} was given")
     if faithfulness not in FAITHFULNESS:
         raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
+    if tune and as_published:
+        raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
+    if stability < 0 or stability == 1:
+        raise InputError(f"an overlap needs at least 2 resamples (or 0 for none), not {stability}")
     get_metric(metric)
     settings = Settings(
         method, steps, metric, ablation, faithfulness, pnr,
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
     )  # fmt: skip
+    settings = published(settings) if as_published else settings
     loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
+    if tune:
+        train = tuning_task(train, load_task(task, loaded, "validation", examples, seed), test)
     competence = _competence(loaded, test)
     if not json:
         _introduce(loaded, train, test, competence)
+        for words in PUBLISHED.values() if as_published else ():
+            say(f"as published: {words}")
     about: dict[str, Any] = {
         "model": model,
         "task": task,
@@ -97,10 +124,13 @@ def command(
         "bos": loaded.bos,
         "accuracy": competence,
         "settings": asdict(settings),
+        "as_published": dict(PUBLISHED) if as_published else None,
     }
     with progress_bars() as progress:
         scores, partial = _scores(loaded, train, settings, folder, about, progress)
-        found = discover(loaded, train, test, settings, scores, progress)
+        tuning = cross_validate(loaded, train, scores, settings, progress, seed) if tune else None
+        more = {b: [tuning.chosen(b)] for b in RANK_OF} if tuning else None
+        found = discover(loaded, train, test, settings, scores, progress, more)
     about |= {
         "graph": asdict(loaded.graph) | {"edges": loaded.graph.n_edges},
         "sign_instability": found.filtered.sign_instability,
@@ -110,6 +140,8 @@ def command(
             b: {o.recipe.name: area_interval(o.curve, b).record() for o in found.outcomes if o.benchmark == b}
             for b in ("CMD", "CPR")
         },
+        "tuning": tuning.record() if tuning else None,
+        "overlap": _overlap(found, stability, seed),
         "seconds": dict(found.seconds) | {"total": time.perf_counter() - started},
         "versions": _versions(),
     }
@@ -125,6 +157,11 @@ def command(
     for benchmark in ("CMD", "CPR"):
         out.print(area_table(result.rows, benchmark))
     say(LEGEND)
+    if tuning is not None:
+        _explain_tuning(tuning, train)
+    for benchmark, overlaps in about["overlap"].items():
+        shown = ", ".join(f"{name} {sum(sizes) / len(sizes):.2f}" for name, sizes in overlaps.items())
+        say(f"overlap of {benchmark} circuits over resamples of the training examples, mean over sizes: {shown}")
     say(f"{about['sign_instability']:.1%} of the edges changed sign between bootstrap resamples")
     say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
     say(f"{about['seconds']['total']:.0f} s in all")
@@ -181,6 +218,33 @@ def _competence(model: Model, test: Task) -> dict[str, float]:
     first = evaluate_circuits(model, test, [], "accuracy").full
     beats = evaluate_circuits(model, test, [], "logit-difference").full > 0
     return {"top-1": float(first.mean()), "beats the incorrect answer": float(beats.mean())}
+
+
+def _overlap(found: Discovery, resamples: int, seed: int) -> dict[str, dict[str, list[float]]]:
+    """Benchmark -> greedy and the best method -> [size] the overlap of circuits over resamples of scored examples."""
+    from ..recipes import GREEDY, RANK_OF
+    from ..stability import recipe_overlap
+
+    if not resamples or found.scores.n_examples < 2 or found.scores.values.nbytes > LARGEST_OVERLAP:
+        return {}
+    return {
+        b: {
+            recipe.name: recipe_overlap(found.scores, recipe, b, found.settings, resamples, seed).tolist()
+            for recipe in dict.fromkeys((GREEDY, found.best(b).recipe))
+        }
+        for b in RANK_OF
+    }
+
+
+def _explain_tuning(tuning: Tuning, train: Task) -> None:
+    for benchmark in tuning.candidates:
+        best = tuning.best(benchmark)
+        parameters = f" ({best.recipe.parameters})" if best.recipe.parameters else ""
+        greedy = tuning.candidates[benchmark][0].area
+        say(
+            f"Tuned {benchmark}: {best.recipe.name}{parameters}, {best.area:.4f} against greedy's {greedy:.4f} "
+            f"on held-out examples of {train.split}"
+        )
 
 
 def _introduce(model: Model, train: Task, test: Task, competence: dict[str, float]) -> None:

@@ -10,6 +10,7 @@ tables.md .csv .tex .json    derived; no timings, so that equal plans give equal
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -28,6 +29,8 @@ from .write import read_json, whole_file, write_json
 
 FORMAT, VERSION = "edgewise-study", 1
 PLAN = "study.json"
+# What `whole_file` and `whole_folder` leave behind when they are killed; nobody else's hidden files.
+DRAFT = re.compile(r"\.(study|tables|figure|scores|overlap|train|validation|test)\b.*\..+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,8 @@ def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -
     goes_on = known.is_file()
     folder.mkdir(parents=True, exist_ok=True)
     for draft in sorted(folder.rglob(".*")):
-        shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
+        if DRAFT.fullmatch(draft.name):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
     write_json(known, {"format": FORMAT, "version": VERSION, "plan": plan})
     return goes_on
 
@@ -93,6 +97,11 @@ def _refuse_other_plan(folder: Path, found: Any, plan: Mapping[str, Any]) -> Non
             f"{folder} holds a study of another plan ({', '.join(other)} differ); "
             "choose another folder, or begin anew with --overwrite"
         )
+
+
+def fingerprint(path: Path) -> str:
+    """A hash of a file's contents: a plan that reads another file is another plan."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def cell_name(model: str, task: str) -> str:

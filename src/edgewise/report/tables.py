@@ -12,9 +12,12 @@ from ..evaluate.intervals import CONFIDENCE, area_interval, compare
 from ..formats.result_folder import ResultRow
 
 TITLES = {"CMD": "CMD, lower is better (absolute ranking)", "CPR": "CPR, higher is better (signed ranking)"}
-
-
-LEGEND = "bold: best; underlined: better than greedy; *: differs from greedy, paired over the examples, at 95 %"
+# Sizes at which tables say how many edges were kept.
+SHOWN = (0.01, 0.1, 0.5)
+LEGEND = (
+    "bold: best; underlined: better than greedy; *: differs from greedy, paired over the examples, at 95 %\n"
+    "edges kept of asked: at 1, 10 and 50 % of all edges"
+)
 
 
 def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
@@ -28,7 +31,7 @@ def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
     greedy = next((row for row in chosen if row.name == "Greedy"), None)
     table = Table(title=TITLES[benchmark], title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
-    for name in (benchmark, f"{CONFIDENCE:.0%} interval", "kept at 1, 10, 50 %"):
+    for name in (benchmark, f"{CONFIDENCE:.0%} interval", "edges kept of asked"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in chosen:
         beats = greedy is not None and sign * row.area > sign * greedy.area
@@ -52,13 +55,9 @@ def _star(row: ResultRow, greedy: ResultRow | None) -> str:
 
 
 def _kept(curve: Curve) -> str:
-    shown = []
-    for share in (0.01, 0.1, 0.5):
-        if share in curve.shares:
-            at = curve.shares.index(share)
-            asked, kept = curve.asked[at], curve.kept[at]
-            shown.append(str(kept) if kept == asked else f"{kept} of {asked}")
-    return ", ".join(shown)
+    """The share of the edges asked for that pruning left, at the sizes of `SHOWN`, in percent."""
+    places = [curve.shares.index(share) for share in SHOWN if share in curve.shares]
+    return ", ".join(f"{curve.kept[at] / max(curve.asked[at], 1):.0%}".rstrip("%") for at in places) + " %"
 
 
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:

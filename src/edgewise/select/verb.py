@@ -80,7 +80,9 @@ def solve_path(
         if inner is not None and not (inner.mask <= selection.circuit.mask).all():
             free = selection
             selection = _nearest(problem.with_budget(budget, inner), solver, time_limit, fill)
-            selection = replace(selection, free_objective=free.objective, seconds=selection.seconds + free.seconds)
+            selection = replace(selection, seconds=selection.seconds + free.seconds)
+            if selection.possible_pnr == free.possible_pnr:  # otherwise the two weren't asked for the same
+                selection = replace(selection, free_objective=free.objective)
         selections.append(selection)
     return tuple(selections)
 

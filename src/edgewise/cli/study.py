@@ -1,0 +1,118 @@
+"""edgewise study: the paper's experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from . import options
+from .console import open_model, out, print_json, progress_bars, say, warn
+
+NAME = "study"
+Number = TypeVar("Number", int, float)
+
+
+def command(
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="As in `run`; give several, or a list with commas.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option("--task", help="As in `run`; give several, or a list with commas.")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(help="How many: each draws other examples of a built-in task, and other resamples.")
+    ] = 3,
+    examples: options.Examples = None,
+    method: options.Method = "eap-ig",
+    steps: options.Steps = 5,
+    metric: options.Metric = "logit-difference",
+    ablation: options.Ablation = "patching",
+    faithfulness: options.Faithfulness = "mib",
+    pnr_grid: Annotated[str, typer.Option(help="Shares of PNR to try.")] = ".3,.4,.45,.5,.55,.6,.7,.8,.9",
+    tau_grid: Annotated[str, typer.Option(help="Numbers of bootstrap resamples to try.")] = "5,10,15",
+    kappa_grid: Annotated[
+        str, typer.Option(help="Standard errors of shrinkage to try; '' for none, as in the paper.")
+    ] = "0.5,1,2",
+    interval: options.Interval = "paper",
+    confidence: options.Confidence = 0.95,
+    threshold: options.Threshold = 0.0,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Repeat what the paper's public script does; each is named.")
+    ] = False,
+    fill: options.Fill = False,
+    nested: options.Nested = False,
+    time_limit: options.TimeLimit = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    bos: options.Bos = "auto",
+    batch_size: options.BatchSize = None,
+    out_folder: Annotated[Path, typer.Option("--out", help="The study's folder.")] = Path("results/study"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, rather than go on.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Run the paper's experiments: every combination of methods, hyper-parameters and seeds, into the paper's tables.
+
+    Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
+    kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
+    """
+    from importlib.metadata import version
+
+    from ..errors import unknown_name
+    from ..evaluate.curve import FAITHFULNESS
+    from ..formats.study_folder import fingerprint, open_study
+    from ..recipes import PUBLISHED, Settings
+    from ..recipes import as_published as published
+    from ..report.study import terminal, write_study
+    from ..statistics import Bootstrap
+    from ..study import Grid, Plan, run_study, study_tables
+    from ..tasks import get_metric, is_task_file
+
+    if faithfulness not in FAITHFULNESS:
+        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
+    get_metric(metric)
+    settings = Settings(
+        method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
+        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
+    )  # fmt: skip
+    grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
+    plan = Plan(
+        _names(model or ["demo"]), _names(task or ["ioi"]), seeds, examples, grid,
+        published(settings) if as_published else settings, device, dtype, bos,
+    )  # fmt: skip
+    files = {name: fingerprint(Path(name)) for name in plan.tasks if is_task_file(name) and Path(name).is_file()}
+    if open_study(out_folder, plan.record() | {"files": files, "edgewise": version("edgewise")}, overwrite):
+        warn(f"note: going on with the study in {out_folder}")
+    if as_published and not json:
+        for words in PUBLISHED.values():
+            say(f"as published: {words}")
+    if time_limit is not None:
+        warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
+    with progress_bars() as progress:
+        study = run_study(plan, out_folder, lambda name: open_model(name, device, dtype, bos), progress)
+    tables = study_tables(study)
+    about = write_study(out_folder, study, tables, dict(PUBLISHED) if as_published else None)
+    if json:
+        print_json(about | {"out": str(out_folder)})
+        return
+    for table in tables:
+        say(f"[bold]{table.caption}[/]")
+        out.print(terminal(table))
+    say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
+    for one in about["verdicts"]:
+        say(f"{one['task']}, {one['model']}, {one['benchmark']}: {one['chosen']}: {one['verdict']}, p {one['p']:.3f}")
+    say(f"results in {out_folder}: tables.md, tables.csv, tables.tex, tables.json, figure.png")
+
+
+def _names(given: list[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
+def _numbers(text: str, kind: type[Number]) -> tuple[Number, ...]:
+    from ..errors import InputError
+
+    try:
+        return tuple(kind(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"{text!r} isn't a list of numbers, such as 0.3,0.5") from None

@@ -1,0 +1,246 @@
+"""A study's tables on the terminal and as Markdown, CSV and LaTeX; its figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ..evaluate.intervals import CONFIDENCE
+from ..formats.write import whole_file, write_json
+from ..study import Entry, Study, StudyTable, TableRow
+from ..study.tables import DIGITS, verdicts
+
+LEGEND = (
+    "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
+    f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
+)
+
+
+def write_study(
+    folder: Path, study: Study, tables: Sequence[StudyTable], published: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Write a study's tables and figure into its folder; gives what tables.json holds.
+
+    published    the behaviours of the paper's public script that it repeats, in words, if it does
+    """
+    told = verdicts(study)
+    about: dict[str, Any] = {
+        "plan": study.plan.record(),
+        "as_published": published,
+        "cells": [
+            {"task": c.task, "model": c.model, "examples": dict(c.examples), "accuracy": c.accuracy}
+            for c in study.cells
+        ],
+        "verdicts": told,
+        "entries": records(tables),
+    }
+    words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
+    texts = {"md": words + markdown(tables, told), "csv": csv_text(tables), "tex": latex(tables)}
+    for suffix, text in texts.items():
+        with whole_file(folder / f"tables.{suffix}") as draft:
+            draft.write_text(text, encoding="utf-8")
+    write_json(folder / "tables.json", about)
+    with whole_file(folder / "figure.png") as draft:
+        write_figure(draft, study)
+    return about
+
+
+def terminal(table: StudyTable) -> Table:
+    """A table for the terminal, without its caption; its intervals are in the files."""
+    shown = Table()
+    shown.add_column("method", no_wrap=True)
+    for task, model in table.columns:
+        shown.add_column(f"{task}\n{short(model)}", justify="right", no_wrap=True)
+    for row, following in zip(table.rows, (*table.rows[1:], None), strict=True):
+        cells = [_styled(table, row, column) for column in range(len(table.columns))]
+        shown.add_row(row.label, *cells, end_section=following is not None and following.rule)
+    return shown
+
+
+def _styled(table: StudyTable, row: TableRow, column: int) -> str:
+    entry = row.entries[column]
+    if entry is None:
+        return ""
+    bold, underlined = table.marks(row, column)
+    style = "bold " * bold + "underline" * underlined
+    text = _number(entry, table)
+    text = f"[{style.strip()}]{text}[/]" if style else text
+    return text + (f" ±{entry.spread:.{DIGITS}f}" if entry.spread is not None else "")
+
+
+def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
+    """All tables as one page, without a heading of its own."""
+    parts = [LEGEND, "", *(_sentence(verdict) for verdict in verdicts)]
+    for table in tables:
+        parts += ["", f"**{table.caption}**", "", *_markdown_rows(table)]
+    return "\n".join(parts) + "\n"
+
+
+def _markdown_rows(table: StudyTable) -> list[str]:
+    heads = " | ".join(f"{task}, {short(model)}" for task, model in table.columns)
+    lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
+    for row in table.rows:
+        cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
+        lines.append(f"| {row.label} | {' | '.join(cells)} |")
+    return lines
+
+
+def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
+    entry = row.entries[column]
+    if entry is None:
+        return ""
+    bold, underlined = table.marks(row, column)
+    text = _number(entry, table)
+    text = f"<ins>{text}</ins>" if underlined else text
+    text = f"**{text}**" if bold else text
+    return " ".join([text, *_details(entry, "±{}", "[{}, {}]"), *([f"<br>{entry.note}"] if entry.note else [])])
+
+
+def _details(entry: Entry, spread: str, interval: str) -> list[str]:
+    parts = []
+    if entry.spread is not None:
+        parts.append(spread.format(f"{entry.spread:.{DIGITS}f}"))
+    if entry.low is not None and entry.high is not None:
+        parts.append(interval.format(f"{entry.low:.{DIGITS}f}", f"{entry.high:.{DIGITS}f}"))
+    return parts
+
+
+def _sentence(verdict: dict[str, Any]) -> str:
+    chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
+    return (
+        f"- {verdict['task']}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; on test "
+        f"{verdict['test']:.4f} against greedy's {verdict['greedy']:.4f}, a difference of {verdict['difference']:+.4f} "
+        f"[{verdict['low']:+.4f}, {verdict['high']:+.4f}], p {verdict['p']:.3f}: {verdict['verdict']}."
+    )
+
+
+def csv_text(tables: Sequence[StudyTable]) -> str:
+    """All entries of all tables, one per line."""
+    names = ("table", "benchmark", "method", "task", "model", "value", "spread", "low", "high", "p", "note", "bold",
+             "underlined")  # fmt: skip
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    for record in records(tables):
+        writer.writerow(record)
+    return text.getvalue()
+
+
+def records(tables: Sequence[StudyTable]) -> list[dict[str, Any]]:
+    """All entries as plain data."""
+    found = []
+    for table in tables:
+        for row in table.rows:
+            for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
+                if entry is not None:
+                    bold, underlined = table.marks(row, column)
+                    about = {"table": table.name, "benchmark": row.benchmark, "method": row.label}
+                    marks = {"bold": bold, "underlined": underlined}
+                    found.append(about | {"task": task, "model": model} | entry.record() | marks)
+    return found
+
+
+def latex(tables: Sequence[StudyTable]) -> str:
+    r"""All tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
+    return "\n".join(_latex_table(table) for table in tables)
+
+
+def _latex_table(table: StudyTable) -> str:
+    groups = [(task, len(list(same))) for task, same in groupby(table.columns, key=lambda column: column[0])]
+    heads, rules, first = [], [], 2
+    for task, width in groups:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(task)}}}")
+        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
+        first += width
+    lines = [
+        r"\begin{table*}[t]",
+        r"    \centering",
+        rf"    \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        r"    \toprule",
+        f"    & {' & '.join(heads)} \\\\{''.join(rules)}",
+        rf"    \textbf{{Method}} & {' & '.join(_escape(short(model)) for _, model in table.columns)} \\",
+        r"    \midrule",
+    ]
+    for row in table.rows:
+        cells = [_latex_cell(table, row, column) for column in range(len(table.columns))]
+        lines += [r"    \midrule"] * row.rule + [rf"    {_escape(row.label)} & {' & '.join(cells)} \\"]
+    lines += [
+        r"    \bottomrule",
+        r"    \end{tabular}",
+        rf"    \caption{{{_escape(table.caption)}}}",
+        rf"    \label{{tab:{table.name}}}",
+        r"\end{table*}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
+    entry = row.entries[column]
+    if entry is None:
+        return ""
+    bold, underlined = table.marks(row, column)
+    text = _number(entry, table)
+    text = rf"\underline{{{text}}}" if underlined else text
+    text = rf"\textbf{{{text}}}" if bold else text
+    details = " ".join(_details(entry, r"$\pm${}", r"[{}, {}]"))
+    return text + (rf" {{\scriptsize {details}}}" if details else "")
+
+
+def _escape(text: str) -> str:
+    for mark in ("\\", "&", "%", "_", "#", "$"):
+        text = text.replace(mark, rf"\{mark}" if mark != "\\" else r"\textbackslash ")
+    return text
+
+
+def _number(entry: Entry, table: StudyTable) -> str:
+    return f"{entry.value:+.{DIGITS}f}" if table.is_difference else f"{entry.value:.{DIGITS}f}"
+
+
+def short(model: str) -> str:
+    """A model's name without its path or owner."""
+    return Path(model).name
+
+
+def write_figure(path: Path, study: Study) -> None:
+    """Faithfulness of greedy and of the chosen method on test, per metric and column: mean and range over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = len(study.cells)
+    figure, axes = plt.subplots(
+        2, columns, figsize=(3.4 * columns + 0.6, 5.4), squeeze=False, sharex=True, constrained_layout=True
+    )
+    for row, benchmark in enumerate(("CMD", "CPR")):
+        for axis, cell in zip(axes[row], study.cells, strict=True):
+            chosen = cell.chosen(benchmark)
+            shown = {"Greedy": cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
+            axis.axhline(1, color="#111827", linewidth=0.8)
+            for (name, repeats), colour in zip(shown.items(), ("#6b7280", "#2563eb"), strict=False):
+                heights = [curve.faithfulness for curve in repeats.curves]
+                points = [
+                    (share, sum(ys) / len(ys), min(ys), max(ys))
+                    for share, *ys in zip(repeats.curves[0].shares, *heights, strict=True)
+                    if share > 0
+                ]
+                x, mean, low, high = zip(*points, strict=True)
+                axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+                axis.plot(x, mean, color=colour, marker="o", markersize=2.5, linewidth=1.4,
+                          label=f"{name}  {repeats.mean:.4f}")  # fmt: skip
+            axis.set_xscale("log")
+            axis.set_title(f"{cell.task} · {short(cell.model)}", fontsize=9)
+            axis.legend(fontsize=7, frameon=False, title=benchmark, title_fontsize=7)
+            axis.spines[["top", "right"]].set_visible(False)
+        axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness})", fontsize=8)
+    for axis in axes[-1]:
+        axis.set_xlabel("edges asked for, share of all", fontsize=8)
+    figure.savefig(path, dpi=90)
+    plt.close(figure)

@@ -1,0 +1,103 @@
+"""What a study found: for every model and task, the curves of every recipe, one per seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..evaluate.curve import BETTER, Curve
+from ..evaluate.intervals import RESAMPLES, Comparison, Interval, comparison_of, interval_of, resampled_areas
+from ..recipes import Recipe
+from .plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """One recipe's curves, one per seed, and the seed that each one's examples were drawn with."""
+
+    benchmark: str
+    recipe: Recipe
+    curves: tuple[Curve, ...]
+    data_seeds: tuple[int, ...]
+
+    @property
+    def areas(self) -> NDArray[np.float64]:
+        """[seed] CPR or CMD."""
+        return np.array([curve.area(self.benchmark) for curve in self.curves])
+
+    @property
+    def mean(self) -> float:
+        """The mean area over seeds."""
+        return float(self.areas.mean())
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds; None for a single one."""
+        return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
+
+    def resampled(self) -> NDArray[np.float64]:
+        """[resample] the mean area over seeds, on resampled examples; seeds that share examples share resamples."""
+        draws = [
+            resampled_areas(curve, self.benchmark, RESAMPLES, seed)
+            for curve, seed in zip(self.curves, self.data_seeds, strict=True)
+        ]
+        return np.mean(draws, axis=0)
+
+    def interval(self) -> Interval:
+        """The mean area with its interval over the evaluated examples."""
+        return interval_of(self.benchmark, self.mean, self.resampled())
+
+    def less(self, other: Repeats) -> Comparison:
+        """This mean area less another recipe's, paired by seed and by example."""
+        return comparison_of(self.benchmark, self.mean - other.mean, self.resampled() - other.resampled())
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A model on a task.
+
+    validation  every recipe, in the plan's order: benchmark -> recipes
+    test        for every combination the recipe that was best on validation, plain greedy first
+    overlap     benchmark -> mean Jaccard overlap of circuits over resamples of train: of greedy, of the chosen recipe
+    accuracy    of the model on the test examples, mean over seeds
+    """
+
+    model: str
+    task: str
+    examples: Mapping[str, int]
+    accuracy: float
+    validation: Mapping[str, tuple[Repeats, ...]]
+    test: Mapping[str, tuple[Repeats, ...]]
+    overlap: Mapping[str, tuple[float, float]]
+
+    def chosen(self, benchmark: str) -> Recipe:
+        """The combination, with its hyper-parameters, that was best on validation."""
+        return best(self.validation[benchmark]).recipe
+
+    def on_test(self, benchmark: str, recipe: Recipe) -> Repeats:
+        """A recipe's curves on test."""
+        return next(one for one in self.test[benchmark] if one.recipe == recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A finished study: a cell for every model and task, tasks first, as the paper's columns."""
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+
+
+def best(repeats: Sequence[Repeats]) -> Repeats:
+    """That of the best mean area; of equals the first, which is the simpler."""
+    return max(repeats, key=lambda one: BETTER[one.benchmark] * one.mean)
+
+
+def by_name(repeats: Sequence[Repeats]) -> dict[str, list[Repeats]]:
+    """Grouped by combination, in their order: hyper-parameters differ within a group."""
+    groups: dict[str, list[Repeats]] = {}
+    for one in repeats:
+        groups.setdefault(one.recipe.name, []).append(one)
+    return groups

@@ -1,0 +1,189 @@
+"""Compositions of filter, PNR and solver; the public script's behaviours; the stability of circuits; tuning."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import test_cli
+from conftest import build, random_task
+from test_cli import refused
+
+from edgewise import Bootstrap, Circuit, EdgeScores, Graph, InputError, Settings, summarise
+from edgewise.models import wrap_model
+from edgewise.recipes import PUBLISHED, Recipe, as_published, select_circuits
+from edgewise.score import score_edges
+from edgewise.stability import jaccard, overlap, recipe_overlap
+from edgewise.statistics import Shrinkage
+from edgewise.tasks import Task
+from edgewise.tune import FOLDS, candidates, tune, tuning_task
+
+edgewise = test_cli.edgewise
+GRAPH = Graph(2, 2, 4)
+SIZES = (0.1, 0.4, 0.8, 1.0)
+
+
+def scores(n_examples=20, seed=0, noise=1.0):
+    rng = np.random.default_rng(seed)
+    return EdgeScores(GRAPH, rng.normal(0, 1, GRAPH.n_edges) + noise * rng.normal(0, 1, (n_examples, GRAPH.n_edges)))
+
+
+@pytest.mark.parametrize("solver", ["greedy", "top-n", "ilp"])
+@pytest.mark.parametrize("benchmark", ["CMD", "CPR"])
+def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, benchmark):
+    settings, bootstrap = Settings(sizes=SIZES), Bootstrap(10, "normal")
+    found = summarise(scores(), bootstrap)
+    assert 0 < found.kept.sum() < 0.8 * GRAPH.n_edges
+    recipe = Recipe(solver, bootstrap)
+    usual = select_circuits(found, recipe, benchmark, settings)
+    assert usual[-1].circuit == Circuit.full(GRAPH)
+    theirs = select_circuits(found, recipe, benchmark, as_published(settings))
+    assert [s.asked for s in theirs] == [0, *(s.asked for s in usual)] and theirs[0].kept == 0
+    for selection in theirs:
+        assert not selection.circuit.mask[~found.kept].any()
+        assert selection.circuit == selection.circuit.prune() and selection.kept <= selection.asked
+    assert theirs[-1].kept <= found.kept.sum()
+    assert theirs[-1].circuit == theirs[-2].circuit
+
+
+def test_without_a_filter_nothing_is_lost():
+    found = summarise(scores())
+    settings = as_published(Settings(sizes=SIZES))
+    assert select_circuits(found, Recipe("ilp"), "CMD", settings)[-1].circuit == Circuit.full(GRAPH)
+
+
+@pytest.mark.parametrize("solver", ["greedy", "top-n", "ilp"])
+def test_as_published_pnr_binds_nothing(solver):
+    found = summarise(scores())
+    settings = Settings(sizes=SIZES)
+    plain, bound, theirs, theirs_plain = (
+        [s.circuit for s in select_circuits(found, Recipe(solver, None, pnr), "CMD", how)]
+        for pnr, how in (
+            (None, settings),
+            (0.9, settings),
+            (0.9, as_published(settings)),
+            (None, as_published(settings)),
+        )
+    )
+    assert bound != plain and theirs == theirs_plain and theirs[1:] == plain
+
+
+def test_every_behaviour_of_the_public_script_is_a_setting_that_has_words():
+    default, theirs = vars(Settings()), vars(as_published(Settings()))
+    assert {name for name in default if default[name] != theirs[name]} == set(PUBLISHED)
+    assert as_published(as_published(Settings())) == as_published(Settings())
+
+
+def test_a_run_as_published_says_so(edgewise, tmp_path):
+    words = ("run", "--examples", 12, "--as-published", "--out", tmp_path / "out")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and all(text in " ".join(out.split()) for text in PUBLISHED.values())
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["as_published"] == dict(PUBLISHED) and run["settings"]["faithfulness"] == "ratio"
+    curves = {(c["benchmark"], c["method"]): c for c in json.loads((tmp_path / "out" / "curve.json").read_text())}
+    assert curves["CMD", "Greedy"]["sizes"][0]["share"] == 0
+    grown = [size["edges_kept"] for size in curves["CMD", "Bootstrapping"]["sizes"]]
+    assert grown[-1] <= run["edges_kept_by_bootstrap"] < run["graph"]["edges"]
+    assert edgewise("report", tmp_path / "out")[0] == 0
+
+
+def test_overlap_of_circuits_by_hand():
+    one, other = np.zeros((2, GRAPH.n_edges), bool)
+    one[:4], other[2:6] = True, True
+    assert jaccard(Circuit(GRAPH, one), Circuit(GRAPH, other)) == pytest.approx(2 / 6)
+    assert jaccard(Circuit.empty(GRAPH), Circuit.empty(GRAPH)) == 1
+    assert jaccard(Circuit.empty(GRAPH), Circuit(GRAPH, one)) == 0
+
+
+def test_examples_that_agree_give_one_circuit_and_noise_gives_many():
+    settings = Settings(sizes=SIZES)
+    for recipe in (Recipe("greedy"), Recipe("ilp", Bootstrap(5)), Recipe("top-n", Shrinkage(1), 0.5)):
+        np.testing.assert_array_equal(recipe_overlap(scores(noise=0), recipe, "CMD", settings, 4), 1)
+    wobbly = recipe_overlap(scores(noise=20), Recipe("ilp"), "CMD", settings, 4)
+    assert (wobbly[:-1] < 1).all() and wobbly[-1] == 1
+
+
+def test_overlap_selects_from_resampled_rows_only():
+    seen = []
+
+    def select(rows):
+        seen.append(rows.values)
+        return [Circuit.full(GRAPH)]
+
+    given = scores()
+    assert overlap(given, select, 3, seed=5).tolist() == [1]
+    known = {row.tobytes() for row in given.values}
+    assert len(seen) == 3 and all(rows.shape == given.values.shape for rows in seen)
+    assert all(row.tobytes() in known for rows in seen for row in rows)
+    with pytest.raises(InputError, match="at least 2"):
+        overlap(given, select, 1)
+    with pytest.raises(InputError, match="single row"):
+        overlap(scores(1), select, 3)
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    model, task = wrap_model(build("gpt2"), name="tiny"), random_task(24)
+    settings = Settings(sizes=(0.05, 0.3, 1.0))
+    return model, task, settings, score_edges(model, task)
+
+
+def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeypatch):
+    """Every fold's circuits are selected from the rows of the other folds, and evaluated on that fold."""
+    import edgewise.tune as module
+
+    model, task, settings, given = tuned
+    log = []
+    summarised, evaluated = module.summarise, module.evaluate_circuits
+    monkeypatch.setattr(module, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
+
+    def evaluate(model, part, *rest, **more):
+        log.append(("part", part))
+        return evaluated(model, part, *rest, **more)
+
+    monkeypatch.setattr(module, "evaluate_circuits", evaluate)
+    found = tune(model, task, given, settings)
+    row_of = {given.values[row].tobytes(): row for row in range(len(task))}
+    place = {example: row for row, example in enumerate(task.examples)}
+    used, held_out = set(), []
+    for kind, what in log:
+        if kind == "rows":
+            used = {row_of[row.tobytes()] for row in what.values}
+        else:
+            held = {place[example] for example in what.examples}
+            held_out += sorted(held)
+            assert not held & used and held | used == set(range(len(task)))
+    assert sorted(held_out) == list(range(len(task)))
+    for benchmark, better in (("CMD", min), ("CPR", max)):
+        areas = [one.area for one in found.candidates[benchmark]]
+        assert found.best(benchmark).area == better(areas) and len(found.best(benchmark).folds) == FOLDS
+        assert found.chosen(benchmark).name == "Tuned"
+        assert [one.recipe for one in found.candidates[benchmark]] == list(candidates(settings.bootstrap, benchmark))
+    record = json.loads(json.dumps(found.record()))
+    assert record["chosen"]["CMD"]["area"] == found.best("CMD").area and record["examples"] == 24
+    assert tune(model, task, given, settings) == found
+
+
+def test_tuning_leaves_test_examples_out():
+    task = random_task(30)
+    train, validation, test = (Task("t", "s", task.examples[a:b]) for a, b in ((0, 15), (10, 25), (22, 30)))
+    assert tuning_task(train, validation, test).examples == task.examples[:22]
+    with pytest.raises(InputError, match="`split` column"):
+        tuning_task(task, task, task)
+
+
+def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.tune.PNR", (None, 0.6))
+    monkeypatch.setattr("edgewise.tune.KAPPA", (1.0,))
+    code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
+    assert code == 0 and "Tuned CMD" in out and "held-out examples of train + validation" in out
+    run = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert run["train"] == {"split": "train + validation", "examples": 24} and run["test"]["examples"] == 12
+    assert len(run["tuning"]["candidates"]["CMD"]) == 3 * 5 * 2 and len(run["tuning"]["candidates"]["CPR"]) == 3 * 5
+    best = min(one["area"] for one in run["tuning"]["candidates"]["CMD"])
+    assert run["tuning"]["chosen"]["CMD"]["area"] == best
+    assert run["intervals"]["CMD"]["Tuned"]["low"] <= run["areas"]["CMD"]["Tuned"]
+    assert set(run["overlap"]) == {"CMD", "CPR"} and len(run["overlap"]["CMD"]["Greedy"]) == 10
+    assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")
+    assert "at least 2" in refused(edgewise, "run", "--stability", 1, "--out", tmp_path / "more")

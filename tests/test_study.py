@@ -1,0 +1,265 @@
+"""Studies: the paper's tables from one command, which can be killed at any moment."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_cli
+from test_cli import refused
+from test_tasks import write
+
+from edgewise import Bootstrap, InputError
+from edgewise.formats.study_folder import open_study
+from edgewise.recipes import GREEDY, Recipe, paper_recipes
+from edgewise.report.study import latex, markdown
+from edgewise.statistics import Shrinkage
+from edgewise.study import Entry, Grid, Plan, StudyTable, TableRow, run
+
+# The same fixture: a command in this process.
+edgewise = test_cli.edgewise
+SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--tau-grid", "5,10", "--kappa-grid", "1")
+TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "figure.png")
+PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
+         "ILP + Bootstrapping + PNR"]  # fmt: skip
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+
+def test_recipes_have_the_names_of_the_papers_tables():
+    found = paper_recipes(Bootstrap(), 0.5)
+    assert [recipe.name for recipe in found["CMD"]] == PAPER
+    assert [recipe.name for recipe in found["CPR"]] == [name for name in PAPER if "PNR" not in name]
+    assert Recipe("greedy", None, 0.5).name == "Greedy + PNR" and Recipe("top-n").name == "Top-n"
+    assert Recipe("ilp", Shrinkage(2), 0.4).name == "ILP + Shrinkage + PNR"
+    assert Recipe("ilp", Shrinkage(2), 0.4).parameters == "kappa 2, PNR 0.4"
+    assert Recipe("ilp", Bootstrap(15)).parameters == "tau 15"
+
+
+def test_the_grid_is_the_papers_times_the_filters():
+    grid, bootstrap = Grid(), Bootstrap(seed=4)
+    cmd, cpr = grid.recipes("CMD", bootstrap), grid.recipes("CPR", bootstrap)
+    assert cmd[0] == cpr[0] == GREEDY and len(set(cmd)) == len(cmd) == 3 * 7 * 10 and len(cpr) == 3 * 7
+    assert {recipe.filter.seed for recipe in cmd if isinstance(recipe.filter, Bootstrap)} == {4}
+    assert not any(recipe.has_pnr for recipe in cpr)
+    paper = Grid(kappa=())
+    assert {recipe.name for recipe in paper.recipes("CMD", bootstrap)} > set(PAPER)
+
+
+def test_seeds_share_the_examples_of_a_data_set_but_not_of_a_generator():
+    plan = Plan(("demo",), ("ioi", "mib/ioi", "own.csv"), 3)
+    assert plan.data_seeds("ioi") == {0: (0,), 1: (1,), 2: (2,)}
+    assert plan.data_seeds("mib/ioi") == plan.data_seeds("own.csv") == {0: (0, 1, 2)}
+
+
+def test_plans_that_make_no_sense_are_refused():
+    for wrong, words in (
+        ({"seeds": 0}, "at least 1"),
+        ({"models": ()}, "at least one"),
+        ({"tasks": ("a", "a")}, "once"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Plan(**({"models": ("demo",), "tasks": ("ioi",)} | wrong))
+    with pytest.raises(InputError, match="from 0 to 1"):
+        Grid(pnr=(1.5,))
+    with pytest.raises(InputError, match="top-n, greedy, ilp"):
+        Grid(solvers=("greedy", "magic"))
+
+
+def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, tmp_path, monkeypatch):
+    calls = {"score": 0, "evaluate": 0}
+    for name, verb in (("score", run.score_edges), ("evaluate", run.evaluate_circuits)):
+
+        def counted(*given, name=name, verb=verb, **more):
+            calls[name] += name == "score" or bool(given[2])
+            return verb(*given, **more)
+
+        monkeypatch.setattr(run, verb.__name__, counted)
+    folder = tmp_path / "study"
+    words = ("study", *SMALL, "--seeds", 2, "--task", "ioi,greater-than", "--out", folder)
+    code, out, _ = edgewise(*words)
+    assert code == 0 and "ILP + Bootstrapping + PNR" in out
+    # Two tasks and two draws of data: one scoring pass each, and one evaluation on each of validation and test.
+    assert calls == {"score": 4, "evaluate": 8}
+
+    rows = list(csv.DictReader((folder / "tables.csv").open()))
+    names = {name: {row["method"] for row in rows if row["table"] == name} for name in {row["table"] for row in rows}}
+    assert names["main"] == {
+        f"{metric} {kind}" for metric, papers in (("CMD", "ILP + PNR"), ("CPR", "ILP + Bootstrapping"))
+        for kind in ("Baseline (Greedy)", f"({papers})", "(chosen on validation)")
+    }  # fmt: skip
+    assert names["ablation-cmd"] > set(PAPER) and names["tau"] == {"Bootstrapping 5", "Bootstrapping 10"}
+    assert names["pnr"] == {"ILP + PNR 0.5", "ILP + PNR 0.8"}
+    for row in rows:
+        if row["table"] not in ("overlap", "test-cmd", "test-cpr"):
+            assert float(row["low"]) <= float(row["high"]) and float(row["spread"]) >= 0
+    ablation = [row for row in rows if row["table"] == "ablation-cmd" and row["task"] == "ioi"]
+    best = min(float(row["value"]) for row in ablation)
+    chosen = next(v for v in json.loads((folder / "tables.json").read_text())["verdicts"] if v["benchmark"] == "CMD")
+    assert float(next(row["value"] for row in ablation if row["method"] == chosen["chosen"])) == best
+
+    before = contents(folder)
+    for name in TABLES:
+        (folder / name).unlink()
+    monkeypatch.setattr("edgewise.models.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    code, _, err = edgewise(*words)
+    assert code == 0 and "going on" in err and contents(folder) == before
+    line = refused(edgewise, *words, "--steps", 3)
+    assert "settings differ" in line and "--overwrite" in line
+
+
+def units(folder: Path) -> int:
+    """How many files a study has finished."""
+    return sum(path.is_file() and not path.name.startswith(".") for path in folder.rglob("*"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_a_study_killed_at_random_ends_with_the_same_tables(tmp_path):
+    """Killed by SIGKILL at seeded moments, then left alone: bit for bit those of one that was never stopped."""
+    words = [sys.executable, "-c", "from edgewise.cli import main; main()", "study", *SMALL, "--seeds", "2"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*words, "--out", str(whole)], check=True, **quiet)
+    rng, kills = random.Random(0), 0
+    for _ in range(3):
+        process = subprocess.Popen([*words, "--out", str(cut)], **quiet)
+        # Somewhere behind the next one, two or three units of work: wall-clock alone might fall into the imports.
+        enough = units(cut) + rng.randint(1, 3)
+        while process.poll() is None and units(cut) < enough:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.2))
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+    assert kills
+    subprocess.run([*words, "--out", str(cut)], check=True, **quiet)
+    assert contents(cut) == contents(whole)
+    assert units(cut) == units(whole) and not [path for path in cut.rglob(".*")]
+
+
+def table(values, baseline=True):
+    rows = tuple(TableRow("CMD", name, (Entry(value, 0.1, value - 1, value + 1),)) for name, value in values.items())
+    return StudyTable("t", "A 5 % table_", (("ioi", "org/model_1"),), rows, baseline)
+
+
+def test_the_best_is_bold_and_what_beats_greedy_underlined_as_far_as_the_eye_sees():
+    shown = table({"Greedy": 0.5, "ILP": 0.40001, "PNR": 0.40004, "Top-n": 0.49999})
+    assert [shown.marks(row, 0) for row in shown.rows] == [(False, False), (True, True), (True, True), (False, False)]
+    assert [shown.marks(row, 0)[1] for row in table({"A": 2, "B": 1}, baseline=False).rows] == [False, False]
+
+
+def test_tables_are_written_for_pages_and_for_papers():
+    shown = table({"Greedy": 0.5, "ILP": 0.4})
+    page, paper = markdown([shown], []), latex([shown])
+    assert "| ILP | **<ins>0.4000</ins>** ±0.1000 [-0.6000, 1.4000] |" in page and "ioi, model_1" in page
+    assert r"\textbf{\underline{0.4000}}" in paper and r"A 5 \% table\_" in paper and r"\bottomrule" in paper
+    assert r"\multicolumn{1}{c}{ioi}" in paper and r"model\_1" in paper
+    assert paper.count("{") == paper.count("}")
+
+
+def test_a_study_of_a_file_scores_once_and_knows_when_the_file_has_changed(edgewise, tmp_path, monkeypatch):
+    """The examples of a file are the same for every seed: one scoring pass, and resamples that differ."""
+    names = [("Mary", "John"), ("Anna", "Paul"), ("Jane", "Mark"), ("Lucy", "Adam")]
+    prompt = "When {a} and {b} went to the store, {c} gave a drink to"
+    rows = [
+        {"clean": prompt.format(a=a, b=b, c=b), "corrupted": prompt.format(a=a, b=b, c=a), "correct": f" {a}",
+         "incorrect": f" {b}", "split": split}
+        for one, two in names for a, b in ((one, two), (two, one)) for split in ("train", "validation", "test")
+    ]  # fmt: skip
+    path, calls = write(tmp_path / "own.jsonl", rows), []
+    scoring = run.score_edges
+    monkeypatch.setattr(run, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1])
+    (tmp_path / "study").mkdir()
+    words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
+    code, out, err = edgewise(*words)
+    assert code == 0 and len(calls) == 1, err
+    entries = json.loads(out)["entries"]
+    assert all(one["spread"] == 0 for one in entries if one["method"] == "Greedy" and one["table"] == "ablation-cmd")
+    write(tmp_path / "own.jsonl", rows[:-1])
+    assert "files differ" in refused(edgewise, *words)
+
+
+def test_a_study_as_published_resamples_the_evaluated_splits(edgewise, tmp_path):
+    words = ("study", *SMALL, "--seeds", 1, "--as-published", "--out", tmp_path / "study")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and "as published: the bootstrap resamples the evaluated split" in out
+    assert "As published: size 0 joins" in (tmp_path / "study" / "tables.md").read_text()
+    draw = tmp_path / "study" / "cells" / "demo--ioi" / "data-0"
+    assert {path.name for path in draw.iterdir() if path.is_dir()} == {"scores", "scores-validation", "scores-test"}
+    found = json.loads((tmp_path / "study" / "tables.json").read_text())
+    assert set(found["as_published"]) == {
+        "faithfulness",
+        "sizes",
+        "drop_failed",
+        "pnr_after_absolute",
+        "filter_on_test",
+    }
+    same = {one["value"] for one in found["entries"] if one["table"] == "pnr"}
+    assert len(same) == 1 and found["plan"]["settings"]["sizes"][0] == 0
+
+
+def test_several_models_and_tasks_are_the_columns_tasks_first(edgewise, tmp_path):
+    import edgewise as package
+
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(package.__file__).parent / "demo", copy)
+    words = ("--examples", 6, "--pnr-grid", ".5", "--tau-grid", "5", "--kappa-grid", "", "--seeds", 1, "--json")
+    code, out, err = edgewise("study", "--model", f"demo,{copy}", "--task", "ioi", "--task", "mcqa", *words,
+                              "--out", tmp_path / "study")  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    columns = [(cell["task"], cell["model"]) for cell in found["cells"]]
+    assert columns == [("ioi", "demo"), ("ioi", str(copy)), ("mcqa", "demo"), ("mcqa", str(copy))]
+    greedy = {(e["task"], e["model"]): e["value"] for e in found["entries"]
+              if e["table"] == "ablation-cpr" and e["method"] == "Greedy"}  # fmt: skip
+    assert greedy["ioi", "demo"] == greedy["ioi", str(copy)] != greedy["mcqa", "demo"]
+    assert (
+        r"\multicolumn{2}{c}{mcqa} \\\cmidrule(lr){2-3}\cmidrule(lr){4-5}"
+        in (tmp_path / "study" / "tables.tex").read_text()
+    )
+
+
+def test_the_command_explains_itself(edgewise):
+    code, out, _ = edgewise("study", "--help")
+    assert code == 0 and "Usage" in out and "--json" in out
+
+
+def test_only_our_own_drafts_are_swept_away(tmp_path):
+    assert not open_study(tmp_path / "study", {"a": (1, 2)})
+    draft = tmp_path / "study" / "cells" / ".test-values-0.npz.x1y2.npz"
+    draft.parent.mkdir()
+    for path in (draft, tmp_path / "study" / ".gitignore", tmp_path / "study" / ".tables.md.abc.md"):
+        path.write_text("")
+    assert open_study(tmp_path / "study", {"a": (1, 2)})
+    assert sorted(path.name for path in (tmp_path / "study").rglob(".*")) == [".gitignore"]
+    with pytest.raises(InputError, match="a differ"):
+        open_study(tmp_path / "study", {"a": (1, 3)})
+    assert not open_study(tmp_path / "study", {"a": (1, 3)}, overwrite=True)
+
+
+def test_a_folder_that_is_no_study_is_left_alone(edgewise, tmp_path):
+    (tmp_path / "own.txt").write_text("mine")
+    assert "isn't a study" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "list of numbers" in refused(edgewise, "study", "--pnr-grid", "half", "--out", tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.txt"]
+
+
+def test_differences_to_greedy_are_bold_where_the_interval_is_on_the_better_side():
+    rows = tuple(
+        TableRow("CMD", str(low), (Entry((low + high) / 2, None, low, high),))
+        for low, high in ((-2, -1), (-2, 1), (1, 2))
+    )
+    shown = StudyTable("d", "", (("ioi", "demo"),), rows, False, True)
+    assert [shown.marks(row, 0) for row in rows] == [(True, True), (False, True), (False, False)]
+    assert np.isfinite([row.entries[0].value for row in rows]).all()
