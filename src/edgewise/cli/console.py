@@ -15,6 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from ..models import Model
 
+# Read when a library imports tqdm, which may be as soon as torch is: the bars here are our own.
+os.environ.setdefault("TQDM_DISABLE", "1")
+# A model of at most this width runs on one thread.
+NARROW = 256
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -55,7 +59,6 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
 
 def quiet_libraries() -> None:
     """Keep the libraries' own bars and hints out of our output."""
-    os.environ.setdefault("TQDM_DISABLE", "1")
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -65,7 +68,12 @@ def quiet_libraries() -> None:
 def open_model(name: str, device: str, dtype: str, bos: str = "auto") -> Model:
     """Load a model, saying so."""
     with err.status(f"loading {name}"):
-        from ..models import load_model
+        import torch
 
         quiet_libraries()
-        return load_model(name, device, dtype, bos)
+        from ..models import load_model
+
+        model = load_model(name, device, dtype, bos)
+    if model.graph.d_model <= NARROW and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)  # for tensors this small, threads spend their time waiting for each other
+    return model
