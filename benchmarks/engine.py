@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from edgewise import SIZES, Bootstrap, EdgeScores, SelectionProblem, solve_path, summarise
+from edgewise.formats.files import read_scores
 from edgewise.models import Batch, Model, make_batch, wrap_model
 from edgewise.models.circuits import plan_circuit, run_circuit
 from edgewise.models.forward import read_out
@@ -102,7 +103,7 @@ def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], bat
     }
 
 
-def measure(name: str, repeats: int) -> tuple[dict, Model, dict]:
+def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dict]:
     """All rows: label -> (CPU, wall) seconds per example."""
     model, body, loaded = make_model(name)
     transformer, metric = model.transformer, get_metric("logit-difference")
@@ -123,9 +124,9 @@ def measure(name: str, repeats: int) -> tuple[dict, Model, dict]:
     for tau in (10, 1000):
         cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
         rows[f"bootstrap {tau}"] = (cpu / 10, wall / 10)
-    mean = scores.mean()
-    # Random weights spread scores evenly; real ones are heavy-tailed, and their circuits have fewer nodes.
-    problem = SelectionProblem.build(model.graph, np.sign(mean) * np.abs(mean) ** 2, "absolute", 0)
+    # Random weights spread scores evenly, so squared; real ones are heavy-tailed, and their circuits have fewer nodes.
+    mean = scores.mean() * np.abs(scores.mean()) if real is None else read_scores(Path(real)).mean()
+    problem = SelectionProblem.build(model.graph, mean, "absolute", 0)
     circuits = [s.circuit for s in solve_path(problem, [int(p * model.graph.n_edges) for p in SIZES[:-1]])]
     with torch.no_grad():
         for label, batch in batches.items():
@@ -169,13 +170,14 @@ def main() -> None:
     parser.add_argument(
         "--model", default="gpt2-shape", help="gpt2-shape, smollm2, or a folder of a Llama-shaped model"
     )
+    parser.add_argument("--scores", help="an EAP-IG file of the same graph, to take the circuits from")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peer", help="a checkout of EAP-IG (its src folder's parent)")
     parser.add_argument("--peer-python", default=sys.executable)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    rows, model, facts = measure(given.model, given.repeats)
+    rows, model, facts = measure(given.model, given.repeats, given.scores)
     if given.peer:
         rows |= measure_peer(given.peer, given.peer_python, given.threads)
     forward, last, both = (

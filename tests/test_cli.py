@@ -234,3 +234,56 @@ def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_pat
     code, out, err = edgewise(*words)
     assert code == 0 and json.loads(out)["test"]["examples"] == 6 and "no `split` column" in err
     assert "no tokenizer" in refused(edgewise, "score", "--model", tmp_path / "model", "--out", tmp_path / "more")
+
+
+def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    other = {key: text.replace("store", "park") for key, text in GOOD.items()}
+    swapped = GOOD | {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}
+    task, words = (
+        tmp_path / "task.jsonl",
+        ("run", "--task", tmp_path / "task.jsonl", "--out", tmp_path / "out", "--json"),
+    )
+    write(task, [GOOD, swapped])
+    with monkeypatch.context() as broken:
+        broken.setattr("edgewise.pipeline.evaluate_circuits", stop)
+        assert edgewise(*words)[0] == 130
+    write(task, [GOOD, other])
+    code, _, err = edgewise(*words)
+    assert code == 0 and "going on" not in err
+
+
+def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path):
+    folder = tmp_path / "precious"
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
+    assert "isn't a folder that edgewise wrote" in line and (folder / "run.json").exists()
+
+
+def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("the work has begun"))
+    for words in (
+        ("--ablation", "magic"),
+        ("--method", "magic"),
+        ("--time-limit", "inf"),
+        ("--threshold", "inf"),
+        ("--pnr", 2),
+    ):
+        assert refused(edgewise, "run", *words, "--out", tmp_path / "out")
+
+
+def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = score_file(tmp_path / "scores.json")
+    code, out, _ = edgewise("select", "scores.json", "--edges", "1/10", "--out", "c[b].json")
+    assert code == 0 and "c[b].json" in out
+    assert "no[/such]" in refused(edgewise, "models", "no[/such]")
+    assert "choose another --out" in refused(edgewise, "select", given, "--edges", 3, "--out", given)
+
+
+def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
+    assert "isn't a whole result folder" in refused(edgewise, "report", tmp_path)

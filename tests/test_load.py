@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import FAMILIES, build, random_task
+from safetensors.torch import load_file, save_file
 
 from edgewise import InputError, load_model, score_edges
 from edgewise.models import inspect_model, wrap_model
@@ -120,3 +121,16 @@ def test_amounts_of_memory(text, expected):
 def test_amounts_of_memory_that_make_no_sense_are_refused(text):
     with pytest.raises(InputError, match="800MB or 2GB"):
         parse_bytes(text)
+
+
+def test_a_file_that_lacks_weights_is_refused_by_their_names(tmp_path):
+    """The library would make up random ones."""
+    build("llama", torch.float32).save_pretrained(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.self_attn.q_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"lacks weights.*layers\.1\.self_attn\.q_proj\.weight"):
+        load_model(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match="can't be loaded"):
+        load_model(str(tmp_path))

@@ -1,8 +1,11 @@
 """Selection: every solver against the definition, and against each other."""
 
+import contextlib
 import heapq
 import itertools
 import json
+import re
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -309,3 +312,32 @@ def test_problems_that_make_no_sense_are_refused(change, words):
 def test_an_unknown_solver_lists_the_known():
     with pytest.raises(InputError, match="top-n, greedy, ilp"):
         solve(SelectionProblem.build(TINY, np.ones(8), "signed", 3), "magic")
+
+
+def test_a_time_limit_holds_where_pnr_binds():
+    graph = Graph(8, 8, 2)
+    rng = np.random.default_rng(0)
+    score = np.where(rng.random(graph.n_edges) < 0.02, 1, -1) * np.abs(rng.standard_t(1.5, graph.n_edges))
+    problem = SelectionProblem.build(graph, score, "absolute", 30, 1.0)
+    started = time.perf_counter()
+    with contextlib.suppress(Infeasible):  # proven in time, which is as good
+        found = solve(problem, time_limit=0.5)
+        assert 0 < found.kept <= 30
+    assert time.perf_counter() - started < 20  # not a speed: without the limit it is a minute and more
+
+
+def test_the_nearest_possible_request_is_possible():
+    for budget in range(2, 12):
+        score = np.where(np.random.default_rng(budget).random(GRAPHS[4].n_edges) < 0.3, 1.0, -1.0)
+        try:
+            solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, 1.0))
+        except Infeasible as error:
+            share = float(re.search(r"--pnr ([\d.]+\d)", str(error)).group(1))
+            assert solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, share)).kept
+
+
+def test_values_many_orders_apart_are_ranked_by_the_large_ones():
+    graph = Graph(1, 1, 2, parallel=True)
+    score = np.array([-6849.87, 0.157, -8.2e-16, -7.7e-18, 7.8e-22, -8.8e-16, 4e-19])
+    found = solve(SelectionProblem.build(graph, score, "absolute", 5))
+    assert found.objective == pytest.approx(best_of_all(SelectionProblem.build(graph, score, "absolute", 5)), rel=1e-9)

@@ -4,7 +4,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
 from .circuit import Circuit
-from .errors import EdgewiseWarning, InputError
+from .errors import InputError
 from .evaluate.curve import SIZES, Curve
 from .graph import Graph
 from .lazy import lazy_names
@@ -47,7 +47,6 @@ __all__ = [
     "Discovery",
     "EdgeScores",
     "EdgeStatistics",
-    "EdgewiseWarning",
     "Evaluation",
     "Example",
     "Graph",

@@ -8,10 +8,6 @@ class InputError(ValueError):
     """
 
 
-class EdgewiseWarning(UserWarning):
-    """A result that is valid but easy to misread."""
-
-
 def unknown_name(kind: str, name: str, known: "list[str] | tuple[str, ...]") -> InputError:
     """The error for a `name` that isn't among the `known` ones: it lists the choices."""
     return InputError(f"unknown {kind} {name!r}; choose one of: {', '.join(known)}")

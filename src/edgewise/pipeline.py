@@ -82,7 +82,7 @@ def discover(
     if scores is None:
         scores = score_edges(
             model, train, settings.method, settings.steps, settings.metric, settings.batch_size,
-            lambda done, total: progress("score", done, total),
+            lambda done, total: progress("score", done, total), memory=settings.memory,
         )  # fmt: skip
     clock.lap("score")
 
@@ -96,7 +96,7 @@ def discover(
     if settings.filter_on_test:
         resampled = score_edges(
             model, test, settings.method, settings.steps, settings.metric, settings.batch_size,
-            lambda done, total: progress("score test", done, total),
+            lambda done, total: progress("score test", done, total), memory=settings.memory,
         )  # fmt: skip
     filters = dict.fromkeys(recipe.filter for _, recipe in tasks)
     statistics = {filter: summarise(resampled if filter else scores, filter) for filter in filters}
@@ -112,7 +112,7 @@ def discover(
     circuits = list(dict.fromkeys(s.circuit for selections in selected for s in selections))
     evaluation = evaluate_circuits(
         model, test, circuits, settings.metric, settings.ablation, settings.batch_size,
-        lambda done, total: progress("evaluate", done, total),
+        lambda done, total: progress("evaluate", done, total), settings.memory,
     )  # fmt: skip
     row_of = {circuit: row for row, circuit in enumerate(circuits)}
     outcomes = [

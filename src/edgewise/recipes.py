@@ -104,6 +104,7 @@ class Settings:
     fill: bool = False
     nested: bool = False
     batch_size: int | None = None
+    memory: int = 1_000_000_000
     drop_failed: bool = False
     pnr_after_absolute: bool = False
     filter_on_test: bool = False

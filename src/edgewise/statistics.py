@@ -43,8 +43,10 @@ class Bootstrap:
             raise InputError(f"a bootstrap needs at least 2 resamples, not {self.resamples}")
         if not 0 < self.confidence < 1:
             raise InputError(f"the confidence level must lie between 0 and 1, not at {self.confidence}")
-        if self.threshold < 0:
-            raise InputError(f"the significance threshold must be at least 0, not {self.threshold}")
+        if not 0 <= self.threshold < float("inf"):
+            raise InputError(f"the significance threshold must be at least 0, and finite, not {self.threshold}")
+        if self.seed < 0:
+            raise InputError(f"a seed must be at least 0, not {self.seed}")
 
 
 @dataclass(frozen=True)

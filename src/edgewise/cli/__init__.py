@@ -45,6 +45,12 @@ def main() -> None:
     except InputError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except OSError as error:
+        print(
+            f"error: {error.strerror or error}: {error.filename or 'a file can not be read or written'}",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(130)

@@ -21,7 +21,6 @@ def command(
 
     Exits with 0 if all of it would be accepted, and with 1 if not. Circuits of edges are checked, not of neurons.
     """
-    from rich.markup import escape
 
     from ..formats.submission import check_submission
     from ..report.tables import list_table
@@ -31,16 +30,15 @@ def command(
         print_json(found.record())
     else:
         rows = [
-            (escape(check.folder), check.layout or "-", "accepted" if check.accepted else "refused")
-            for check in found.folders
+            (check.folder, check.layout or "-", "accepted" if check.accepted else "refused") for check in found.folders
         ]
         if rows:
             out.print(list_table(["folder", "layout", "verdict"], rows))
         for check in found.folders:
             for problem in check.problems:
-                say(escape(f"{check.folder}: {problem}"))
+                say(f"{check.folder}: {problem}")
         for problem in found.problems:
-            say(escape(problem))
+            say(problem)
         say("the submission would be accepted" if found.accepted else "the submission would be refused")
     if not found.accepted:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
@@ -62,12 +64,13 @@ def quiet_libraries() -> None:
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     transformers.utils.logging.disable_progress_bar()
 
 
 def open_model(name: str, device: str, dtype: str, bos: str = "auto") -> Model:
     """Load a model, saying so."""
-    with err.status(f"loading {name}"):
+    with err.status(f"loading {escape(name)}"):
         import torch
 
         quiet_libraries()

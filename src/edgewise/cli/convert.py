@@ -39,7 +39,6 @@ def command(
     Between json and pt all scores and members are kept exactly. A file has no example axis, so a score folder's scores
     are averaged on the way to one. `edgewise check` says whether a submission would be accepted.
     """
-    from rich.markup import escape
 
     from ..errors import InputError
     from ..formats.convert import convert, convert_to_submission
@@ -60,6 +59,6 @@ def command(
         print_json(done.record())
         return
     for path in done.written:
-        say(escape(f"wrote {path}"))
+        say(f"wrote {path}")
     for note in done.notes:
-        say(escape(f"note: {note}"))
+        say(f"note: {note}")

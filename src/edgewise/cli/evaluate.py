@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation."""
     from ..circuit import Circuit
-    from ..errors import InputError
+    from ..errors import InputError, unknown_name
+    from ..evaluate.curve import FAITHFULNESS
     from ..evaluate.curve import faithfulness as measure
     from ..evaluate.verb import evaluate_circuits
     from ..formats.files import read_circuit
@@ -46,6 +47,8 @@ def command(
     from ..tasks import load_task
 
     room = parse_bytes(memory)
+    if faithfulness not in FAITHFULNESS:
+        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
     ready = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: read_circuit(path) for path in circuits if str(path) not in ready}
     loaded = open_model(model, device, dtype, bos)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,12 +23,13 @@ Bos = Annotated[
 Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Examples at once; chosen from memory by default. Changes no result.")
+    int | None,
+    typer.Option("--batch-size", min=1, help="Examples at once; chosen from memory by default. Changes no result."),
 ]
 Memory = Annotated[
     str, typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB. Changes no result.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the built-in tasks and of the bootstrap.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the built-in tasks and of the bootstrap.")]
 Metric = Annotated[str, typer.Option("--metric", help="logit-difference, probability-difference, kl or accuracy.")]
 Ablation = Annotated[
     str,
@@ -39,7 +39,7 @@ Faithfulness = Annotated[
     str, typer.Option("--faithfulness", help="mib: 0 for the empty circuit, 1 for the model; or ratio.")
 ]
 Method = Annotated[str, typer.Option("--method", help="Attribution method: eap-ig or eap.")]
-Steps = Annotated[int, typer.Option("--steps", help="Integration steps of eap-ig.")]
+Steps = Annotated[int, typer.Option("--steps", min=1, help="Integration steps of eap-ig.")]
 Interval = Annotated[str, typer.Option("--interval", help="Confidence interval: paper, normal or percentile.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Level of the confidence interval.")]
 Threshold = Annotated[
@@ -52,6 +52,5 @@ Fill = Annotated[
     bool, typer.Option("--fill", help="Ask greedy and top-n for more until pruning leaves the size asked for.")
 ]
 Nested = Annotated[bool, typer.Option("--nested", help="Each size contains the smaller ones.")]
-Out = Annotated[Path | None, typer.Option("--out", help="Where to write.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]

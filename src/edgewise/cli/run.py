@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import shutil
 import time
@@ -59,6 +60,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
+    memory: options.Memory = "1GB",
     seed: options.Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="The result folder; default results/MODEL-TASK.")
@@ -73,15 +75,18 @@ def command(
     With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation.
     """
     from ..errors import InputError, unknown_name
+    from ..evaluate.ablations import ABLATIONS
     from ..evaluate.curve import FAITHFULNESS
     from ..evaluate.intervals import area_interval
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
+    from ..models.memory import parse_bytes
     from ..pipeline import discover
     from ..recipes import PUBLISHED, RANK_OF, Settings
     from ..recipes import as_published as published
     from ..report.figures import write_figures
     from ..report.tables import LEGEND, area_table
+    from ..score import METHODS
     from ..statistics import Bootstrap
     from ..tasks import get_metric, load_task
     from ..tune import tune as cross_validate
@@ -99,10 +104,16 @@ def command(
     if stability < 0 or stability == 1:
         raise InputError(f"an overlap needs at least 2 resamples (or 0 for none), not {stability}")
     get_metric(metric)
+    if ablation not in ABLATIONS:
+        raise unknown_name("ablation", ablation, list(ABLATIONS))
+    if method not in METHODS:
+        raise unknown_name("scoring method", method, list(METHODS))
+    if time_limit is not None and not 0 < time_limit < float("inf"):
+        raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
     settings = Settings(
         method, steps, metric, ablation, faithfulness, pnr,
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
-        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
+        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
     settings = published(settings) if as_published else settings
     loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
@@ -191,6 +202,9 @@ def _scores(
 
     partial = folder.parent / f".{folder.name}.partial"
     key = {name: about[name] for name in ("model", "task", "train", "seed", "dtype", "bos")}
+    prompts = repr([(e.clean, e.corrupted, e.correct, e.incorrect) for e in train.examples])
+    weights = sorted((file.name, file.stat().st_mtime_ns) for file in Path(about["model"]).glob("*.safetensors"))
+    key |= {"prompts": hashlib.sha256(prompts.encode()).hexdigest(), "weights": weights}
     key |= {"method": settings.method, "steps": settings.steps, "metric": settings.metric}
     key = {"resumes": repr(sorted(key.items(), key=str))}
     if partial.is_dir():
@@ -205,7 +219,7 @@ def _scores(
     with whole_folder(partial) as draft:
         scores = score_edges(
             model, train, settings.method, settings.steps, settings.metric, settings.batch_size,
-            lambda done, total: progress("score", done, total), draft / "scores.npy", key,
+            lambda done, total: progress("score", done, total), draft / "scores.npy", key, settings.memory,
         )  # fmt: skip
         write_scores(draft, scores)
     return scores, partial

@@ -55,6 +55,8 @@ def command(
         check_suffix(out_path)
     if nested and not several:
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
+    if out_path is not None and out_path.resolve() == scores.resolve():
+        raise InputError(f"{out_path} is the scores themselves; choose another --out")
     given = read_scores(scores)
     resampling = None if not bootstrap else Bootstrap(bootstrap, interval, confidence, threshold, seed)
     statistics = summarise(given, resampling)

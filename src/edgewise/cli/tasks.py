@@ -31,7 +31,6 @@ def command(
     The benchmark's data is read from the hub with mib/NAME, which needs the extra `hub`, and from a local copy with
     mib/NAME=PATH: a folder as on the hub, or one of its files (.jsonl, .parquet).
     """
-    from rich.markup import escape
 
     from ..report.tables import key_value_table, list_table
     from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, load_task
@@ -55,7 +54,7 @@ def command(
         return
     for number, row in enumerate(rows, start=1):
         title = f"{pairs.name} ({pairs.split}), example {number}"
-        out.print(key_value_table(escape(title), {key: escape(str(value)) for key, value in row.items()}))
+        out.print(key_value_table(title, row))
     say(_counts(pairs))
 
 

@@ -12,6 +12,7 @@ from ..models import Batch, Model, make_batch
 from ..models.circuits import reference_from_sources
 from ..models.forward import Trace
 from ..models.prepare import Prepared, prepare
+from ..models.transformer import at_least_float32
 from ..tasks import Task
 
 Reference = Callable[[Batch, Prepared], Trace]
@@ -76,7 +77,7 @@ def _means(model: Model, task: Task, batches: list[list[int]], positional: bool)
         trace = ready.run(ready.clean)
         real, width = batch.real, batch.real.shape[1]
         count[:width] += real.sum(0)
-        outputs = [trace.embedding, *trace.mix, *trace.mlp_out]
+        outputs = [at_least_float32(output) for output in (trace.embedding, *trace.mix, *trace.mlp_out)]
         sums = [torch.einsum("bp,bp...->p...", real.to(output.dtype), output) for output in outputs]
         if totals is None:
             totals = [one.new_zeros((longest, *one.shape[1:])) for one in sums]
@@ -89,7 +90,7 @@ def _means(model: Model, task: Task, batches: list[list[int]], positional: bool)
         means = [(total.sum(0) / count.sum().to(total.dtype)).expand_as(total) for total in totals]
 
     def reference(batch: Batch, ready: Prepared) -> Trace:
-        here = [mean[ready.frame.positions] for mean in means]
+        here = [mean[ready.frame.positions].to(ready.clean.dtype) for mean in means]
         n_layers = model.graph.n_layers
         sources = _sources(here[0], here[1 : 1 + n_layers], here[1 + n_layers :])
         return reference_from_sources(model.transformer, sources, ready.frame)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -74,7 +75,16 @@ def write_result(folder: Path, discovery: Discovery, about: Mapping[str, Any]) -
 
 
 def read_result(folder: Path) -> Result:
-    """Read a result folder back."""
+    """Read a result folder back; says so if it isn't whole."""
+    try:
+        return _read_result(folder)
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+        raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
+
+
+def _read_result(folder: Path) -> Result:
     if not (folder / "run.json").is_file():
         raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run`")
     run = read_json(folder / "run.json")

@@ -54,13 +54,22 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
         return
     if not path.is_dir():
         raise InputError(f"{path} is a file; name a folder to write to")
-    if not (path / MARKER).is_file() and not (path / "run.json").is_file():
+    if not any(_is_ours(path / marker) for marker in MARKERS):
         raise InputError(f"{path} exists and isn't a folder that edgewise wrote; choose another one")
     if not overwrite:
         raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
 
 
-MARKER = "scores.json"
+MARKERS = ("scores.json", "run.json")
+
+
+def _is_ours(marker: Path) -> bool:
+    """Whether a file says that edgewise wrote the folder it lies in."""
+    try:
+        about = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
 
 
 def make_parent(path: Path) -> None:

@@ -112,10 +112,16 @@ def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto", bos:
     config = _config(name, place)
     kind = choose_dtype(dtype, None if place.gguf else getattr(config, "dtype", None), on)
     try:
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(**place.arguments(), dtype=kind)
-    except (OSError, ValueError, ImportError) as error:
+        found: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            **place.arguments(), dtype=kind, output_loading_info=True
+        )
+    except Exception as error:  # readers of weight files fail in many ways of their own
         raise InputError(_not_found(name, error)) from None
-    loaded.to(on)  # type: ignore[arg-type]  # transformers wraps torch's method and loses its type
+    loaded, info = found
+    absent = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
+    if absent:
+        raise InputError(f"model {name!r} lacks weights or has some of the wrong shape: {', '.join(absent[:5])}")
+    loaded.to(on)
     return wrap_model(loaded, _load_tokenizer(place), name, bos)
 
 

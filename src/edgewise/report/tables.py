@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from ..evaluate.curve import BETTER, Curve
@@ -62,11 +63,11 @@ def _kept(curve: Curve) -> str:
 
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of two columns."""
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=False)
+    table = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
     for name, value in rows.items():
-        table.add_row(name, str(value))
+        table.add_row(name, escape(str(value)))
     return table
 
 
@@ -76,5 +77,5 @@ def list_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     for column in columns:
         table.add_column(column)
     for row in rows:
-        table.add_row(*(str(value) for value in row))
+        table.add_row(*(escape(str(value)) for value in row))
     return table

@@ -82,8 +82,8 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
         relaxed = _relax(problem, deadline, penalty)
         if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= NEGLIGIBLE:
             return relaxed
-        if penalty == PENALTIES[0]:
-            _most_positive(problem)  # raises if it is impossible rather than dear
+        if penalty == PENALTIES[0] and _most_positive(problem, deadline) is None:
+            return None
     raise AssertionError("a circuit with enough positive edges exists, but the relaxation finds it too dear")
 
 
@@ -95,7 +95,9 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
     while time.perf_counter() < deadline:
         rounds += 1
         reduction = reduce(problem, sure, offered, scale, penalty)
-        answer = optimise(reduction.program)
+        answer = optimise(reduction.program, seconds=_left(deadline))
+        if answer.row_dual is None:
+            return None
         prices = reduction.prices(answer)
         wrong = np.where(sure, -prices, np.where(offered, -np.inf, prices))
         wrong[problem.required] = -np.inf
@@ -130,8 +132,10 @@ def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
 
 def _scale(problem: SelectionProblem) -> float:
     """The border's value, so that tolerances mean the same for every model."""
-    size = np.abs(problem.value)
-    return float(size[problem.order[problem.budget - 1]] or size.max() or 1.0)
+    largest = float(np.abs(problem.value).max())
+    border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
+    # Nine orders below the largest value, a border is beyond any solver's precision, and what lies there hardly counts.
+    return border if border > 1e-9 * largest else largest or 1.0
 
 
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
@@ -148,7 +152,9 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         if not search.is_proven:
             return Solution(join_best(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
         if best is None:  # the relaxation has enough positive edges, but no circuit of these columns has
-            best = _most_positive(problem)
+            best = _most_positive(problem, deadline)
+            if best is None:
+                return Solution(join_best(problem), Status.TIME_LIMIT, upper, effort)
         gap = (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE
         doubtful = np.where(sure, relaxed.prices <= gap, ~offered & (relaxed.prices >= -gap)) & ~problem.required
         if search.best is answer or not doubtful.any():
@@ -158,10 +164,20 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         answer = optimise(reduction.strict)
 
 
-def _most_positive(problem: SelectionProblem) -> Bools:
-    """[edge] the circuit with the most positive edges, if it has enough; else the problem has no solution."""
-    mask = solve_ilp(problem.with_value(problem.is_positive.astype(np.float64))).mask
-    count = int((mask & problem.is_positive).sum())
-    if count < problem.least_positive:
-        raise Infeasible(problem, count)
-    return mask
+def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
+    """[edge] the circuit with the most positive edges, if it has enough; else the problem has no solution.
+
+    None if time ran out before that was known.
+    """
+    counting = solve_ilp(problem.with_value(problem.is_positive.astype(np.float64)), _left(deadline))
+    count = int((counting.mask & problem.is_positive).sum())
+    if count >= problem.least_positive:
+        return counting.mask
+    if counting.status is not Status.OPTIMAL:
+        return None
+    raise Infeasible(problem, count)
+
+
+def _left(deadline: float) -> float | None:
+    """Seconds until the deadline, or None if there is none."""
+    return None if deadline == np.inf else max(0.0, deadline - time.perf_counter())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from math import ceil
+from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,8 +133,8 @@ def parse_edges(text: str, n_edges: int) -> int:
         number = Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01") from None
-    is_share = any(mark in text for mark in ".e/") and number <= 1
-    count = int(float(text) * n_edges) if is_share else int(number)
+    is_share = any(mark in text.lower() for mark in ".e/") and number <= 1
+    count = int(float(number) * n_edges) if is_share else int(number)
     if number < 0 or (not is_share and number.denominator != 1):
         raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
     if count > n_edges:
@@ -150,5 +150,6 @@ class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as s
         super().__init__(
             f"no circuit of {problem.budget} edges has {problem.least_positive} positive ones, the share of "
             f"{problem.pnr} that PNR asks for: at most {most_positive} can be connected; "
-            f"the nearest possible request is --pnr {most_positive / problem.budget:.4g}, or ask for more edges"
+            f"the nearest possible request is --pnr {floor(1e4 * most_positive / problem.budget) / 1e4:g}, "
+            "or ask for more edges"
         )

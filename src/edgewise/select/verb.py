@@ -34,6 +34,8 @@ def solve(
     """
     if solver not in SOLVERS:
         raise unknown_name("solver", solver, list(SOLVERS))
+    if time_limit is not None and not 0 < time_limit < float("inf"):
+        raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
     started = time.perf_counter()
     graph, budget = problem.graph, problem.budget
     if budget in (0, graph.n_edges):

@@ -57,7 +57,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path}, line {number} isn't JSON: {error}") from None
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number} must be a JSON object, not {type(row).__name__}")
@@ -82,7 +82,7 @@ def _from_tokens(row: dict[str, Any], where: str, vocabulary: int) -> Example:
     try:
         right, wrong = _ids([correct, incorrect])
         example = Example(_ids(clean), _ids(corrupted), right, wrong)
-    except (InputError, TypeError, ValueError) as error:
+    except (InputError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: {error}") from None
     strange = [
         i for i in (*example.clean, *example.corrupted, example.correct, example.incorrect) if not 0 <= i < vocabulary

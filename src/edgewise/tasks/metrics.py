@@ -31,14 +31,12 @@ class Metric:
 
     value             (readout of the run, readout of the clean run) -> [example]
     reads_all_logits  whether the two answers' logits are not enough
-    reads_clean_run   whether it compares with the clean run
     differentiable    whether edges can be scored with it
     """
 
     name: str
     value: Callable[[Readout, Readout | None], Tensor]
     reads_all_logits: bool = False
-    reads_clean_run: bool = False
     differentiable: bool = True
 
 
@@ -68,7 +66,7 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("logit-difference", _logit_difference),
         Metric("probability-difference", _probability_difference, reads_all_logits=True),
-        Metric("kl", _negative_kl, reads_all_logits=True, reads_clean_run=True),
+        Metric("kl", _negative_kl, reads_all_logits=True),
         Metric("accuracy", _accuracy, reads_all_logits=True, differentiable=False),
     )
 }
