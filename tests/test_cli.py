@@ -155,6 +155,33 @@ def refused(edgewise, *words):
     return lines[0]
 
 
+def test_words_that_the_command_line_does_not_know_are_one_line(edgewise):
+    for words, expected in (
+        (("discover",), "choose from run, study, score, select"),
+        (("run", "--modle", "demo"), "no such option: --modle"),
+        (("run", "--steps", "few"), "'--steps'"),
+        (("run", "--steps", 0), "`edgewise run --help`"),
+        (("select",), "missing argument"),
+        (("score", "--model"), "requires an argument"),
+    ):
+        assert expected in refused(edgewise, *words)
+
+
+def test_methods_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
+    folder = tmp_path / "result"
+    assert edgewise("run", "--examples", 24, "--stability", 0, "--out", folder)[0] == 0
+    records = json.loads((folder / "curve.json").read_text())
+    known = {(r["benchmark"], r["method"]): r["against_greedy"] for r in records if r["method"] != "Greedy"}
+    found = json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
+    assert {(p["benchmark"], p["method"]) for p in found} == set(known)
+    for pair in found:
+        less = known[pair["benchmark"], pair["method"]]
+        assert {name: pair[name] for name in less} == less
+    out = edgewise("compare", folder)[1]
+    best = min((r["area"], r["method"]) for r in records if r["benchmark"] == "CMD")[1]
+    assert f"CMD less that of {best}" in out and "flattered" in out and "…" not in out
+
+
 def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     target = tmp_path / "circuit.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import random
@@ -11,18 +12,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import test_cli
+from rich.console import Console
 from test_cli import refused
 from test_tasks import write
 
 from edgewise import Bootstrap, InputError
-from edgewise.formats.study_folder import open_study
-from edgewise.recipes import GREEDY, Recipe, paper_recipes
-from edgewise.report.study import latex, markdown
+from edgewise.formats.study_folder import open_study, read_plan
+from edgewise.recipes import GREEDY, Recipe, Settings, as_published, paper_recipes
+from edgewise.report.study import latex, markdown, terminal
 from edgewise.statistics import Shrinkage
 from edgewise.study import Entry, Grid, Plan, StudyTable, TableRow, run
 
@@ -118,6 +121,56 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
     assert code == 0 and "going on" in err and contents(folder) == before
     line = refused(edgewise, *words, "--steps", 3)
     assert "settings differ" in line and "--overwrite" in line
+
+
+def test_a_finished_study_is_reported_and_its_methods_compared_without_a_model(edgewise, tmp_path, monkeypatch):
+    folder = tmp_path / "study"
+    assert edgewise("study", *SMALL, "--seeds", 2, "--out", folder)[0] == 0
+    monkeypatch.setattr("edgewise.models.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    before = contents(folder)
+    (folder / "tables.md").unlink()
+    assert edgewise("report", folder)[0] == 0 and contents(folder) == before
+
+    entries = json.loads(before["tables.json"])["entries"]
+    known = {e["method"]: e for e in entries if e["table"] == "test-cmd"}
+    found = {pair["method"]: pair for pair in json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
+             if pair["benchmark"] == "CMD"}  # fmt: skip
+    assert set(found) == set(known)
+    for name, pair in found.items():
+        assert [pair[key] for key in ("difference", "low", "high", "p")] == [
+            known[name][key] for key in ("value", "low", "high", "p")
+        ]
+    # Any two methods: the difference of differences, and its mirror image.
+    (one,), (other,) = (
+        json.loads(edgewise("compare", folder, *pair, "--json")[1])
+        for pair in (("ILP + PNR", "PNR"), ("PNR", "ILP + PNR"))
+    )
+    assert one["difference"] == pytest.approx(known["ILP + PNR"]["value"] - known["PNR"]["value"], abs=1e-12)
+    assert (one["low"], one["high"]) == pytest.approx((-other["high"], -other["low"])) and one["p"] == other["p"]
+    assert "choose one of: Greedy" in refused(edgewise, "compare", folder, "Magic")
+
+    next(folder.rglob("test-values-0.npz")).unlink()
+    assert "isn't finished" in refused(edgewise, "compare", folder)
+    assert "isn't finished" in refused(edgewise, "report", folder)
+
+
+def test_a_plan_survives_its_file(tmp_path):
+    settings = as_published(Settings(bootstrap=Bootstrap(7, "normal"), time_limit=2.0))
+    plan = Plan(("demo", "a/b"), ("ioi",), 2, 9, Grid((5,), (), (0.5,)), settings, dtype="float64")
+    open_study(tmp_path, plan.record())
+    assert Plan.from_record(read_plan(tmp_path)) == plan
+    assert replace(plan, settings=replace(settings, batch_size=3, memory=5)).record() == plan.record()
+
+
+def test_tables_too_wide_for_the_terminal_become_several():
+    columns = tuple((f"task{i}", "model") for i in range(7))
+    row = TableRow("CMD", "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
+    table = StudyTable("main", "caption", columns, (row,))
+    console = Console(width=80, file=io.StringIO())
+    console.print(*terminal(table, 80), sep="\n")
+    shown = console.file.getvalue()
+    assert "…" not in shown and all(f"0.{i}000 ±0.0100" in shown and f"task{i}" in shown for i in range(7))
+    assert len(terminal(table, 80)) == 4 and len(terminal(table, 200)) == 1
 
 
 def units(folder: Path) -> int:

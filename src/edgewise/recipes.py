@@ -133,6 +133,11 @@ def as_published(settings: Settings) -> Settings:
     )
 
 
+def published_words(settings: Settings) -> dict[str, str] | None:
+    """What settings made by `as_published` repeat, in words; None for others."""
+    return dict(PUBLISHED) if settings == as_published(settings) else None
+
+
 def select_circuits(
     statistics: EdgeStatistics, recipe: Recipe, benchmark: str, settings: Settings
 ) -> tuple[Selection, ...]:

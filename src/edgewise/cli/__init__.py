@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, NoReturn
 
 import typer
 
 from ..errors import InputError
-from . import check, convert, evaluate, models, report, run, score, select, study, tasks
+from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks
 
 app = typer.Typer(
     name="edgewise",
@@ -17,8 +18,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, study, score, select, evaluate, report, convert, check, models, tasks):
-    app.command(name=module.NAME)(module.command)
+MODULES = {
+    module.NAME: module
+    for module in (run, study, score, select, evaluate, compare, report, convert, check, models, tasks)
+}
+for name, module in MODULES.items():
+    app.command(name=name)(module.command)
 
 
 def _version(value: bool) -> None:
@@ -38,19 +43,35 @@ def _options(
     """Find circuits in language models: score the edges of the computation graph, select some, measure them."""
 
 
+# Typer brings its own copy of click, or takes the installed one; either way, that is where this class is.
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+
 def main() -> None:
     """Run the command line; what the user can mend is one line and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        _refuse(_usage(error))
     except InputError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
     except OSError as error:
-        print(
-            f"error: {error.strerror or error}: {error.filename or 'a file can not be read or written'}",
-            file=sys.stderr,
-        )
-        sys.exit(2)
-    except KeyboardInterrupt:
+        _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
+    except (KeyboardInterrupt, typer.Abort):
         print("stopped", file=sys.stderr)
         sys.exit(130)
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the command's words; empty if the help was printed in place of it."""
+    words = error.format_message().strip().rstrip(".")
+    command = error.ctx.command_path if error.ctx else "edgewise"
+    choices = ", ".join(MODULES) if words.startswith("No such command") else ""
+    advice = f"choose from {choices}" if choices else f"see `{command} --help`"
+    return f"{words[0].lower()}{words[1:]}; {advice}" if words else ""
+
+
+def _refuse(words: str) -> NoReturn:
+    if words:
+        print(f"error: {' '.join(words.split())}", file=sys.stderr)
+    sys.exit(2)

@@ -34,11 +34,14 @@ def command(
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation."""
+    """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
+
+    Faithfulness comes with its interval over resamples of the examples.
+    """
     from ..circuit import Circuit
     from ..errors import InputError, unknown_name
     from ..evaluate.curve import FAITHFULNESS
-    from ..evaluate.curve import faithfulness as measure
+    from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
     from ..evaluate.verb import evaluate_circuits
     from ..formats.files import read_circuit
     from ..formats.write import write_json
@@ -69,17 +72,17 @@ def command(
             room,
         )
     full, empty = float(found.full.mean()), float(found.empty.mean())
-    means = found.values.mean(1)
-    faithful = measure(means, full, empty, faithfulness)
+    faithful = faithfulness_intervals(found.values, found.full, found.empty, faithfulness)
     rows: list[dict[str, Any]] = [
         {
             "circuit": str(path),
             "edges": circuit.prune().n_edges,
-            "metric": float(mean),
-            "faithfulness": float(share),
+            "metric": float(values.mean()),
+            "faithfulness": share.estimate,
+            "interval": [share.low, share.high],
         }
         | ({"per_example": values.tolist()} if per_example else {})
-        for path, circuit, mean, share, values in zip(circuits, chosen, means, faithful, found.values, strict=True)
+        for path, circuit, share, values in zip(circuits, chosen, faithful, found.values, strict=True)
     ]
     record = {
         "model": model,
@@ -89,6 +92,7 @@ def command(
         "metric": metric,
         "ablation": ablation,
         "faithfulness": faithfulness,
+        "confidence": CONFIDENCE,
         "full": full,
         "empty": empty,
         "circuits": rows,
@@ -100,7 +104,17 @@ def command(
     if json:
         print_json(record)
         return
-    table = [(row["circuit"], row["edges"], f"{row['metric']:.4f}", f"{row['faithfulness']:.4f}") for row in rows]
-    out.print(list_table(["circuit", "edges", metric, f"faithfulness ({faithfulness})"], table))
+    table = [
+        (
+            row["circuit"],
+            row["edges"],
+            f"{row['metric']:.4f}",
+            f"{row['faithfulness']:.4f}",
+            "{:.4f}, {:.4f}".format(*row["interval"]),
+        )
+        for row in rows
+    ]
+    names = ["circuit", "edges", metric, f"faithfulness ({faithfulness})", f"{CONFIDENCE:.0%} interval"]
+    out.print(list_table(names, table))
     say(f"{len(pairs)} examples of {task} ({pairs.split}), {ablation}")
     say(f"the model itself {full:.4f}, the empty circuit {empty:.4f}")

@@ -9,15 +9,38 @@ import typer
 
 from . import options
 from .console import out, print_json, say
+from .study import show_study
 
 NAME = "report"
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="A result folder made by `edgewise run`.")],
+    folder: Annotated[Path, typer.Argument(help="A folder made by `edgewise run` or `edgewise study`.")],
     json: options.Json = False,
 ) -> None:
-    """Show the tables of a result folder again, and draw its figures anew."""
+    """Show the tables of a run or a study again, and make its figures (and a study's table files) anew."""
+    from ..formats.study_folder import is_study
+
+    if is_study(folder):
+        _report_study(folder, json)
+    else:
+        _report_run(folder, json)
+
+
+def _report_study(folder: Path, json: bool) -> None:
+    from ..report.study import write_study
+    from ..study import read_study, study_tables
+
+    study = read_study(folder)
+    tables = study_tables(study)
+    about = write_study(folder, study, tables)
+    if json:
+        print_json(about | {"out": str(folder)})
+    else:
+        show_study(folder, tables, about)
+
+
+def _report_run(folder: Path, json: bool) -> None:
     from ..formats.result_folder import read_result
     from ..report.figures import write_figures
     from ..report.tables import area_table, key_value_table

@@ -77,7 +77,7 @@ def command(
     from ..errors import InputError, unknown_name
     from ..evaluate.ablations import ABLATIONS
     from ..evaluate.curve import FAITHFULNESS
-    from ..evaluate.intervals import area_interval
+    from ..evaluate.intervals import resample
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
@@ -148,7 +148,7 @@ def command(
         "edges_kept_by_bootstrap": int(found.filtered.kept.sum()),
         "areas": {b: {o.recipe.name: o.area for o in found.outcomes if o.benchmark == b} for b in ("CMD", "CPR")},
         "intervals": {
-            b: {o.recipe.name: area_interval(o.curve, b).record() for o in found.outcomes if o.benchmark == b}
+            b: {o.recipe.name: resample(o.curve, b).interval().record() for o in found.outcomes if o.benchmark == b}
             for b in ("CMD", "CPR")
         },
         "tuning": tuning.record() if tuning else None,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from . import options
 from .console import open_model, out, print_json, progress_bars, say, warn
+
+if TYPE_CHECKING:
+    from ..study import StudyTable
 
 NAME = "study"
 Number = TypeVar("Number", int, float)
@@ -48,6 +52,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
+    memory: options.Memory = "1GB",
     out_folder: Annotated[Path, typer.Option("--out", help="The study's folder.")] = Path("results/study"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, rather than go on.")] = False,
     json: options.Json = False,
@@ -62,9 +67,10 @@ def command(
     from ..errors import unknown_name
     from ..evaluate.curve import FAITHFULNESS
     from ..formats.study_folder import fingerprint, open_study
+    from ..models.memory import parse_bytes
     from ..recipes import PUBLISHED, Settings
     from ..recipes import as_published as published
-    from ..report.study import terminal, write_study
+    from ..report.study import write_study
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, run_study, study_tables
     from ..tasks import get_metric, is_task_file
@@ -74,7 +80,7 @@ def command(
     get_metric(metric)
     settings = Settings(
         method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
-        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size,
+        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
     plan = Plan(
@@ -92,17 +98,26 @@ def command(
     with progress_bars() as progress:
         study = run_study(plan, out_folder, lambda name: open_model(name, device, dtype, bos), progress)
     tables = study_tables(study)
-    about = write_study(out_folder, study, tables, dict(PUBLISHED) if as_published else None)
+    about = write_study(out_folder, study, tables)
     if json:
         print_json(about | {"out": str(out_folder)})
-        return
+    else:
+        show_study(out_folder, tables, about)
+
+
+def show_study(folder: Path, tables: Sequence[StudyTable], about: Mapping[str, Any]) -> None:
+    """Print a study's tables and what they say."""
+    from ..report.study import terminal
+
     for table in tables:
-        say(f"[bold]{table.caption}[/]")
-        out.print(terminal(table))
+        out.print(table.caption, style="bold", markup=False, soft_wrap=True)
+        out.print(*terminal(table, out.width), sep="\n")
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
+    for cell in about["cells"]:
+        say(f"{cell['task']}, {cell['model']}: the model's top answer is right in {cell['accuracy']:.1%} of test")
     for one in about["verdicts"]:
         say(f"{one['task']}, {one['model']}, {one['benchmark']}: {one['chosen']}: {one['verdict']}, p {one['p']:.3f}")
-    say(f"results in {out_folder}: tables.md, tables.csv, tables.tex, tables.json, figure.png")
+    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, figure.png")
 
 
 def _names(given: list[str]) -> tuple[str, ...]:

@@ -18,27 +18,43 @@ FloatArray = NDArray[np.float64]
 def _mib(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
     """(m(C) - m(empty)) / (m(full) - m(empty)): 0 for the empty circuit, 1 for the full model."""
     size = np.maximum(np.maximum(np.abs(full), np.abs(empty)), 1e-9)
-    equal = np.abs(full - empty) <= 1e-9 * size
-    if equal.any():
-        same = float(full[equal].flat[0])
-        raise InputError(f"the metric is {same:.6g} for the full and for the empty circuit: faithfulness is undefined")
-    return (circuit - empty) / (full - empty)
+    range_ = full - empty
+    return (circuit - empty) / np.where(np.abs(range_) <= 1e-9 * size, np.nan, range_)
 
 
 def _ratio(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
     """m(C) / m(full), as in the paper's validation tables; not on MIB's scale."""
-    if (full == 0).any():
-        raise InputError(
-            "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib"
-        )
-    return circuit / full
+    return circuit / np.where(full == 0, np.nan, full)
 
 
+# Definitions give NaN where they divide by nothing.
 FAITHFULNESS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {"mib": _mib, "ratio": _ratio}
+UNDEFINED = {
+    "mib": "the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined",
+    "ratio": "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib",
+}
 
 
 def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: str = "mib") -> FloatArray:
     """Faithfulness of circuits from their mean metric, by MIB's definition or as a ratio; arrays broadcast."""
+    found = _faithfulness(circuit, full, empty, definition)
+    if np.isnan(found).any() and not np.isnan(np.asarray(circuit, np.float64)).any():
+        raise InputError(UNDEFINED[definition].format(full=float(np.asarray(full, np.float64).mean())))
+    return found
+
+
+def reweighted_faithfulness(
+    weights: FloatArray, values: FloatArray, full: FloatArray, empty: FloatArray, definition: str = "mib"
+) -> FloatArray:
+    """[resample, circuit] faithfulness of mean metrics under weights [resample, example], all means alike.
+
+    NaN in resamples of which the full and the empty circuit can't be told apart.
+    """
+    return _faithfulness(weights @ values.T, weights @ full[:, None], weights @ empty[:, None], definition)
+
+
+def _faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: str) -> FloatArray:
+    """Faithfulness, NaN where it is undefined."""
     if definition not in FAITHFULNESS:
         raise unknown_name("faithfulness definition", definition, list(FAITHFULNESS))
     return FAITHFULNESS[definition](*(np.asarray(part, np.float64) for part in (circuit, full, empty)))
@@ -125,9 +141,8 @@ class Curve:
         return area(self.shares, HEIGHTS[benchmark](self.faithfulness))
 
     def reweighted(self, weights: FloatArray) -> FloatArray:
-        """[resample, size] faithfulness of the mean metric under weights [resample, example], all means alike."""
-        full, empty = weights @ self.full, weights @ self.empty
-        return faithfulness(weights @ self.values.T, full[:, None], empty[:, None], self.definition)
+        """[resample, size] faithfulness under weights [resample, example]; see `reweighted_faithfulness`."""
+        return reweighted_faithfulness(weights, self.values, self.full, self.empty, self.definition)
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per size."""

@@ -1,4 +1,4 @@
-"""Error bars of CPR and CMD: a bootstrap over the evaluated examples, and paired comparisons. NumPy only.
+"""Error bars of faithfulness, CPR and CMD: a bootstrap over the evaluated examples, and paired comparisons. NumPy only.
 
 A resample draws examples with replacement and computes everything anew from them: the metric of every circuit, of the
 full and of the empty one, hence faithfulness, hence the area. What the scores were made of stays as it was: these
@@ -12,6 +12,7 @@ tests/test_intervals.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, unknown_name
 from ..statistics import resampling_weights
-from .curve import BETTER, HEIGHTS, Curve, areas
+from .curve import BETTER, HEIGHTS, Curve, areas, faithfulness, reweighted_faithfulness
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
@@ -30,7 +31,7 @@ LEAST = {"CPR": float("-inf"), "CMD": 0.0}
 
 @dataclass(frozen=True)
 class Interval:
-    """An area and its basic bootstrap interval over resamples of the examples."""
+    """A number and its bootstrap interval over resamples of the examples."""
 
     estimate: float
     low: float
@@ -72,61 +73,87 @@ class Comparison:
         return {name: getattr(self, name) for name in names}
 
 
-def area_interval(
-    curve: Curve, benchmark: str, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
-) -> Interval:
-    """The curve's CPR or CMD with its interval over the evaluated examples."""
-    draws = resampled_areas(curve, benchmark, resamples, seed)
-    return interval_of(benchmark, curve.area(benchmark), draws, confidence)
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """CPR or CMD, and what it is on resamples of the examples.
+
+    draws    [resample]; NaN where a resample leaves faithfulness undefined, as one of very few examples may
+    """
+
+    benchmark: str
+    estimate: float
+    draws: FloatArray
+
+    def interval(self, confidence: float = CONFIDENCE) -> Interval:
+        """The basic interval; no distance is below 0."""
+        low, high = _quantiles(self.draws, confidence)
+        low, high = 2 * self.estimate - high, 2 * self.estimate - low
+        least = LEAST[self.benchmark]
+        return Interval(self.estimate, max(low, least), max(high, least), confidence)
+
+    def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
+        """This area less another one, resample by resample: both must come from the same examples and seed."""
+        draws = self.draws - other.draws
+        low, high = _quantiles(draws, confidence)
+        # The observed data count as one more resample, so that p is never 0; a difference of 0 everywhere has p 1.
+        tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
+        p = min(1.0, 2 * (tail + 1) / (int(np.isfinite(draws).sum()) + 1))
+        return Comparison(self.benchmark, self.estimate - other.estimate, low, high, p, confidence)
 
 
-def compare(
-    one: Curve,
-    other: Curve,
-    benchmark: str,
-    resamples: int = RESAMPLES,
-    confidence: float = CONFIDENCE,
-    seed: int = 0,
-) -> Comparison:
+def resample(curve: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
+    """The curve's CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
+    if benchmark not in HEIGHTS:
+        raise unknown_name("benchmark metric", benchmark, list(HEIGHTS))
+    if resamples < 2:
+        raise InputError(f"an interval needs at least 2 resamples, not {resamples}")
+    weights = resampling_weights(len(curve.full), resamples, seed)
+    draws = areas(curve.shares, HEIGHTS[benchmark](curve.reweighted(weights)))
+    return Resampled(benchmark, curve.area(benchmark), draws)
+
+
+def mean_of(parts: Sequence[Resampled]) -> Resampled:
+    """The mean of areas on several sets of examples, resample by resample."""
+    estimate = float(np.mean([part.estimate for part in parts]))
+    return Resampled(parts[0].benchmark, estimate, np.mean([part.draws for part in parts], axis=0))
+
+
+def compare(one: Curve, other: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
     """How much higher `one`'s CPR or CMD is than `other`'s; both see the same resamples of the same examples."""
     if one.full.shape != other.full.shape or not ((one.full == other.full) & (one.empty == other.empty)).all():
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
         )
-    draws = resampled_areas(one, benchmark, resamples, seed) - resampled_areas(other, benchmark, resamples, seed)
-    return comparison_of(benchmark, one.area(benchmark) - other.area(benchmark), draws, confidence)
+    return resample(one, benchmark, resamples, seed).less(resample(other, benchmark, resamples, seed))
 
 
-def resampled_areas(curve: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> FloatArray:
-    """[resample] CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
-    if benchmark not in HEIGHTS:
-        raise unknown_name("benchmark metric", benchmark, list(HEIGHTS))
-    if resamples < 2:
-        raise InputError(f"an interval needs at least 2 resamples, not {resamples}")
-    weights = resampling_weights(len(curve.full), resamples, seed)
-    return areas(curve.shares, HEIGHTS[benchmark](curve.reweighted(weights)))
+def faithfulness_intervals(
+    values: FloatArray,
+    full: FloatArray,
+    empty: FloatArray,
+    definition: str = "mib",
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> tuple[Interval, ...]:
+    """The faithfulness of every circuit with its percentile interval, from metrics [circuit, example].
 
-
-def interval_of(benchmark: str, estimate: float, draws: FloatArray, confidence: float = CONFIDENCE) -> Interval:
-    """The interval of an area whose resamples [resample] are given; no distance is below 0."""
-    low, high = _quantiles(draws, confidence)
-    low, high = 2 * estimate - high, 2 * estimate - low
-    return Interval(estimate, max(low, LEAST[benchmark]), max(high, LEAST[benchmark]), confidence)
-
-
-def comparison_of(benchmark: str, difference: float, draws: FloatArray, confidence: float = CONFIDENCE) -> Comparison:
-    """The comparison for a difference whose resamples [resample] are given."""
-    low, high = _quantiles(draws, confidence)
-    # The observed data count as one more resample, so that p is never 0; a difference of exactly 0 everywhere has p 1.
-    tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-    p = min(1.0, 2 * (tail + 1) / (len(draws) + 1))
-    return Comparison(benchmark, difference, low, high, p, confidence)
+    full, empty    [example] the metric of the full and the empty circuit
+    """
+    estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition)
+    draws = reweighted_faithfulness(resampling_weights(len(full), resamples, seed), values, full, empty, definition)
+    bounds = [_quantiles(column, confidence) for column in draws.T]
+    return tuple(Interval(float(at), *ends, confidence) for at, ends in zip(estimates, bounds, strict=True))
 
 
 def _quantiles(draws: FloatArray, confidence: float) -> tuple[float, float]:
+    """The ends of the central share of the draws that are defined."""
     if not 0 < confidence < 1:
         raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
+    defined = draws[np.isfinite(draws)]
+    if not len(defined):
+        raise InputError("faithfulness is undefined in every resample of the evaluated examples; give more examples")
     tail = (1 - confidence) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
+    low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high)

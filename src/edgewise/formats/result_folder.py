@@ -23,7 +23,7 @@ import numpy as np
 from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import Curve
-from ..evaluate.intervals import area_interval, compare
+from ..evaluate.intervals import Resampled, resample
 from ..graph import Graph
 from ..recipes import GREEDY
 from ..statistics import Bootstrap
@@ -67,8 +67,12 @@ def write_result(folder: Path, discovery: Discovery, about: Mapping[str, Any]) -
     np.savez_compressed(folder / "statistics.npz", **{name: getattr(statistics, name) for name in names})
     _write_arrays(folder / "circuits.npz", discovery)
     _write_best_circuits(folder / "circuits", discovery, about)
-    greedy = {o.benchmark: o for o in discovery.outcomes if o.recipe == GREEDY}
-    records = [_record(outcome, greedy[outcome.benchmark]) for outcome in discovery.outcomes]
+    areas = [resample(outcome.curve, outcome.benchmark) for outcome in discovery.outcomes]
+    greedy = {o.benchmark: area for o, area in zip(discovery.outcomes, areas, strict=True) if o.recipe == GREEDY}
+    records = [
+        _record(outcome, area, greedy[outcome.benchmark])
+        for outcome, area in zip(discovery.outcomes, areas, strict=True)
+    ]
     write_json(folder / "curve.json", records)
     _write_csv(folder / "curve.csv", records)
     write_json(folder / "run.json", {"format": FORMAT, "version": VERSION, **about})
@@ -116,7 +120,7 @@ def read_circuits(folder: Path) -> dict[tuple[str, str], tuple[Circuit, ...]]:
     }
 
 
-def _record(outcome: Outcome, greedy: Outcome) -> dict[str, Any]:
+def _record(outcome: Outcome, area: Resampled, greedy: Resampled) -> dict[str, Any]:
     sizes = [
         row | {name: value for name, value in selection.record().items() if name not in row}
         for row, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
@@ -129,11 +133,9 @@ def _record(outcome: Outcome, greedy: Outcome) -> dict[str, Any]:
         "bootstrap": isinstance(recipe.filter, Bootstrap),
         "filter": None if recipe.filter is None else {"kind": type(recipe.filter).__name__, **asdict(recipe.filter)},
         "pnr": recipe.pnr,
-        "area": outcome.area,
-        "interval": area_interval(outcome.curve, outcome.benchmark).record(),
-        "against_greedy": (
-            None if greedy is outcome else compare(outcome.curve, greedy.curve, outcome.benchmark).record()
-        ),
+        "area": area.estimate,
+        "interval": area.interval().record(),
+        "against_greedy": None if greedy is area else area.less(greedy).record(),
         "faithfulness": outcome.curve.definition,
         "sizes": sizes,
     }

@@ -78,7 +78,7 @@ def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -
         if overwrite:
             shutil.rmtree(folder)
         elif known.is_file():
-            _refuse_other_plan(folder, read_json(known), plan)
+            _refuse_other_plan(folder, plan)
     goes_on = known.is_file()
     folder.mkdir(parents=True, exist_ok=True)
     for draft in sorted(folder.rglob(".*")):
@@ -88,10 +88,24 @@ def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -
     return goes_on
 
 
-def _refuse_other_plan(folder: Path, found: Any, plan: Mapping[str, Any]) -> None:
+def is_study(folder: Path) -> bool:
+    """Whether a folder holds a study, finished or not."""
+    return (folder / PLAN).is_file()
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """The plan, as plain data, that the study in a folder was begun with."""
+    if not is_study(folder):
+        raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
+    found = read_json(folder / PLAN)
     if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("version") != VERSION:
         raise InputError(f"{folder / PLAN} isn't of format {FORMAT} version {VERSION}; choose another folder")
-    other = [name for name, value in plan.items() if found["plan"].get(name) != value]
+    return dict(found["plan"])
+
+
+def _refuse_other_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+    found = read_plan(folder)
+    other = [name for name, value in plan.items() if found.get(name) != value]
     if other:
         raise InputError(
             f"{folder} holds a study of another plan ({', '.join(other)} differ); "

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..evaluate.intervals import CONFIDENCE
 from ..formats.write import whole_file, write_json
+from ..recipes import published_words
 from ..study import Entry, Study, StudyTable, TableRow
 from ..study.tables import DIGITS, verdicts
 
@@ -22,14 +25,9 @@ LEGEND = (
 )
 
 
-def write_study(
-    folder: Path, study: Study, tables: Sequence[StudyTable], published: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Write a study's tables and figure into its folder; gives what tables.json holds.
-
-    published    the behaviours of the paper's public script that it repeats, in words, if it does
-    """
-    told = verdicts(study)
+def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dict[str, Any]:
+    """Write a study's tables and figure into its folder; gives what tables.json holds."""
+    told, published = verdicts(study), published_words(study.plan.settings)
     about: dict[str, Any] = {
         "plan": study.plan.record(),
         "as_published": published,
@@ -51,16 +49,27 @@ def write_study(
     return about
 
 
-def terminal(table: StudyTable) -> Table:
-    """A table for the terminal, without its caption; its intervals are in the files."""
-    shown = Table()
-    shown.add_column("method", no_wrap=True)
-    for task, model in table.columns:
-        shown.add_column(f"{task}\n{short(model)}", justify="right", no_wrap=True)
-    for row, following in zip(table.rows, (*table.rows[1:], None), strict=True):
-        cells = [_styled(table, row, column) for column in range(len(table.columns))]
-        shown.add_row(row.label, *cells, end_section=following is not None and following.rule)
-    return shown
+def terminal(table: StudyTable, width: int) -> list[Table]:
+    """A table for a terminal of some width, without its caption, as tables side by side below each other if there are
+    too many columns; its intervals are in the files."""
+    labels = max(len(row.label) for row in table.rows)
+    cells = [[_styled(table, row, column) for column in range(len(table.columns))] for row in table.rows]
+    widest = max(
+        *(Text.from_markup(cell).cell_len for row in cells for cell in row),
+        *(len(part) for task, model in table.columns for part in (task, short(model))),
+    )
+    room = max(1, (width - labels - 4) // (widest + 3))
+    found = []
+    for start in range(0, len(table.columns), room):
+        part = Table()
+        part.add_column("method", no_wrap=True)
+        for task, model in table.columns[start : start + room]:
+            part.add_column(f"{escape(task)}\n{escape(short(model))}", justify="right", no_wrap=True)
+        for row, shown, following in zip(table.rows, cells, (*table.rows[1:], None), strict=True):
+            ends = following is not None and following.rule
+            part.add_row(row.label, *shown[start : start + room], end_section=ends)
+        found.append(part)
+    return found
 
 
 def _styled(table: StudyTable, row: TableRow, column: int) -> str:

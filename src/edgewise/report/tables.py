@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..evaluate.curve import BETTER, Curve
-from ..evaluate.intervals import CONFIDENCE, area_interval, compare
+from ..evaluate.intervals import CONFIDENCE, Resampled, resample
 from ..formats.result_folder import ResultRow
 
 TITLES = {"CMD": "CMD, lower is better (absolute ranking)", "CPR": "CPR, higher is better (signed ranking)"}
@@ -29,29 +29,30 @@ def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
     chosen = [row for row in rows if row.benchmark == benchmark]
     sign = BETTER[benchmark]
     best = max(sign * row.area for row in chosen)
-    greedy = next((row for row in chosen if row.name == "Greedy"), None)
+    areas = {row.name: resample(row.curve, benchmark) for row in chosen}
+    greedy = areas.get("Greedy")
     table = Table(title=TITLES[benchmark], title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
     for name in (benchmark, f"{CONFIDENCE:.0%} interval", "edges kept of asked"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in chosen:
-        beats = greedy is not None and sign * row.area > sign * greedy.area
+        beats = greedy is not None and sign * row.area > sign * greedy.estimate
         style = "bold " * (sign * row.area == best) + "underline" * beats
         text = f"{row.area:.4f}"
-        interval = area_interval(row.curve, benchmark)
+        interval = areas[row.name].interval()
         table.add_row(
             row.name,
-            (f"[{style}]{text}[/]" if style else text) + _star(row, greedy),
+            (f"[{style}]{text}[/]" if style else text) + _star(areas[row.name], greedy),
             f"{interval.low:.4f}-{interval.high:.4f}",
             _kept(row.curve),
         )
     return table
 
 
-def _star(row: ResultRow, greedy: ResultRow | None) -> str:
-    if greedy is None or greedy is row:
+def _star(area: Resampled, greedy: Resampled | None) -> str:
+    if greedy is None or greedy is area:
         return " "
-    found = compare(row.curve, greedy.curve, row.benchmark)
+    found = area.less(greedy)
     return "*" if found.is_better or found.is_worse else " "
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..evaluate.curve import BETTER, Curve
-from ..evaluate.intervals import RESAMPLES, Comparison, Interval, comparison_of, interval_of, resampled_areas
+from ..evaluate.intervals import Resampled, mean_of, resample
 from ..recipes import Recipe
 from .plan import Plan
 
@@ -38,21 +38,10 @@ class Repeats:
         """The standard deviation over seeds; None for a single one."""
         return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
 
-    def resampled(self) -> NDArray[np.float64]:
-        """[resample] the mean area over seeds, on resampled examples; seeds that share examples share resamples."""
-        draws = [
-            resampled_areas(curve, self.benchmark, RESAMPLES, seed)
-            for curve, seed in zip(self.curves, self.data_seeds, strict=True)
-        ]
-        return np.mean(draws, axis=0)
-
-    def interval(self) -> Interval:
-        """The mean area with its interval over the evaluated examples."""
-        return interval_of(self.benchmark, self.mean, self.resampled())
-
-    def less(self, other: Repeats) -> Comparison:
-        """This mean area less another recipe's, paired by seed and by example."""
-        return comparison_of(self.benchmark, self.mean - other.mean, self.resampled() - other.resampled())
+    def resampled(self) -> Resampled:
+        """The mean area over seeds, on resampled examples; seeds that share examples share resamples."""
+        curves = zip(self.curves, self.data_seeds, strict=True)
+        return mean_of([resample(curve, self.benchmark, seed=seed) for curve, seed in curves])
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +50,8 @@ class Cell:
 
     validation  every recipe, in the plan's order: benchmark -> recipes
     test        for every combination the recipe that was best on validation, plain greedy first
-    overlap     benchmark -> mean Jaccard overlap of circuits over resamples of train: of greedy, of the chosen recipe
+    overlap     benchmark -> of 'greedy' and of the 'chosen' recipe, for every draw of examples: the mean Jaccard
+                overlap of circuits over resamples of train
     accuracy    of the model on the test examples, mean over seeds
     """
 
@@ -71,7 +61,7 @@ class Cell:
     accuracy: float
     validation: Mapping[str, tuple[Repeats, ...]]
     test: Mapping[str, tuple[Repeats, ...]]
-    overlap: Mapping[str, tuple[float, float]]
+    overlap: Mapping[str, Mapping[str, tuple[float, ...]]]
 
     def chosen(self, benchmark: str) -> Recipe:
         """The combination, with its hyper-parameters, that was best on validation."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -83,5 +84,19 @@ class Plan:
         return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
+        """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""
+        record = asdict(self)
+        return record | {"settings": {k: v for k, v in record["settings"].items() if k not in ("batch_size", "memory")}}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Plan:
+        """The plan that `record` came from, read back from JSON."""
+        given = {name: record[name] for name in cls.__dataclass_fields__}
+        settings = _frozen(given["settings"])
+        settings["bootstrap"] = Bootstrap(**settings["bootstrap"])
+        return cls(**_frozen(given) | {"grid": Grid(**_frozen(given["grid"])), "settings": Settings(**settings)})
+
+
+def _frozen(record: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples: its lists become them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}

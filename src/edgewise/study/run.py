@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from ..circuit import Circuit
+from ..errors import InputError
 from ..evaluate.curve import Curve, size_to_edges
 from ..evaluate.verb import evaluate_circuits
 from ..formats.score_folder import read_scores, write_scores
-from ..formats.study_folder import Selected, Values, cell_name, read_selected, read_values, write_arrays
+from ..formats.study_folder import Selected, Values, cell_name, read_plan, read_selected, read_values, write_arrays
 from ..formats.write import read_json, whole_folder, write_json
 from ..models import Model
 from ..recipes import Recipe, select_circuits
@@ -30,7 +31,7 @@ from .plan import BENCHMARKS, TEST, TRAIN, VALIDATION, Plan
 
 # So many circuits are run by one call and kept together: few enough calls to share the clean and the corrupted run,
 # and no more lost than one call's work when a study is stopped.
-PART = 500
+PART = 100
 OVERLAP_RESAMPLES = 5
 Progress = Callable[[str, int, int], None]
 Choice = tuple[str, Recipe]
@@ -56,6 +57,20 @@ def run_study(
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
 
 
+def read_study(folder: Path) -> Study:
+    """A finished study, read back from its folder without a model."""
+
+    def refuse(name: str) -> Model:
+        raise InputError(f"the study in {folder} isn't finished; give the command that began it again")
+
+    record = read_plan(folder)
+    try:
+        plan = Plan.from_record(record)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder} holds a study of another version of edgewise: {error}") from None
+    return run_study(plan, folder, refuse)
+
+
 def _run_cell(plan: Plan, name: str, task: str, model: _Lazy, where: Path, progress: Progress) -> Cell:
     draws = [
         _Draw(plan, task, seed, seeds, model, where / f"data-{seed}", progress)
@@ -69,10 +84,13 @@ def _run_cell(plan: Plan, name: str, task: str, model: _Lazy, where: Path, progr
     places = [first.index((b, recipe)) for b in BENCHMARKS for recipe in picked[b]]
     chosen = {seed: tuple(recipes[place] for place in places) for seed, recipes in everything.items()}
     test = _repeats(draws, TEST, chosen)
-    overlap = {
-        b: (draws[0].overlap(b, "greedy", picked[b][0]), draws[0].overlap(b, "chosen", best(validation[b]).recipe))
-        for b in BENCHMARKS
-    }
+    overlap = {}
+    for b in BENCHMARKS:
+        both = {"greedy": picked[b][0], "chosen": best(validation[b]).recipe}
+        overlap[b] = {
+            who: tuple(draw.overlap(b, who, everything[draw.seed][first.index((b, recipe))][1]) for draw in draws)
+            for who, recipe in both.items()
+        }
     sizes = {split: draws[0].size(split) for split in (TRAIN, VALIDATION, TEST)}
     accuracy = float(np.mean([draw.evaluated(TEST, chosen).accuracy for draw in draws]))
     return Cell(name, task, sizes, accuracy, validation, test, overlap)
@@ -137,7 +155,7 @@ class _Draw:
                 scores = score_edges(
                     self._lazy.model, self._task(split), settings.method, settings.steps, settings.metric,
                     settings.batch_size, lambda done, total: self._progress("score", done, total),
-                    draft / "scores.npy",
+                    draft / "scores.npy", memory=settings.memory,
                 )  # fmt: skip
                 write_scores(draft, scores)
         return read_scores(folder)
@@ -191,9 +209,11 @@ class _Draw:
         bits = np.unpackbits(masks, axis=-1, count=model.graph.n_edges).astype(bool)
         found = evaluate_circuits(
             model, task, [Circuit(model.graph, mask) for mask in bits], settings.metric, settings.ablation,
-            settings.batch_size, lambda done, total: self._progress("evaluate", done, total),
+            settings.batch_size, lambda done, total: self._progress("evaluate", done, total), settings.memory,
         )  # fmt: skip
-        accuracy = evaluate_circuits(model, task, [], "accuracy", batch_size=settings.batch_size).full
+        accuracy = evaluate_circuits(
+            model, task, [], "accuracy", batch_size=settings.batch_size, memory=settings.memory
+        ).full
         return Values(found.values, found.full, found.empty, float(accuracy.mean()))
 
     def _distinct(self, split: str, recipes: dict[int, tuple[Choice, ...]]) -> tuple[np.ndarray, dict[bytes, int]]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..evaluate.curve import BETTER
 from ..evaluate.intervals import Comparison
 from ..recipes import GREEDY, Recipe
@@ -95,7 +97,7 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
         for benchmark in BENCHMARKS:
             chosen = cell.chosen(benchmark)
             ours, greedy = cell.on_test(benchmark, chosen), cell.test[benchmark][0]
-            comparison = ours.less(greedy)
+            comparison = ours.resampled().less(greedy.resampled())
             found.append(
                 {
                     "task": cell.task, "model": cell.model, "benchmark": benchmark,
@@ -122,7 +124,7 @@ def _columns(study: Study) -> tuple[tuple[str, str], ...]:
 def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
     if repeats is None:
         return None
-    interval = repeats.interval()
+    interval = repeats.resampled().interval()
     return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note)
 
 
@@ -160,7 +162,7 @@ def _differences(study: Study, benchmark: str) -> StudyTable:
         for cell in study.cells:
             ours = _named(cell.test[benchmark], name)
             assert ours is not None
-            found = ours.less(cell.test[benchmark][0])
+            found = ours.resampled().less(cell.test[benchmark][0].resampled())
             entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.parameters, found.p))
         if name != "Greedy":
             rows.append(TableRow(benchmark, name, tuple(entries)))
@@ -231,8 +233,10 @@ def _sweep(
 def _overlap(study: Study) -> StudyTable:
     rows: list[TableRow] = []
     for benchmark in BENCHMARKS:
-        for place, who in enumerate(("Greedy", "chosen on validation")):
-            entries = tuple(Entry(cell.overlap[benchmark][place]) for cell in study.cells)
-            rows.append(TableRow(f"overlap of {benchmark}", f"{benchmark} ({who})", entries, bool(rows) and not place))
+        for who, words in (("greedy", "Greedy"), ("chosen", "chosen on validation")):
+            draws = [np.array(cell.overlap[benchmark][who]) for cell in study.cells]
+            entries = tuple(Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) for d in draws)
+            rule = bool(rows) and who == "greedy"
+            rows.append(TableRow(f"overlap of {benchmark}", f"{benchmark} ({words})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     return StudyTable("overlap", caption, _columns(study), tuple(rows))
