@@ -314,3 +314,22 @@ def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypat
 def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
     assert "isn't a whole result folder" in refused(edgewise, "report", tmp_path)
+
+
+def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
+    """Scores that are all 0, an interval that isn't used, a device without numbers."""
+    target = tmp_path / "new"
+    for words, expected in (
+        (("score", "--method", "eap", "--metric", "kl", "--examples", 4, "--out", target), "no slope at the clean run"),
+        (
+            ("select", score_file(tmp_path / "s.json"), "--edges", 10, "--interval", "magic"),
+            "paper, normal, percentile",
+        ),
+        (("run", "--device", "meta", "--out", target), "can't be used here"),
+        (("run", "--metric", "magic", "--out", target), "logit-difference"),
+        (("run", "--time-limit", 0, "--out", target), "positive number of seconds"),
+        (("study", "--ablation", "magic", "--out", target), "positional-mean"),
+        (("study", "--faithfulness", "magic", "--out", target), "mib, ratio"),
+    ):
+        assert expected in refused(edgewise, *words)
+        assert not target.exists()

@@ -256,11 +256,32 @@ def test_a_split_column_is_honoured_and_without_one_the_file_is_used_whole(demo,
      (GOOD | {"incorrect": " Mary"}, "example 2.*same token"),
      ({k: v for k, v in GOOD.items() if k != "correct"}, "example 2 lacks correct"),
      (GOOD | {"clean": 5}, "must be text"),
+     (GOOD | {"clean": GOOD["clean"] + "\ud800"}, "example 2: clean holds half of a character"),
+     (GOOD | {"correct": " Zebulon"}, "example 2: the tokenizer doesn't know the answer ' Zebulon'"),
      ({"clean_ids": [1], "corrupted_ids": [2], "correct_id": 3, "incorrect_id": 4}, "example 2 lacks clean")],
 )  # fmt: skip
 def test_rows_that_cannot_be_used_are_named(demo, tmp_path, row, words):
     with pytest.raises(InputError, match=words):
         load_task(write(tmp_path / "bad.jsonl", [GOOD, row]), demo)
+
+
+def test_rows_are_numbered_as_the_file_has_them(demo, tmp_path):
+    rows = [GOOD | {"split": "train"}, GOOD | {"split": "test"}, GOOD | {"split": "test", "incorrect": " Mary"}]
+    path = write(tmp_path / "splits.jsonl", rows)
+    assert len(load_task(path, demo, "train")) == 1
+    with pytest.raises(InputError, match=r"example 3: .*same token"):
+        load_task(path, demo, "test")
+
+
+def test_csv_that_was_not_quoted_is_refused(demo, tmp_path):
+    """An unquoted comma would move the rest of the prompt into the next column."""
+    path = tmp_path / "commas.csv"
+    path.write_text("clean,corrupted,correct,incorrect\n" + ",".join(GOOD.values()) + "\n")
+    with pytest.raises(InputError, match=r"example 1 has more cells than the header.*quotes"):
+        load_task(str(path), demo)
+    path.write_text('clean,corrupted,correct,incorrect\n"' + "a" * 200_000 + '",b,c,d\n')
+    with pytest.raises(InputError, match="line 2 isn't CSV"):
+        load_task(str(path), demo)
 
 
 def test_tokens_outside_the_vocabulary_are_refused(demo, tmp_path):

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 from .circuit import Circuit
 from .errors import unknown_name
+from .evaluate.ablations import ABLATIONS
 from .evaluate.curve import BETTER, Curve
 from .evaluate.verb import Evaluation, evaluate_circuits
 from .models import Model
 from .recipes import DEFAULTS, Recipe, Settings, paper_recipes, select_circuits
-from .score import score_edges
+from .score import METHODS, score_edges
 from .scores import EdgeScores
 from .select import Selection
 from .statistics import EdgeStatistics, Filter, summarise
-from .tasks import Task
+from .tasks import METRICS, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +64,17 @@ class Discovery:
 Progress = Callable[[str, int, int], None]
 
 
+def check_names(settings: Settings) -> None:
+    """Refuse settings that name a method, metric or ablation which doesn't exist, before any work is done."""
+    for kind, name, known in (
+        ("scoring method", settings.method, METHODS),
+        ("metric", settings.metric, METRICS),
+        ("ablation", settings.ablation, ABLATIONS),
+    ):
+        if name not in known:
+            raise unknown_name(kind, name, list(known))
+
+
 def discover(
     model: Model,
     train: Task,
@@ -76,6 +88,7 @@ def discover(
 
     `scores` of an earlier run spare the scoring. `more` recipes, by benchmark, join those of the paper.
     """
+    check_names(settings)
     seconds: dict[str, float] = {}
     clock = _Clock(seconds)
 

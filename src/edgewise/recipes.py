@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .circuit import Circuit
-from .evaluate.curve import SIZES, size_to_edges
+from .errors import InputError, unknown_name
+from .evaluate.curve import FAITHFULNESS, SIZES, size_to_edges
 from .select import Selection, SelectionProblem, solve_path
 from .statistics import Bootstrap, EdgeStatistics, Filter, Shrinkage
 
@@ -108,6 +109,14 @@ class Settings:
     drop_failed: bool = False
     pnr_after_absolute: bool = False
     filter_on_test: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.pnr <= 1:
+            raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
+        if self.faithfulness not in FAITHFULNESS:
+            raise unknown_name("faithfulness definition", self.faithfulness, list(FAITHFULNESS))
+        if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
+            raise InputError(f"the time limit must be a positive number of seconds, not {self.time_limit}")
 
 
 DEFAULTS = Settings()

@@ -119,8 +119,8 @@ def summarise(scores: EdgeScores, filter: Filter | None = None) -> EdgeStatistic
         )
     if scores.n_examples < 2:
         raise InputError(
-            "these scores have a single row (a data set's mean, without its examples), which can't be resampled; "
-            "score with edgewise to keep the examples, or leave the bootstrap out"
+            "these scores have a single row (one example, or a data set's mean), which can't be resampled; "
+            "score more examples with edgewise, or leave the bootstrap out"
         )
     return _shrunk(scores, filter) if isinstance(filter, Shrinkage) else _bootstrapped(scores, filter)
 

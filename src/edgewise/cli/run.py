@@ -74,47 +74,34 @@ def command(
     bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from its scores.
     With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation.
     """
-    from ..errors import InputError, unknown_name
-    from ..evaluate.ablations import ABLATIONS
-    from ..evaluate.curve import FAITHFULNESS
+    from ..errors import InputError
     from ..evaluate.intervals import resample
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
-    from ..pipeline import discover
+    from ..pipeline import check_names, discover
     from ..recipes import PUBLISHED, RANK_OF, Settings
     from ..recipes import as_published as published
     from ..report.figures import write_figures
     from ..report.tables import LEGEND, area_table
-    from ..score import METHODS
     from ..statistics import Bootstrap
-    from ..tasks import get_metric, load_task
+    from ..tasks import load_task
     from ..tune import tune as cross_validate
     from ..tune import tuning_task
 
     started = time.perf_counter()
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
     refuse_existing(folder, overwrite)
-    if not 0 <= pnr <= 1:
-        raise InputError(f"PNR is a share of the edges, from 0 to 1, but {pnr} was given")
-    if faithfulness not in FAITHFULNESS:
-        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
     if tune and as_published:
         raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
     if stability < 0 or stability == 1:
         raise InputError(f"an overlap needs at least 2 resamples (or 0 for none), not {stability}")
-    get_metric(metric)
-    if ablation not in ABLATIONS:
-        raise unknown_name("ablation", ablation, list(ABLATIONS))
-    if method not in METHODS:
-        raise unknown_name("scoring method", method, list(METHODS))
-    if time_limit is not None and not 0 < time_limit < float("inf"):
-        raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
     settings = Settings(
         method, steps, metric, ablation, faithfulness, pnr,
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
+    check_names(settings)
     settings = published(settings) if as_published else settings
     loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
     if tune:
@@ -187,7 +174,8 @@ def _load(
     train = load_task(task, loaded, "train", examples, seed)
     test = load_task(task, loaded, split, examples, seed)
     if train.examples == test.examples:
-        warn(f"note: {task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
+        why = f"{task} was asked for its split {split}" if split == "train" else f"{task} has no `split` column"
+        warn(f"note: {why}, so edges are scored and circuits evaluated on the same examples")
     return loaded, train, test
 
 

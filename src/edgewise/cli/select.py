@@ -50,6 +50,8 @@ def command(
     from ..select import SelectionProblem, parse_edges, solve, solve_path
     from ..statistics import Bootstrap, summarise
 
+    # Made even if it isn't used, so that its words are checked.
+    resampling = Bootstrap(bootstrap or Bootstrap.resamples, interval, confidence, threshold, seed)
     several = "," in edges
     if out_path is not None and not several:
         check_suffix(out_path)
@@ -58,8 +60,7 @@ def command(
     if out_path is not None and out_path.resolve() == scores.resolve():
         raise InputError(f"{out_path} is the scores themselves; choose another --out")
     given = read_scores(scores)
-    resampling = None if not bootstrap else Bootstrap(bootstrap, interval, confidence, threshold, seed)
-    statistics = summarise(given, resampling)
+    statistics = summarise(given, resampling if bootstrap else None)
     budgets = [parse_edges(part.strip(), given.graph.n_edges) for part in edges.split(",")]
     problem = SelectionProblem.build(given.graph, statistics.score, rank, budgets[0], pnr)
     if several:

@@ -64,24 +64,21 @@ def command(
     """
     from importlib.metadata import version
 
-    from ..errors import unknown_name
-    from ..evaluate.curve import FAITHFULNESS
     from ..formats.study_folder import fingerprint, open_study
     from ..models.memory import parse_bytes
+    from ..pipeline import check_names
     from ..recipes import PUBLISHED, Settings
     from ..recipes import as_published as published
     from ..report.study import write_study
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, run_study, study_tables
-    from ..tasks import get_metric, is_task_file
+    from ..tasks import is_task_file
 
-    if faithfulness not in FAITHFULNESS:
-        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
-    get_metric(metric)
     settings = Settings(
         method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
+    check_names(settings)
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
     plan = Plan(
         _names(model or ["demo"]), _names(task or ["ioi"]), seeds, examples, grid,

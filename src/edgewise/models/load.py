@@ -159,7 +159,7 @@ def choose_device(name: str) -> torch.device:
         return found if found is not None else torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.empty(1, device=device)
+        torch.ones(1, device=device).item()  # a device that holds no numbers, such as meta, fails here
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device {name!r} can't be used here ({reason}); try --device auto or cpu") from None

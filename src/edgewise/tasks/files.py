@@ -21,21 +21,22 @@ def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vo
 
     Rows may have a `split` column; without one the file is used whole, whatever split is asked for.
     """
-    rows = list(read_rows(path))
+    # Numbered before any is left out, so that errors name the row that the user sees.
+    rows = dict(enumerate(read_rows(path), start=1))
     if not rows:
         raise InputError(f"{path} has no rows")
-    if split is not None and any("split" in row for row in rows):
-        known = sorted({str(row.get("split")) for row in rows})
-        rows = [row for row in rows if row.get("split") == split]
+    if split is not None and any("split" in row for row in rows.values()):
+        known = sorted({str(row.get("split")) for row in rows.values()})
+        rows = {number: row for number, row in rows.items() if row.get("split") == split}
         if not rows:
             raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
-    if all(column in rows[0] for column in TOKENS):
-        examples = tuple(_from_tokens(row, f"{path}, example {n}", vocabulary) for n, row in enumerate(rows, start=1))
+    if all(column in next(iter(rows.values())) for column in TOKENS):
+        examples = tuple(_from_tokens(row, f"{path}, example {n}", vocabulary) for n, row in rows.items())
     else:
-        pairs = [PromptPair(*_columns(row, TEXT, str, f"{path}, example {n}")) for n, row in enumerate(rows, start=1)]
+        pairs = [PromptPair(*_columns(row, TEXT, str, f"{path}, example {n}")) for n, row in rows.items()]
         if tokenizer is None:
             raise InputError(f"{path} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
-        examples = tokenize(pairs, tokenizer, bos, str(path))
+        examples = tokenize(pairs, tokenizer, bos, str(path), rows)
     return Task(path.stem, split or "all", examples)
 
 
@@ -48,8 +49,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} isn't UTF-8 text: {error}") from None
     if path.suffix.lower() == ".csv":
-        # Not line by line: a quoted cell may hold a prompt of several lines.
-        yield from csv.DictReader(io.StringIO(text, newline=""))
+        yield from _csv_rows(path, text)
         return
     # Only a line feed ends a row: text inside it may hold other marks that Python would take for line ends.
     for number, line in enumerate(text.split("\n"), start=1):
@@ -64,6 +64,20 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
+def _csv_rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
+    # Not line by line: a quoted cell may hold a prompt of several lines.
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        for number, row in enumerate(reader, start=1):
+            if None in row:
+                raise InputError(
+                    f"{path}, example {number} has more cells than the header; put text that holds a comma in quotes"
+                )
+            yield row
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None
+
+
 def _columns(row: dict[str, Any], columns: tuple[str, ...], kind: type, where: str) -> list[Any]:
     values = [row.get(column) for column in columns]
     missing = [column for column, value in zip(columns, values, strict=True) if value is None]
@@ -74,6 +88,9 @@ def _columns(row: dict[str, Any], columns: tuple[str, ...], kind: type, where: s
     wrong = [column for column, value in zip(columns, values, strict=True) if not isinstance(value, kind)]
     if wrong:
         raise InputError(f"{where}: {', '.join(wrong)} must be text")
+    for column, value in zip(columns, values, strict=True):
+        if isinstance(value, str) and any("\ud800" <= mark <= "\udfff" for mark in value):
+            raise InputError(f"{where}: {column} holds half of a character (a lone surrogate)")
     return values
 
 

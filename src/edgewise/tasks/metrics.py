@@ -32,12 +32,14 @@ class Metric:
     value             (readout of the run, readout of the clean run) -> [example]
     reads_all_logits  whether the two answers' logits are not enough
     differentiable    whether edges can be scored with it
+    flat_at_clean     whether the clean run is its maximum, so that it has no slope there
     """
 
     name: str
     value: Callable[[Readout, Readout | None], Tensor]
     reads_all_logits: bool = False
     differentiable: bool = True
+    flat_at_clean: bool = False
 
 
 def _logit_difference(run: Readout, clean: Readout | None) -> Tensor:
@@ -66,7 +68,7 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("logit-difference", _logit_difference),
         Metric("probability-difference", _probability_difference, reads_all_logits=True),
-        Metric("kl", _negative_kl, reads_all_logits=True),
+        Metric("kl", _negative_kl, reads_all_logits=True, flat_at_clean=True),
         Metric("accuracy", _accuracy, reads_all_logits=True, differentiable=False),
     )
 }

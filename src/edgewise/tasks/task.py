@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 from ..errors import InputError
@@ -86,24 +87,31 @@ class Task:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def head(self, count: int | None) -> Task:
-        """The first `count` examples (all of them for None)."""
-        return self if count is None else replace(self, examples=self.examples[:count])
+    def head(self, limit: int | None) -> Task:
+        """The first `limit` examples (all of them for None)."""
+        return self if limit is None else replace(self, examples=self.examples[:limit])
 
 
-def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
+def tokenize(
+    pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str, numbers: Iterable[int] | None = None
+) -> tuple[Example, ...]:
     """Turn text into tokens; `bos` is put in front of every prompt, unless it is None.
 
-    A pair that can't be used raises an `InputError` that names `source` and the pair's number, from 1.
+    A pair that can't be used raises an `InputError` that names `source` and the pair's number: that of `numbers`, or
+    its place, from 1.
     """
     pairs = tuple(pairs)
-    answers = _answers(pairs, tokenizer)
+    answers, unknown = _answers(pairs, tokenizer), unknown_token(tokenizer)
     examples = []
-    for number, (pair, clean, corrupted) in enumerate(_prompts(pairs, tokenizer, bos), start=1):
+    prompts = zip(count(1) if numbers is None else numbers, _prompts(pairs, tokenizer, bos), strict=False)
+    for number, (pair, clean, corrupted) in prompts:
         try:
             correct, incorrect = (
                 _answer(answer, pair, answers[answer], tokenizer) for answer in (pair.correct, pair.incorrect)
             )
+            for answer, token in ((pair.correct, correct), (pair.incorrect, incorrect)):
+                if token == unknown:
+                    raise InputError(f"the tokenizer doesn't know the answer {answer!r}; choose another")
             examples.append(Example(clean, corrupted, correct, incorrect, pair))
         except InputError as error:
             raise InputError(f"{source}, example {number}: {error}") from None
