@@ -12,7 +12,7 @@ from test_tasks import GOOD, write
 
 from edgewise import SIZES, Circuit, Graph
 from edgewise.cli import main
-from edgewise.formats.eap_json import read_circuit, write_circuit
+from edgewise.formats.files import read_circuit, write_circuit
 
 DEMO = Graph(4, 4, 64)
 
@@ -333,3 +333,20 @@ def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
     ):
         assert expected in refused(edgewise, *words)
         assert not target.exists()
+
+
+def test_help_names_every_choice(edgewise):
+    from edgewise.evaluate.ablations import ABLATIONS
+    from edgewise.evaluate.curve import FAITHFULNESS
+    from edgewise.score import METHODS
+    from edgewise.select import SOLVERS
+    from edgewise.statistics import INTERVALS
+    from edgewise.tasks import METRICS
+
+    for command, choices in (
+        ("run", (METHODS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS)),
+        ("select", (SOLVERS, INTERVALS)),
+    ):
+        words = set(edgewise(command, "--help")[1].replace(",", " ").replace(".", " ").replace(":", " ").split())
+        missing = {name for group in choices for name in group} - words
+        assert not missing

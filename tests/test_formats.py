@@ -26,8 +26,8 @@ def some_scores(seed=1):
 def test_a_circuit_survives_its_file(tmp_path):
     path = tmp_path / "deep" / "circuit.json"
     eap_json.write_circuit(path, some_circuit(), some_scores(), {"method": "ILP"})
-    assert eap_json.read_circuit(path) == some_circuit()
-    np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores())
+    assert files.read_circuit(path) == some_circuit()
+    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
     data = json.loads(path.read_text())
     assert data["cfg"] == {"n_layers": 2, "n_heads": 2, "parallel_attn_mlp": True, "d_model": 6}
     assert list(data["nodes"]) == [*GRAPH.source_names, "logits"] and data["edgewise"]["method"] == "ILP"
@@ -41,7 +41,7 @@ def test_a_json_longer_than_a_chunk_is_written_as_json_would(tmp_path, monkeypat
         monkeypatch.setattr(eap_json, "EDGES_AT_ONCE", chunk)
         eap_json.write_circuit(path, some_circuit(), some_scores().astype(np.float32), {})
         assert path.read_text() == json.dumps(json.loads(path.read_text()))
-        np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores().astype(np.float32))
+        np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores().astype(np.float32))
 
 
 def test_edges_may_be_listed_in_any_order(tmp_path):
@@ -50,8 +50,8 @@ def test_edges_may_be_listed_in_any_order(tmp_path):
     edges = list(data["edges"].items())
     random.Random(0).shuffle(edges)
     path.write_text(json.dumps({"edges": dict(edges), "nodes": data["nodes"], "cfg": data["cfg"]}))
-    assert eap_json.read_circuit(path) == some_circuit()
-    np.testing.assert_array_equal(eap_json.read_scores(path).values[0], some_scores())
+    assert files.read_circuit(path) == some_circuit()
+    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
 
 
 def test_scores_survive_their_folder(tmp_path):

@@ -159,6 +159,9 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
         areas = [one.area for one in found.candidates[benchmark]]
         assert found.best(benchmark).area == better(areas) and len(found.best(benchmark).folds) == FOLDS
         assert found.chosen(benchmark).name == "Tuned"
+        lead = found.lead[benchmark]
+        assert lead.difference == pytest.approx(found.best(benchmark).area - found.candidates[benchmark][0].area)
+        assert lead.low <= lead.high
         assert [one.recipe for one in found.candidates[benchmark]] == list(candidates(settings.bootstrap, benchmark))
     record = json.loads(json.dumps(found.record()))
     assert record["chosen"]["CMD"]["area"] == found.best("CMD").area and record["examples"] == 24
@@ -182,7 +185,8 @@ def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatc
     assert run["train"] == {"split": "train + validation", "examples": 24} and run["test"]["examples"] == 12
     assert len(run["tuning"]["candidates"]["CMD"]) == 3 * 5 * 2 and len(run["tuning"]["candidates"]["CPR"]) == 3 * 5
     best = min(one["area"] for one in run["tuning"]["candidates"]["CMD"])
-    assert run["tuning"]["chosen"]["CMD"]["area"] == best
+    chosen = run["tuning"]["chosen"]["CMD"]
+    assert chosen["area"] == best and chosen["against_greedy"]["difference"] <= 0
     assert run["intervals"]["CMD"]["Tuned"]["low"] <= run["areas"]["CMD"]["Tuned"]
     assert set(run["overlap"]) == {"CMD", "CPR"} and len(run["overlap"]["CMD"]["Greedy"]) == 10
     assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 from .circuit import Circuit
 from .errors import InputError
 from .evaluate.curve import SIZES, Curve
+from .evaluate.intervals import compare
+from .evaluate.roc import auroc
 from .graph import Graph
 from .lazy import lazy_names
 from .scores import EdgeScores
 from .select import Selection, SelectionProblem, solve, solve_path
-from .statistics import Bootstrap, EdgeStatistics, summarise
+from .statistics import Bootstrap, EdgeStatistics, Shrinkage, summarise
 
 if TYPE_CHECKING:
     from .evaluate.verb import Evaluation, evaluate_circuits
@@ -55,7 +57,10 @@ __all__ = [
     "Selection",
     "SelectionProblem",
     "Settings",
+    "Shrinkage",
     "Task",
+    "auroc",
+    "compare",
     "discover",
     "evaluate_circuits",
     "load_model",

@@ -54,7 +54,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
             if stage not in bars:
                 # A stage of one's own reports its start, so that the clock counts from there.
                 bars[stage] = progress.add_task(stage, total=total)
-            progress.update(bars[stage], completed=done)
+            progress.update(bars[stage], completed=done, total=total)
 
         yield update
 

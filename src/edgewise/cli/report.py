@@ -9,7 +9,7 @@ import typer
 
 from . import options
 from .console import out, print_json, say
-from .study import show_study
+from .study import report_study
 
 NAME = "report"
 
@@ -20,24 +20,12 @@ def command(
 ) -> None:
     """Show the tables of a run or a study again, and make its figures (and a study's table files) anew."""
     from ..formats.study_folder import is_study
+    from ..study import read_study
 
     if is_study(folder):
-        _report_study(folder, json)
+        report_study(folder, read_study(folder), json)
     else:
         _report_run(folder, json)
-
-
-def _report_study(folder: Path, json: bool) -> None:
-    from ..report.study import write_study
-    from ..study import read_study, study_tables
-
-    study = read_study(folder)
-    tables = study_tables(study)
-    about = write_study(folder, study, tables)
-    if json:
-        print_json(about | {"out": str(folder)})
-    else:
-        show_study(folder, tables, about)
 
 
 def _report_run(folder: Path, json: bool) -> None:

@@ -242,10 +242,10 @@ def _explain_tuning(tuning: Tuning, train: Task) -> None:
     for benchmark in tuning.candidates:
         best = tuning.best(benchmark)
         parameters = f" ({best.recipe.parameters})" if best.recipe.parameters else ""
-        greedy = tuning.candidates[benchmark][0].area
+        greedy, lead = tuning.candidates[benchmark][0].area, tuning.lead[benchmark]
         say(
             f"Tuned {benchmark}: {best.recipe.name}{parameters}, {best.area:.4f} against greedy's {greedy:.4f} "
-            f"on held-out examples of {train.split}"
+            f"on held-out examples of {train.split}: {lead.difference:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}]"
         )
 
 

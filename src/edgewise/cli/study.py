@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,7 +11,7 @@ from . import options
 from .console import open_model, out, print_json, progress_bars, say, warn
 
 if TYPE_CHECKING:
-    from ..study import StudyTable
+    from ..study import Study
 
 NAME = "study"
 Number = TypeVar("Number", int, float)
@@ -69,9 +68,8 @@ def command(
     from ..pipeline import check_names
     from ..recipes import PUBLISHED, Settings
     from ..recipes import as_published as published
-    from ..report.study import write_study
     from ..statistics import Bootstrap
-    from ..study import Grid, Plan, run_study, study_tables
+    from ..study import Grid, Plan, run_study
     from ..tasks import is_task_file
 
     settings = Settings(
@@ -94,18 +92,19 @@ def command(
         warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
     with progress_bars() as progress:
         study = run_study(plan, out_folder, lambda name: open_model(name, device, dtype, bos), progress)
+    report_study(out_folder, study, json)
+
+
+def report_study(folder: Path, study: Study, json: bool) -> None:
+    """Write a study's tables and figure into its folder, and print them with what they say."""
+    from ..report.study import terminal, write_study
+    from ..study import study_tables
+
     tables = study_tables(study)
-    about = write_study(out_folder, study, tables)
+    about = write_study(folder, study, tables)
     if json:
-        print_json(about | {"out": str(out_folder)})
-    else:
-        show_study(out_folder, tables, about)
-
-
-def show_study(folder: Path, tables: Sequence[StudyTable], about: Mapping[str, Any]) -> None:
-    """Print a study's tables and what they say."""
-    from ..report.study import terminal
-
+        print_json(about | {"out": str(folder)})
+        return
     for table in tables:
         out.print(table.caption, style="bold", markup=False, soft_wrap=True)
         out.print(*terminal(table, out.width), sep="\n")

@@ -51,7 +51,7 @@ def evaluate_circuits(
 
     Batches fit into `memory` bytes beyond the model if `batch_size` is None; their size changes no result.
     All circuits share the clean and the reference run of a batch. The full circuit is the model and the empty one is
-    the reference, so neither is run again.
+    the reference, so neither is run again. `progress` hears of examples times circuits: (done, total).
     """
     if ablation not in ABLATIONS:
         raise unknown_name("ablation", ablation, list(ABLATIONS))
@@ -67,8 +67,8 @@ def evaluate_circuits(
     values = np.empty((len(circuits), len(task)))
     full, empty = np.empty((2, len(task)))
     plans = {index: plan_circuit(c) for index, c in enumerate(pruned) if 0 < c.n_edges < c.graph.n_edges}
-    transformer, done = model.transformer, 0
-    progress(0, len(task))
+    transformer, done, total = model.transformer, 0, len(task) * max(1, len(circuits))
+    progress(0, total)
     with torch.no_grad():
         reference_of = ABLATIONS[ablation].prepare(model, task, batches)
 
@@ -81,13 +81,14 @@ def evaluate_circuits(
             full[rows] = measure.value(clean, clean).cpu().double()
             empty[rows] = measure.value(ready.read_out(reference, measure.reads_all_logits), clean).cpu().double()
             for index, circuit in enumerate(pruned):
+                progress(done + len(rows) * index, total)
                 values[index, rows] = full[rows] if circuit.n_edges else empty[rows]
                 if index in plans:
                     stream = run_circuit(transformer, plans[index], ready.clean, reference, ready.frame, ready.last)
                     readout = read_out(transformer, stream, batch.answers, measure.reads_all_logits)
                     values[index, rows] = measure.value(readout, clean).cpu().double()
-            done += len(rows)
-            progress(done, len(task))
+            done += len(rows) * max(1, len(pruned))
+            progress(done, total)
 
         run_batches(batches, work)
     return Evaluation(metric, ablation, values, full, empty)

@@ -17,25 +17,14 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
-from ..scores import EdgeScores
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
 from .write import read_json, whole_file
 
 EDGES_AT_ONCE = 2**16
 
 
-def read_circuit(path: Path) -> Circuit:
-    """The circuit in a file: the edges that are `in_graph`. Edges that the file leaves out are outside."""
-    return read(path).circuit()
-
-
-def read_scores(path: Path) -> EdgeScores:
-    """The scores in a file, as one row: the mean over examples that are no longer known."""
-    return read(path).scores()
-
-
 def read(path: Path) -> EdgeFile:
-    """Everything that a file says about edges, listed in any order."""
+    """Everything that a file says about edges, listed in any order. Those that it leaves out are outside."""
     data = read_json(path)
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
         raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")

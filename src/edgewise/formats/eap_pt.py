@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
-from ..scores import EdgeScores
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
 from .write import whole_file
 
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
 
 NEEDED = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
 BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
-
-
-def read_circuit(path: Path) -> Circuit:
-    """The circuit in a file: the edges that are in the graph."""
-    return read(path).circuit()
-
-
-def read_scores(path: Path) -> EdgeScores:
-    """The scores in a file, as one row: the mean over examples that are no longer known."""
-    return read(path).scores()
 
 
 def read(path: Path) -> EdgeFile:

@@ -10,15 +10,21 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from ..evaluate.curve import BETTER
+from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..formats.result_folder import Result, ResultRow
 
 COLOURS = {"greedy": "#6b7280", "top-n": "#d97706", "ilp": "#2563eb"}
+OTHER = "#7c3aed"
 STYLES = {(False, False): "-", (True, False): "--", (False, True): ":", (True, True): "-."}
 HEADINGS = {"CMD": "CMD: distance to 1, lower is better", "CPR": "CPR: area below, higher is better"}
 
 
 def write_figures(folder: Path, result: Result) -> list[Path]:
-    """Write the curves of both metrics into a folder that exists, as PNG and SVG."""
+    """Write the curves of both metrics into a folder that exists, as PNG and SVG.
+
+    A band shows the best method's interval over resamples of the evaluated examples.
+    """
     figure, axes = plt.subplots(1, 2, figsize=(11.5, 4.6), constrained_layout=True)
     for axis, benchmark in zip(axes, ("CMD", "CPR"), strict=True):
         _draw(axis, benchmark, [row for row in result.rows if row.benchmark == benchmark])
@@ -36,16 +42,21 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
 def _draw(axis: Axes, benchmark: str, rows: list[ResultRow]) -> None:
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.axhline(0, color="#d1d5db", linewidth=0.8)
-    sign = -1 if benchmark == "CMD" else 1
-    for row in sorted(rows, key=lambda row: -sign * row.area):
-        colour = COLOURS[row.selections[0]["solver"]]
+    ordered = sorted(rows, key=lambda row: BETTER[benchmark] * row.area)
+    for row in ordered:
+        colour = COLOURS.get(row.selections[0]["solver"], OTHER)
         style = STYLES["Bootstrapping" in row.name, "PNR" in row.name]
+        curve = row.curve
+        found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
         # A curve may start at size 0, which a logarithmic axis can't show.
-        points = [(x, y) for x, y in zip(row.curve.shares, row.curve.faithfulness, strict=True) if x > 0]
-        axis.plot(*zip(*points, strict=True), style, color=colour, marker="o", markersize=3, linewidth=1.5,
+        points = [(x, y.estimate, y.low, y.high) for x, y in zip(curve.shares, found, strict=True) if x > 0]
+        x, middle, low, high = zip(*points, strict=True)
+        if row is ordered[-1]:
+            axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axis.plot(x, middle, style, color=colour, marker="o", markersize=3, linewidth=1.5,
                   label=f"{row.name}  {row.area:.3f}")  # fmt: skip
     axis.set_xscale("log")
-    axis.set_title(HEADINGS[benchmark], fontsize=10)
+    axis.set_title(f"{HEADINGS[benchmark]}\nband: {CONFIDENCE:.0%} interval of {ordered[-1].name}", fontsize=10)
     axis.set_xlabel("edges asked for, share of all")
     axis.set_ylabel(f"faithfulness ({rows[0].curve.definition})")
     axis.legend(fontsize=7.5, frameon=False)

@@ -76,10 +76,7 @@ def _styled(table: StudyTable, row: TableRow, column: int) -> str:
     entry = row.entries[column]
     if entry is None:
         return ""
-    bold, underlined = table.marks(row, column)
-    style = "bold " * bold + "underline" * underlined
-    text = _number(entry, table)
-    text = f"[{style.strip()}]{text}[/]" if style else text
+    text = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
     return text + (f" ±{entry.spread:.{DIGITS}f}" if entry.spread is not None else "")
 
 
@@ -104,11 +101,18 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
     entry = row.entries[column]
     if entry is None:
         return ""
-    bold, underlined = table.marks(row, column)
-    text = _number(entry, table)
-    text = f"<ins>{text}</ins>" if underlined else text
-    text = f"**{text}**" if bold else text
+    text = _marked(table, row, column, "**{}**", "<ins>{}</ins>")
     return " ".join([text, *_details(entry, "±{}", "[{}, {}]"), *([f"<br>{entry.note}"] if entry.note else [])])
+
+
+def _marked(table: StudyTable, row: TableRow, column: int, bold: str, underlined: str) -> str:
+    """A number, inside the formats for bold and underlined where it is."""
+    entry = row.entries[column]
+    assert entry is not None
+    text = f"{entry.value:+.{DIGITS}f}" if table.is_difference else f"{entry.value:.{DIGITS}f}"
+    is_bold, is_underlined = table.marks(row, column)
+    text = underlined.format(text) if is_underlined else text
+    return bold.format(text) if is_bold else text
 
 
 def _details(entry: Entry, spread: str, interval: str) -> list[str]:
@@ -194,11 +198,8 @@ def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
     entry = row.entries[column]
     if entry is None:
         return ""
-    bold, underlined = table.marks(row, column)
-    text = _number(entry, table)
-    text = rf"\underline{{{text}}}" if underlined else text
-    text = rf"\textbf{{{text}}}" if bold else text
     details = " ".join(_details(entry, r"$\pm${}", r"[{}, {}]"))
+    text = _marked(table, row, column, r"\textbf{{{}}}", r"\underline{{{}}}")
     return text + (rf" {{\scriptsize {details}}}" if details else "")
 
 
@@ -206,10 +207,6 @@ def _escape(text: str) -> str:
     for mark in ("\\", "&", "%", "_", "#", "$"):
         text = text.replace(mark, rf"\{mark}" if mark != "\\" else r"\textbackslash ")
     return text
-
-
-def _number(entry: Entry, table: StudyTable) -> str:
-    return f"{entry.value:+.{DIGITS}f}" if table.is_difference else f"{entry.value:.{DIGITS}f}"
 
 
 def short(model: str) -> str:
