@@ -75,7 +75,6 @@ def command(
     With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation.
     """
     from ..errors import InputError
-    from ..evaluate.intervals import resample
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
@@ -83,7 +82,6 @@ def command(
     from ..recipes import PUBLISHED, RANK_OF, Settings
     from ..recipes import as_published as published
     from ..report.figures import write_figures
-    from ..report.tables import LEGEND, area_table
     from ..statistics import Bootstrap
     from ..tasks import load_task
     from ..tune import tune as cross_validate
@@ -129,20 +127,8 @@ def command(
         tuning = cross_validate(loaded, train, scores, settings, progress, seed) if tune else None
         more = {b: [tuning.chosen(b)] for b in RANK_OF} if tuning else None
         found = discover(loaded, train, test, settings, scores, progress, more)
-    about |= {
-        "graph": asdict(loaded.graph) | {"edges": loaded.graph.n_edges},
-        "sign_instability": found.filtered.sign_instability,
-        "edges_kept_by_bootstrap": int(found.filtered.kept.sum()),
-        "areas": {b: {o.recipe.name: o.area for o in found.outcomes if o.benchmark == b} for b in ("CMD", "CPR")},
-        "intervals": {
-            b: {o.recipe.name: resample(o.curve, b).interval().record() for o in found.outcomes if o.benchmark == b}
-            for b in ("CMD", "CPR")
-        },
-        "tuning": tuning.record() if tuning else None,
-        "overlap": _overlap(found, stability, seed),
-        "seconds": dict(found.seconds) | {"total": time.perf_counter() - started},
-        "versions": _versions(),
-    }
+    about |= _found(found, tuning, stability, seed)
+    about["seconds"] |= {"total": time.perf_counter() - started}
     with whole_folder(folder, overwrite) as draft:
         write_result(draft, found, about)
         (draft / "figures").mkdir()
@@ -151,12 +137,42 @@ def command(
     if json:
         print_json(about | {"out": str(folder)})
         return
+    _show(folder, about)
+    if tuning is not None:
+        _explain_tuning(tuning, train)
+
+
+def _found(found: Discovery, tuning: Tuning | None, stability: int, seed: int) -> dict[str, Any]:
+    """What run.json says of the outcome."""
+    from ..evaluate.intervals import resample
+    from ..recipes import RANK_OF
+
+    graph = found.scores.graph
+    outcomes = {b: [o for o in found.outcomes if o.benchmark == b] for b in RANK_OF}
+    return {
+        "graph": asdict(graph) | {"edges": graph.n_edges},
+        "sign_instability": found.filtered.sign_instability,
+        "edges_kept_by_bootstrap": int(found.filtered.kept.sum()),
+        "areas": {b: {o.recipe.name: o.area for o in some} for b, some in outcomes.items()},
+        "intervals": {
+            b: {o.recipe.name: resample(o.curve, b).interval().record() for o in some} for b, some in outcomes.items()
+        },
+        "tuning": tuning.record() if tuning else None,
+        "overlap": _overlap(found, stability, seed),
+        "seconds": dict(found.seconds),
+        "versions": _versions(),
+    }
+
+
+def _show(folder: Path, about: dict[str, Any]) -> None:
+    """Print what a run came to."""
+    from ..formats.result_folder import read_result
+    from ..report.tables import LEGEND, area_table
+
     result = read_result(folder)
     for benchmark in ("CMD", "CPR"):
         out.print(area_table(result.rows, benchmark))
     say(LEGEND)
-    if tuning is not None:
-        _explain_tuning(tuning, train)
     for benchmark, overlaps in about["overlap"].items():
         shown = ", ".join(f"{name} {sum(sizes) / len(sizes):.2f}" for name, sizes in overlaps.items())
         say(f"overlap of {benchmark} circuits over resamples of the training examples, mean over sizes: {shown}")
