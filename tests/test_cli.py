@@ -12,7 +12,7 @@ from test_tasks import GOOD, write
 
 from edgewise import SIZES, Circuit, Graph
 from edgewise.cli import main
-from edgewise.formats.files import read_circuit, write_circuit
+from edgewise.formats.files import read_circuit, read_scores, write_circuit
 
 DEMO = Graph(4, 4, 64)
 
@@ -180,6 +180,22 @@ def test_methods_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
     out = edgewise("compare", folder)[1]
     best = min((r["area"], r["method"]) for r in records if r["benchmark"] == "CMD")[1]
     assert f"CMD less that of {best}" in out and "flattered" in out and "…" not in out
+
+
+def test_scores_are_shrunk_before_selection_and_in_a_run(edgewise, scores, tmp_path):
+    given = read_scores(scores).values.astype(np.float64)
+    mean, error = given.mean(0), given.std(0, ddof=1) / np.sqrt(len(given))
+    shrunk = np.maximum(np.abs(mean) - 2 * error, 0)
+    words = ("select", scores, "--edges", 60, "--kappa", 2, "--out", tmp_path / "c.json", "--json")
+    record = json.loads(edgewise(*words)[1])
+    mask = read_circuit(tmp_path / "c.json").mask
+    assert record["objective"] == pytest.approx(shrunk[mask].sum(), rel=1e-5) and record["kappa"] == 2
+    assert record["objective"] <= np.sort(shrunk)[-60:].sum() * (1 + 1e-5)
+    assert "two filters" in refused(edgewise, *words, "--bootstrap", 5)
+    code, out, _ = edgewise("run", "--examples", 8, "--stability", 0, "--kappa", 1, "--out", tmp_path / "r", "--json")
+    areas = json.loads(out)["areas"]
+    assert code == 0 and {"Shrinkage", "ILP + Shrinkage", "ILP + Shrinkage + PNR"} < set(areas["CMD"])
+    assert {"Shrinkage", "ILP + Shrinkage"} == {name for name in areas["CPR"] if "Shrinkage" in name}
 
 
 def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):

@@ -45,6 +45,12 @@ Confidence = Annotated[float, typer.Option("--confidence", help="Level of the co
 Threshold = Annotated[
     float, typer.Option("--threshold", help="An edge is kept if its interval lies above this, or below its negative.")
 ]
+Kappa = Annotated[
+    float | None,
+    typer.Option(
+        "--kappa", help="Shrink scores by this many standard errors of their mean: a filter without threshold."
+    ),
+]
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", help="Seconds for one ILP; then its best circuit so far, with its gap.")
 ]

@@ -44,6 +44,7 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    kappa: options.Kappa = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Also choose solver, filter and PNR by cross-validation, without test.")
     ] = False,
@@ -72,17 +73,18 @@ def command(
 
     Scores edges on the train split, selects circuits of ten sizes by each combination of greedy or ILP,
     bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from its scores.
-    With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation.
+    With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation;
+    with --kappa, greedy and ILP on shrunk scores join the methods.
     """
     from ..errors import InputError
     from ..formats.result_folder import read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
     from ..pipeline import check_names, discover
-    from ..recipes import PUBLISHED, RANK_OF, Settings
+    from ..recipes import PUBLISHED, RANK_OF, Recipe, Settings
     from ..recipes import as_published as published
     from ..report.figures import write_figures
-    from ..statistics import Bootstrap
+    from ..statistics import Bootstrap, Shrinkage
     from ..tasks import load_task
     from ..tune import tune as cross_validate
     from ..tune import tuning_task
@@ -100,6 +102,8 @@ def command(
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
     check_names(settings)
+    shrunk = None if kappa is None else Shrinkage(kappa)
+    extra = [Recipe("greedy", shrunk), Recipe("ilp", shrunk), Recipe("ilp", shrunk, pnr)] if shrunk else []
     settings = published(settings) if as_published else settings
     loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
     if tune:
@@ -125,7 +129,9 @@ def command(
     with progress_bars() as progress:
         scores, partial = _scores(loaded, train, settings, folder, about, progress)
         tuning = cross_validate(loaded, train, scores, settings, progress, seed) if tune else None
-        more = {b: [tuning.chosen(b)] for b in RANK_OF} if tuning else None
+        more = {b: [r for r in extra if b == "CMD" or not r.has_pnr] for b in RANK_OF}
+        if tuning:
+            more = {b: [*recipes, tuning.chosen(b)] for b, recipes in more.items()}
         found = discover(loaded, train, test, settings, scores, progress, more)
     about |= _found(found, tuning, stability, seed)
     about["seconds"] |= {"total": time.perf_counter() - started}

@@ -30,6 +30,7 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    kappa: options.Kappa = None,
     fill: options.Fill = False,
     nested: options.Nested = False,
     time_limit: options.TimeLimit = None,
@@ -48,10 +49,13 @@ def command(
     from ..formats.files import check_suffix, read_scores, write_circuit
     from ..report.tables import key_value_table, list_table
     from ..select import SelectionProblem, parse_edges, solve, solve_path
-    from ..statistics import Bootstrap, summarise
+    from ..statistics import Bootstrap, Shrinkage, summarise
 
     # Made even if it isn't used, so that its words are checked.
     resampling = Bootstrap(bootstrap or Bootstrap.resamples, interval, confidence, threshold, seed)
+    if bootstrap and kappa is not None:
+        raise InputError("--bootstrap and --kappa are two filters; give one of them")
+    way = resampling if bootstrap else None if kappa is None else Shrinkage(kappa)
     several = "," in edges
     if out_path is not None and not several:
         check_suffix(out_path)
@@ -60,14 +64,14 @@ def command(
     if out_path is not None and out_path.resolve() == scores.resolve():
         raise InputError(f"{out_path} is the scores themselves; choose another --out")
     given = read_scores(scores)
-    statistics = summarise(given, resampling if bootstrap else None)
+    statistics = summarise(given, way)
     budgets = [parse_edges(part.strip(), given.graph.n_edges) for part in edges.split(",")]
     problem = SelectionProblem.build(given.graph, statistics.score, rank, budgets[0], pnr)
     if several:
         selections = solve_path(problem, budgets, solver, time_limit, fill, nested)
     else:
         selections = (solve(problem, solver, time_limit, fill),)
-    about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap}
+    about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
     if bootstrap:
         about["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         about["sign_instability"] = statistics.sign_instability
