@@ -22,12 +22,13 @@ from rich.console import Console
 from test_cli import refused
 from test_tasks import write
 
-from edgewise import Bootstrap, InputError
+from edgewise import Bootstrap, InputError, load_model
 from edgewise.formats.study_folder import open_study, read_plan
 from edgewise.recipes import GREEDY, Recipe, Settings, as_published, paper_recipes
 from edgewise.report.study import latex, markdown, terminal
 from edgewise.statistics import Shrinkage
 from edgewise.study import Entry, Grid, Plan, StudyTable, TableRow, run
+from edgewise.tasks import load_third
 
 # The same fixture: a command in this process.
 edgewise = test_cli.edgewise
@@ -221,15 +222,44 @@ def test_tables_are_written_for_pages_and_for_papers():
     assert paper.count("{") == paper.count("}")
 
 
-def test_a_study_of_a_file_scores_once_and_knows_when_the_file_has_changed(edgewise, tmp_path, monkeypatch):
-    """The examples of a file are the same for every seed: one scoring pass, and resamples that differ."""
+def own_rows(splits):
     names = [("Mary", "John"), ("Anna", "Paul"), ("Jane", "Mark"), ("Lucy", "Adam")]
     prompt = "When {a} and {b} went to the store, {c} gave a drink to"
-    rows = [
+    return [
         {"clean": prompt.format(a=a, b=b, c=b), "corrupted": prompt.format(a=a, b=b, c=a), "correct": f" {a}",
-         "incorrect": f" {b}", "split": split}
-        for one, two in names for a, b in ((one, two), (two, one)) for split in ("train", "validation", "test")
+         "incorrect": f" {b}"} | ({"split": split} if split else {})
+        for one, two in names for a, b in ((one, two), (two, one)) for split in splits
     ]  # fmt: skip
+
+
+def test_a_file_without_splits_is_split_anew_by_every_seed(edgewise, tmp_path):
+    path = write(tmp_path / "own.jsonl", own_rows([None]))
+    model = load_model("demo")
+    parts = {
+        seed: [load_third(path, model, split, None, seed).examples for split in ("train", "validation", "test")]
+        for seed in (0, 1)
+    }
+    for three in parts.values():
+        assert sorted(map(len, three)) == [2, 3, 3] and len(set().union(*map(set, three))) == 8
+    assert parts[0] != parts[1]
+    words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
+    code, out, err = edgewise(*words)
+    assert code == 0 and "no `split` column" in err
+    assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
+    draws = {folder.name for folder in (tmp_path / "study" / "cells").glob("*/*")}
+    assert draws == {"data-0", "data-1"}
+    assert edgewise("report", tmp_path / "study")[0] == 0
+
+
+def test_a_missing_split_is_found_before_the_work(edgewise, tmp_path, monkeypatch):
+    path = write(tmp_path / "own.jsonl", own_rows(["train", "test"]))
+    monkeypatch.setattr(run, "score_edges", lambda *given, **more: pytest.fail("scored in vain"))
+    assert "no rows of split 'validation'" in refused(edgewise, "study", "--task", path, "--out", tmp_path / "study")
+
+
+def test_a_study_of_a_file_scores_once_and_knows_when_the_file_has_changed(edgewise, tmp_path, monkeypatch):
+    """The examples of a file are the same for every seed: one scoring pass, and resamples that differ."""
+    rows = own_rows(["train", "validation", "test"])
     path, calls = write(tmp_path / "own.jsonl", rows), []
     scoring = run.score_edges
     monkeypatch.setattr(run, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1])

@@ -70,7 +70,7 @@ def command(
     from ..recipes import as_published as published
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, run_study
-    from ..tasks import is_task_file
+    from ..tasks import has_splits, is_task_file
 
     settings = Settings(
         method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
@@ -78,13 +78,18 @@ def command(
     )  # fmt: skip
     check_names(settings)
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
+    tasks = _names(task or ["ioi"])
+    files = [name for name in tasks if is_task_file(name)]
+    unsplit = tuple(name for name in files if not has_splits(Path(name)))
     plan = Plan(
-        _names(model or ["demo"]), _names(task or ["ioi"]), seeds, examples, grid,
-        published(settings) if as_published else settings, device, dtype, bos,
+        _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
+        device, dtype, bos, unsplit,
     )  # fmt: skip
-    files = {name: fingerprint(Path(name)) for name in plan.tasks if is_task_file(name) and Path(name).is_file()}
-    if open_study(out_folder, plan.record() | {"files": files, "edgewise": version("edgewise")}, overwrite):
+    fingerprints = {name: fingerprint(Path(name)) for name in files}
+    if open_study(out_folder, plan.record() | {"files": fingerprints, "edgewise": version("edgewise")}, overwrite):
         warn(f"note: going on with the study in {out_folder}")
+    for name in unsplit:
+        warn(f"note: {name} has no `split` column, so every seed splits its rows into train, validation and test anew")
     if as_published and not json:
         for words in PUBLISHED.values():
             say(f"as published: {words}")

@@ -52,6 +52,7 @@ class Plan:
 
     seeds    how many; a seed draws the examples of a built-in task (all splits) and the bootstrap's resamples.
              Data sets and files are the same for every seed, so only the resamples differ there.
+    unsplit  those of the tasks that are files without splits: a seed splits them into thirds
     """
 
     models: tuple[str, ...]
@@ -63,6 +64,7 @@ class Plan:
     device: str = "auto"
     dtype: str = "auto"
     bos: str = "auto"
+    unsplit: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.models or not self.tasks:
@@ -81,7 +83,7 @@ class Plan:
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
         every = tuple(range(self.seeds))
-        return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
+        return {seed: (seed,) for seed in every} if task in GENERATORS or task in self.unsplit else {0: every}
 
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""

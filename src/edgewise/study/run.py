@@ -25,7 +25,7 @@ from ..score import score_edges
 from ..scores import EdgeScores
 from ..stability import recipe_overlap
 from ..statistics import Filter, summarise
-from ..tasks import Task, load_task
+from ..tasks import Task, load_task, load_third
 from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import BENCHMARKS, TEST, TRAIN, VALIDATION, Plan
 
@@ -136,7 +136,8 @@ class _Draw:
 
     def _task(self, split: str) -> Task:
         if split not in self._tasks:
-            self._tasks[split] = load_task(self._name, self._lazy.model, split, self._plan.examples, self.seed)
+            load = load_third if self._name in self._plan.unsplit else load_task
+            self._tasks[split] = load(self._name, self._lazy.model, split, self._plan.examples, self.seed)
         return self._tasks[split]
 
     def size(self, split: str) -> int:
@@ -151,6 +152,8 @@ class _Draw:
         folder = self._where / ("scores" if split == TRAIN else f"scores-{split}")
         if not folder.is_dir():
             settings = self._plan.settings
+            for needed in (TRAIN, VALIDATION, TEST):
+                self._task(needed)  # a split that is missing is found before the work, not after it
             with whole_folder(folder) as draft:
                 scores = score_edges(
                     self._lazy.model, self._task(split), settings.method, settings.steps, settings.metric,

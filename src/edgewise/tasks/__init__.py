@@ -1,6 +1,7 @@
 """Tasks: prompt pairs with a right and a wrong answer, and per-example metrics over them."""
 
-from .load import DESCRIPTIONS, GENERATORS, SPLITS, check_lengths, is_task_file, load_task
+from .files import has_splits
+from .load import DESCRIPTIONS, GENERATORS, SPLITS, check_lengths, is_task_file, load_task, load_third
 from .metrics import METRICS, Metric, Readout, get_metric
 from .mib import DATA_SETS
 from .task import Example, PromptPair, Task, tokenize
@@ -18,7 +19,9 @@ __all__ = [
     "Task",
     "check_lengths",
     "get_metric",
+    "has_splits",
     "is_task_file",
     "load_task",
+    "load_third",
     "tokenize",
 ]

@@ -40,6 +40,11 @@ def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vo
     return Task(path.stem, split or "all", examples)
 
 
+def has_splits(path: Path) -> bool:
+    """Whether any row of a file says which split it is of."""
+    return any("split" in row for row in read_rows(path))
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a CSV file, or of a file with one JSON object a line."""
     if not path.is_file():

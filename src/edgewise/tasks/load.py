@@ -7,6 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
@@ -68,6 +70,15 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
         return read_data_set(known, where, split, model.tokenizer, model.bos).head(examples)
     pairs = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
     return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
+
+
+def load_third(name: str, model: Model, split: str, examples: int | None, seed: int) -> Task:
+    """One split of a file that has none: a third of its rows, drawn with the seed."""
+    whole = load_task(name, model)
+    if len(whole) < len(SPLITS):
+        raise InputError(f"{name} has {len(whole)} rows, which can't be split into {', '.join(SPLITS)}; give it more")
+    order = np.random.default_rng(seed).permutation(len(whole))[SPLITS.index(split) :: len(SPLITS)]
+    return Task(whole.name, split, tuple(whole.examples[row] for row in sorted(order))).head(examples)
 
 
 def is_task_file(name: str) -> bool:
