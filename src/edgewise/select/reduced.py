@@ -105,21 +105,65 @@ def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float,
     The connectors of nodes outside the core are offered in any case, so that every node can join. `penalty` is what
     a positive edge too few costs, in units of the largest value: a way out, so that there is always an answer.
     """
-    graph, value, positive = problem.graph, problem.value, problem.is_positive
-    n_nodes = graph.n_nodes
+    parts = _parts(problem, sure, offered)
+    worth, places, positives, upper = _columns(problem, parts)
+    worth /= scale
+    worth[-1] = -penalty * max(1.0, parts.largest / scale)
+    in_rows, out_rows, first_link = _covers(problem, parts)
+    rows, columns, entries = _entries(problem, parts, places, positives, (in_rows, out_rows, first_link))
+    n_rows = max(first_link, int(rows.max(initial=0)) + 1)
+    row_lower, row_upper = np.zeros(n_rows), np.full(n_rows, np.inf)
+    row_lower[0], row_upper[0] = -np.inf, problem.budget - int(parts.fixed.sum())
+    row_lower[1] = problem.least_positive - int(problem.is_positive[parts.fixed].sum())
+    if not parts.has_core:
+        row_lower[[in_rows[-1], out_rows[0]]] = 1
+    row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
+    program = Program(worth, np.zeros(len(worth)), upper, row_lower, row_upper, rows, columns, entries)
+    return Reduction(
+        problem, program, scale, parts.core, parts.fixed, parts.free, parts.group_edges, parts.group_sizes, parts.tied,
+        parts.tied_end, parts.outer, in_rows, out_rows,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What edges and nodes are to the program; see `Reduction`. Columns: free edges, groups, outer nodes, the slack.
+
+    column_of    [node] -1 for the core
+    largest      the largest absolute value of an edge that isn't out
+    """
+
+    core: Bools
+    has_core: bool
+    fixed: Bools
+    free: Ints
+    group_edges: Ints
+    group_sizes: Ints
+    tied: Ints
+    tied_end: Ints
+    outer: Ints
+    column_of: Ints
+    largest: float
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.free) + len(self.group_sizes) + len(self.outer) + 1
+
+
+def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> _Parts:
+    """The core of the sure edges, what hangs on it, and what is left."""
+    graph = problem.graph
     tail, head = graph.edge_source, graph.edge_head
-    # The core, and what hangs on it.
     backbone = connected(graph, sure)  # has all required edges: they are a circuit
-    core = np.zeros(n_nodes, bool)
+    core = np.zeros(graph.n_nodes, bool)
     core[[0, -1]] = True
     has_core = bool(backbone.any())
     if has_core:
         core[tail[backbone]] = core[head[backbone]] = True
     joining = problem.connectors
     settled = core[tail[joining]] & core[head[joining]] if has_core else False
-    joining = joining[~(settled | sure[joining])]
     wanted = sure | offered
-    wanted[joining] = True
+    wanted[joining[~(settled | sure[joining])]] = True
     candidates = np.flatnonzero(wanted)
     inside = core[tail[candidates]].astype(np.int8) + core[head[candidates]]
     is_sure = sure[candidates] & has_core
@@ -130,68 +174,82 @@ def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float,
     grouped = candidates[~is_sure & (inside == 2)]
     if not has_core:  # then input -> logits is the only edge inside, and must be a column that covers
         free, grouped = np.sort(np.concatenate([free, grouped])), grouped[:0]
-
     group_edges, group_sizes = _groups(problem, grouped)
     outer = np.flatnonzero(~core)
-    n_free, n_groups = len(free), len(group_sizes)
-    column_of = np.full(n_nodes, -1)
-    column_of[outer] = n_free + n_groups + np.arange(len(outer))
+    column_of = np.full(graph.n_nodes, -1)
+    column_of[outer] = len(free) + len(group_sizes) + np.arange(len(outer))
     tied_end = np.where(core[tail[tied]], column_of[head[tied]], column_of[tail[tied]])
-    n_columns = n_free + n_groups + len(outer) + 1
+    largest = float(np.abs(problem.value[candidates]).max(initial=0.0))
+    return _Parts(core, has_core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, column_of, largest)
 
-    # Columns: value, place in the budget, positive edges.
-    worth, places, positives = np.zeros((3, n_columns))
-    firsts = group_edges[np.cumsum(group_sizes) - group_sizes]
-    worth[:n_free], worth[n_free : n_free + n_groups] = value[free], value[firsts]
-    places[: n_free + n_groups] = 1
-    positives[:n_free], positives[n_free : n_free + n_groups] = positive[free], positive[firsts]
-    np.add.at(worth, tied_end, value[tied])
-    np.add.at(places, tied_end, 1)
-    np.add.at(positives, tied_end, positive[tied])
+
+def _columns(problem: SelectionProblem, parts: _Parts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """[column] value, places in the budget, positive edges, and upper bound."""
+    value, positive, tied = problem.value, problem.is_positive, parts.tied
+    n_free, n_edges = len(parts.free), len(parts.free) + len(parts.group_sizes)
+    worth, places, positives = np.zeros((3, parts.n_columns))
+    firsts = parts.group_edges[np.cumsum(parts.group_sizes) - parts.group_sizes]
+    worth[:n_free], worth[n_free:n_edges] = value[parts.free], value[firsts]
+    places[:n_edges] = 1
+    positives[:n_free], positives[n_free:n_edges] = positive[parts.free], positive[firsts]
+    np.add.at(worth, parts.tied_end, value[tied])
+    np.add.at(places, parts.tied_end, 1)
+    np.add.at(positives, parts.tied_end, positive[tied])
     positives[-1] = 1
-    worth /= scale
-    worth[-1] = -penalty * max(1.0, float(np.abs(value[candidates]).max(initial=0.0)) / scale)
-    upper = np.ones(n_columns)
-    upper[n_free : n_free + n_groups] = group_sizes
+    upper = np.ones(parts.n_columns)
+    upper[n_free:n_edges] = parts.group_sizes
     upper[-1] = problem.least_positive
+    return worth, places, positives, upper
 
-    # Rows: budget, positive edges, covers, links.
-    covered_in, covered_out = np.zeros((2, n_nodes), bool)
-    covered_in[head[tied]] = covered_out[tail[tied]] = True
+
+def _covers(problem: SelectionProblem, parts: _Parts) -> tuple[Ints, Ints, int]:
+    """[node] the rows that say that a used node has an edge in, and one out, or -1; and the first row behind them.
+
+    They follow the rows of the budget and of positive edges. A node that a sure edge ties to the core needs no row.
+    """
+    graph, core = problem.graph, parts.core
+    covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
+    covered_in[graph.edge_head[parts.tied]] = covered_out[graph.edge_source[parts.tied]] = True
     needs_in, needs_out = ~covered_in & ~core, ~covered_out & ~core
-    if not has_core:
+    if not parts.has_core:
         needs_in[-1] = needs_out[0] = True
-    in_rows, out_rows = np.full(n_nodes, -1), np.full(n_nodes, -1)
-    in_rows[needs_in] = 2 + np.arange(needs_in.sum())
-    out_rows[needs_out] = 2 + needs_in.sum() + np.arange(needs_out.sum())
-    first_link = 2 + int(needs_in.sum() + needs_out.sum())
-    x = np.arange(n_free)
-    into, out_of = x[needs_in[head[free]]], x[needs_out[tail[free]]]
-    at_tail, at_head = x[~core[tail[free]]], x[~core[head[free]]]
+    in_rows, out_rows = np.full((2, graph.n_nodes), -1)
+    n_in, n_out = int(needs_in.sum()), int(needs_out.sum())
+    in_rows[needs_in] = 2 + np.arange(n_in)
+    out_rows[needs_out] = 2 + n_in + np.arange(n_out)
+    return in_rows, out_rows, 2 + n_in + n_out
+
+
+def _entries(
+    problem: SelectionProblem,
+    parts: _Parts,
+    places: FloatArray,
+    positives: FloatArray,
+    covers: tuple[Ints, Ints, int],
+) -> tuple[Ints, Ints, FloatArray]:
+    """The matrix as row, column, entry. Rows: budget, positive edges, covers, and the links of free edges to their
+    ends: an edge is in only if both are used."""
+    in_rows, out_rows, first_link = covers
+    core, column_of = parts.core, parts.column_of
+    tail, head = problem.graph.edge_source[parts.free], problem.graph.edge_head[parts.free]
+    x = np.arange(len(parts.free))
+    into, out_of = x[in_rows[head] >= 0], x[out_rows[tail] >= 0]
+    at_tail, at_head = x[~core[tail]], x[~core[head]]
     links = first_link + np.arange(len(at_tail) + len(at_head))
-    node_in, node_out = np.flatnonzero(needs_in & ~core), np.flatnonzero(needs_out & ~core)
+    node_in, node_out = np.flatnonzero((in_rows >= 0) & ~core), np.flatnonzero((out_rows >= 0) & ~core)
     counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
-    parts = [
+    blocks = [
         (np.zeros(len(counted), int), counted, places[counted]),
         (np.ones(len(signed), int), signed, positives[signed]),
-        (in_rows[head[free[into]]], into, np.ones(len(into))),
-        (out_rows[tail[free[out_of]]], out_of, np.ones(len(out_of))),
+        (in_rows[head[into]], into, np.ones(len(into))),
+        (out_rows[tail[out_of]], out_of, np.ones(len(out_of))),
         (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
         (out_rows[node_out], column_of[node_out], -np.ones(len(node_out))),
         (links, np.concatenate([at_tail, at_head]), np.ones(len(links))),
-        (links, column_of[np.concatenate([tail[free[at_tail]], head[free[at_head]]])], -np.ones(len(links))),
+        (links, column_of[np.concatenate([tail[at_tail], head[at_head]])], -np.ones(len(links))),
     ]
-    rows, columns, entries = (np.concatenate(part) for part in zip(*parts, strict=True))
-    row_lower, row_upper = np.zeros(first_link + len(links)), np.full(first_link + len(links), np.inf)
-    row_lower[0], row_upper[0] = -np.inf, problem.budget - int(fixed.sum())
-    row_lower[1] = problem.least_positive - int(positive[fixed].sum())
-    if not has_core:
-        row_lower[[in_rows[-1], out_rows[0]]] = 1
-    row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
-    program = Program(worth, np.zeros(n_columns), upper, row_lower, row_upper, rows, columns, entries)
-    return Reduction(
-        problem, program, scale, core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, in_rows, out_rows
-    )
+    rows, columns, entries = (np.concatenate(block) for block in zip(*blocks, strict=True))
+    return rows, columns, entries
 
 
 def _groups(problem: SelectionProblem, edges: Ints) -> tuple[Ints, Ints]:
