@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..tune import Tuning
 
 NAME = "run"
-LOW_ACCURACY = 0.6
 # Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
 LARGEST_OVERLAP = 2_000_000_000
 
@@ -272,6 +271,8 @@ def _explain_tuning(tuning: Tuning, train: Task) -> None:
 
 
 def _introduce(model: Model, train: Task, test: Task, competence: dict[str, float]) -> None:
+    from ..report.tables import LOW_ACCURACY
+
     graph = model.graph
     pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
     say(f"{graph}, {graph.n_edges:,} edges", _slug(model.name))

@@ -102,7 +102,7 @@ def command(
 
 def report_study(folder: Path, study: Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them with what they say."""
-    from ..report.study import terminal, write_study
+    from ..report.study import competence, terminal, write_study
     from ..study import study_tables
 
     tables = study_tables(study)
@@ -115,7 +115,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
         out.print(*terminal(table, out.width), sep="\n")
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
     for cell in about["cells"]:
-        say(f"{cell['task']}, {cell['model']}: the model's top answer is right in {cell['accuracy']:.1%} of test")
+        say(competence(cell))
     for one in about["verdicts"]:
         say(f"{one['task']}, {one['model']}, {one['benchmark']}: {one['chosen']}: {one['verdict']}, p {one['p']:.3f}")
     say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, figure.png")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ..formats.write import whole_file, write_json
 from ..recipes import published_words
 from ..study import Entry, Study, StudyTable, TableRow
 from ..study.tables import DIGITS, verdicts
+from .tables import LOW_ACCURACY
 
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
@@ -32,13 +33,14 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
         "plan": study.plan.record(),
         "as_published": published,
         "cells": [
-            {"task": c.task, "model": c.model, "examples": dict(c.examples), "accuracy": c.accuracy}
+            {"task": c.task, "model": c.model, "examples": dict(c.examples), "accuracy": c.accuracy, "beats": c.beats}
             for c in study.cells
         ],
         "verdicts": told,
         "entries": records(tables),
     }
     words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
+    words += "".join(f"- {competence(cell)}\n" for cell in about["cells"]) + "\n"
     texts = {"md": words + markdown(tables, told), "csv": csv_text(tables), "tex": latex(tables)}
     for suffix, text in texts.items():
         with whole_file(folder / f"tables.{suffix}") as draft:
@@ -47,6 +49,17 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
     with whole_file(folder / "figure.png") as draft:
         write_figure(draft, study)
     return about
+
+
+def competence(cell: Mapping[str, Any]) -> str:
+    """How well a model does a task, and on how many examples, in a sentence."""
+    counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
+    beats = f", the correct answer beats the incorrect one in {cell['beats']:.0%}" if cell["beats"] is not None else ""
+    poor = cell["beats"] is not None and cell["beats"] < LOW_ACCURACY
+    return (
+        f"{cell['task']}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
+        f"{cell['accuracy']:.0%}{beats}{': it hardly does this task, so a circuit may mean nothing' * poor}."
+    )
 
 
 def terminal(table: StudyTable, width: int) -> list[Table]:

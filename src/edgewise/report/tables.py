@@ -13,6 +13,8 @@ from ..evaluate.intervals import CONFIDENCE, Resampled, resample
 from ..formats.result_folder import ResultRow
 
 TITLES = {"CMD": "CMD, lower is better (absolute ranking)", "CPR": "CPR, higher is better (signed ranking)"}
+# A model whose correct answer beats the incorrect one less often hardly does a task.
+LOW_ACCURACY = 0.6
 # Sizes at which tables say how many edges were kept.
 SHOWN = (0.01, 0.1, 0.5)
 LEGEND = (

@@ -53,12 +53,14 @@ class Cell:
     overlap     benchmark -> of 'greedy' and of the 'chosen' recipe, for every draw of examples: the mean Jaccard
                 overlap of circuits over resamples of train
     accuracy    of the model on the test examples, mean over seeds
+    beats       how often its correct answer beats the incorrect one there; None if the metric doesn't say
     """
 
     model: str
     task: str
     examples: Mapping[str, int]
     accuracy: float
+    beats: float | None
     validation: Mapping[str, tuple[Repeats, ...]]
     test: Mapping[str, tuple[Repeats, ...]]
     overlap: Mapping[str, Mapping[str, tuple[float, ...]]]

@@ -33,6 +33,8 @@ from .plan import BENCHMARKS, TEST, TRAIN, VALIDATION, Plan
 # and no more lost than one call's work when a study is stopped.
 PART = 100
 OVERLAP_RESAMPLES = 5
+# Metrics that are positive where the correct answer beats the incorrect one.
+DIFFERENCES = ("logit-difference", "probability-difference")
 Progress = Callable[[str, int, int], None]
 Choice = tuple[str, Recipe]
 
@@ -92,8 +94,11 @@ def _run_cell(plan: Plan, name: str, task: str, model: _Lazy, where: Path, progr
             for who, recipe in both.items()
         }
     sizes = {split: draws[0].size(split) for split in (TRAIN, VALIDATION, TEST)}
-    accuracy = float(np.mean([draw.evaluated(TEST, chosen).accuracy for draw in draws]))
-    return Cell(name, task, sizes, accuracy, validation, test, overlap)
+    tested = [draw.evaluated(TEST, chosen) for draw in draws]
+    accuracy = float(np.mean([values.accuracy for values in tested]))
+    full = np.concatenate([values.full for values in tested])
+    beats = float((full > 0).mean()) if plan.settings.metric in DIFFERENCES else None
+    return Cell(name, task, sizes, accuracy, beats, validation, test, overlap)
 
 
 def _repeats(
