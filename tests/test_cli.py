@@ -366,3 +366,44 @@ def test_help_names_every_choice(edgewise):
         words = set(edgewise(command, "--help")[1].replace(",", " ").replace(".", " ").replace(":", " ").split())
         missing = {name for group in choices for name in group} - words
         assert not missing
+
+
+def test_positive_edges_that_there_are_not_are_reported(edgewise, tmp_path):
+    score = np.where(np.arange(DEMO.n_edges) % 5 == 0, 1.0, -1.0)
+    given = score_file(tmp_path / "scores.json", score)
+    record = json.loads(edgewise("select", given, "--edges", 200, "--pnr", 1, "--json")[1])
+    assert record["possible_pnr"] == 96 / 200
+    assert "more positive edges than there can be" in edgewise("select", given, "--edges", 200, "--pnr", 1)[1]
+    assert json.loads(edgewise("select", given, "--edges", 100, "--pnr", 0.5, "--json")[1])["possible_pnr"] is None
+
+
+def test_outcomes_are_not_written_over_what_they_are_made_of(edgewise, tmp_path):
+    given = score_file(tmp_path / "c.json")
+    before = given.read_bytes()
+    assert "one of the circuits" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", given)
+    assert "is a folder" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", tmp_path)
+    assert given.read_bytes() == before
+
+
+def test_tasks_too_small_or_not_split_are_named(edgewise, tmp_path):
+    same = write(tmp_path / "same.jsonl", [GOOD | {"split": split} for split in ("train", "train", "test")])
+    code, _, err = edgewise("run", "--task", same, "--stability", 0, "--out", tmp_path / "a", "--json")
+    assert code == 0 and "1 of the 1 examples" in err and "few examples (1)" in err
+    single = write(tmp_path / "single.jsonl", [GOOD])
+    assert "needs at least 2" in refused(edgewise, "run", "--task", single, "--out", tmp_path / "b")
+    some = write(tmp_path / "some.jsonl", [GOOD | {"split": "train"}, GOOD])
+    assert "example 2 has no split" in refused(edgewise, "tasks", some)
+    huge = 10**20
+    for words in (("run", "--examples", huge), ("tasks", "ioi", "--examples", huge), ("run", "--stability", huge)):
+        refused(edgewise, *words)
+
+
+def test_tables_fit_into_80_columns(edgewise, tmp_path):
+    folder = tmp_path / "a_folder_whose_name_is_rather_long_for_a_table"
+    folder.mkdir()
+    paths = [score_file(folder / f"circuit-{number}.json") for number in (1, 2)]
+    out = edgewise("evaluate", *paths, "--examples", 4)[1]
+    assert "…" not in out and max(map(len, out.splitlines()[:12])) <= 80
+    assert "circuit-1" in out.replace("\n", "") or "circuit-2" in out
+    for command in ("run", "study", "compare", "tasks"):
+        assert max(map(len, edgewise(command, "--help")[1].splitlines())) <= 80

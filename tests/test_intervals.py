@@ -68,7 +68,24 @@ def test_paired_intervals_cover_the_true_difference_at_their_level_or_above(heig
         other = Curve(SHARES, one.asked, one.kept, values, one.full, one.empty)
         found = compare(other, one, "CMD", 400, seed=seed)
         covered.append(found.low <= truth <= found.high)
-    assert np.mean(covered) >= 0.9
+    # Where curves are near 1 and absolute values bend, intervals are wide rather than wrong.
+    assert 0.9 <= np.mean(covered) <= (0.98 if heights is HEIGHTS else 1.0)
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("heights", [np.ones(4), NEAR, HEIGHTS])
+def test_the_noisier_of_two_equal_methods_is_seldom_called_worse(heights, noise):
+    """The same true curve, measured with noise of 0.5 and with more: where it is 1, that adds distance to one of them,
+    and a percentile interval would be wrong in 0.18 to 0.23 of the cases with noise of 2."""
+    wrong = 0
+    for seed in range(200):
+        one, rng = draw(100, seed, heights), np.random.default_rng(seed + 10**6)
+        values = 1 + 2 * heights[:, None] + rng.normal(0, noise, one.values.shape) + 0.5 * (one.full - 3)
+        values[-1] = one.full
+        found = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, "CMD", 400, seed=seed)
+        wrong += found.is_better or found.is_worse
+    # 200 draws have a standard error of 0.015 at 0.05; absolute values cost up to 0.05 more.
+    assert wrong / 200 <= 0.12
 
 
 def test_a_paired_interval_is_narrower_than_the_two_it_compares():
@@ -112,7 +129,7 @@ def zero(resamples):
 
 
 def test_p_counts_the_smaller_tail_twice_and_is_never_zero():
-    assert Resampled("CPR", 1.0, np.array([1.0, 2.0, 3.0])).less(zero(3)).p == 0.5
+    assert Resampled("CPR", 2.0, np.array([1.0, 2.0, 3.0])).less(zero(3)).p == 0.5
     assert Resampled("CPR", 1.0, np.array([-1.0, 1.0, 2.0] * 33)).less(zero(99)).p == pytest.approx(2 * 34 / 100)
 
 

@@ -188,6 +188,11 @@ def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatc
     chosen = run["tuning"]["chosen"]["CMD"]
     assert chosen["area"] == best and chosen["against_greedy"]["difference"] <= 0
     assert run["intervals"]["CMD"]["Tuned"]["low"] <= run["areas"]["CMD"]["Tuned"]
-    assert set(run["overlap"]) == {"CMD", "CPR"} and len(run["overlap"]["CMD"]["Greedy"]) == 10
+    assert set(run["overlap"]) == {"CMD", "CPR"} and len(run["overlap"]["CMD"]["Greedy"]["sizes"]) == 10
+    # What was tuned is what is written, not what was best on test.
+    tuned = run["circuits"]["CMD"]
+    assert tuned["recipe"] == chosen["method"] and tuned["chosen_on"] == "train + validation"
+    about = json.loads((tmp_path / "out" / "circuits" / "cmd-0.05.json").read_text())["edgewise"]
+    assert about["recipe"] == chosen["method"]
     assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")
-    assert "at least 2" in refused(edgewise, "run", "--stability", 1, "--out", tmp_path / "more")
+    assert "2 to 1000" in refused(edgewise, "run", "--stability", 1, "--out", tmp_path / "more")

@@ -22,18 +22,28 @@ from rich.console import Console
 from test_cli import refused
 from test_tasks import write
 
-from edgewise import Bootstrap, InputError, load_model
-from edgewise.formats.study_folder import open_study, read_plan
+from edgewise import Bootstrap, Curve, InputError, load_model
+from edgewise.formats.score_folder import read_scores
+from edgewise.formats.study_folder import (
+    Values,
+    cell_name,
+    fingerprint,
+    open_study,
+    read_plan,
+    read_values,
+    write_arrays,
+)
 from edgewise.recipes import GREEDY, Recipe, Settings, as_published, paper_recipes
 from edgewise.report.study import latex, markdown, terminal
+from edgewise.stability import mean_overlap, recipe_overlap
 from edgewise.statistics import Shrinkage
-from edgewise.study import Entry, Grid, Plan, StudyTable, TableRow, run
+from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, read_study, run
 from edgewise.tasks import load_third
 
 # The same fixture: a command in this process.
 edgewise = test_cli.edgewise
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--tau-grid", "5,10", "--kappa-grid", "1")
-TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "figure.png")
+TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png")
 PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
          "ILP + Bootstrapping + PNR"]  # fmt: skip
 
@@ -107,7 +117,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
     assert names["ablation-cmd"] > set(PAPER) and names["tau"] == {"Bootstrapping 5", "Bootstrapping 10"}
     assert names["pnr"] == {"ILP + PNR 0.5", "ILP + PNR 0.8"}
     for row in rows:
-        if row["table"] not in ("overlap", "test-cmd", "test-cpr"):
+        if row["table"] not in ("overlap", "kept", "test-cmd", "test-cpr"):
             assert float(row["low"]) <= float(row["high"]) and float(row["spread"]) >= 0
     ablation = [row for row in rows if row["table"] == "ablation-cmd" and row["task"] == "ioi"]
     best = min(float(row["value"]) for row in ablation)
@@ -232,7 +242,7 @@ def own_rows(splits):
     ]  # fmt: skip
 
 
-def test_a_file_without_splits_is_split_anew_by_every_seed(edgewise, tmp_path):
+def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     path = write(tmp_path / "own.jsonl", own_rows([None]))
     model = load_model("demo")
     parts = {
@@ -247,7 +257,7 @@ def test_a_file_without_splits_is_split_anew_by_every_seed(edgewise, tmp_path):
     assert code == 0 and "no `split` column" in err
     assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
     draws = {folder.name for folder in (tmp_path / "study" / "cells").glob("*/*")}
-    assert draws == {"data-0", "data-1"}
+    assert draws == {"data-0"}
     assert edgewise("report", tmp_path / "study")[0] == 0
 
 
@@ -322,6 +332,7 @@ def test_only_our_own_drafts_are_swept_away(tmp_path):
     assert not open_study(tmp_path / "study", {"a": (1, 2)})
     draft = tmp_path / "study" / "cells" / ".test-values-0.npz.x1y2.npz"
     draft.parent.mkdir()
+    (draft.parent / "test-values-0.npz").write_text("")
     for path in (draft, tmp_path / "study" / ".gitignore", tmp_path / "study" / ".tables.md.abc.md"):
         path.write_text("")
     assert open_study(tmp_path / "study", {"a": (1, 2)})
@@ -346,3 +357,76 @@ def test_differences_to_greedy_are_bold_where_the_interval_is_on_the_better_side
     shown = StudyTable("d", "", (("ioi", "demo"),), rows, False, True)
     assert [shown.marks(row, 0) for row in rows] == [(True, True), (False, True), (False, False)]
     assert np.isfinite([row.entries[0].value for row in rows]).all()
+
+
+def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edgewise, tmp_path):
+    folder = tmp_path / "study"
+    assert "can't be loaded" in refused(edgewise, "study", "--model", str(tmp_path / "dmeo"), "--out", folder)
+    code, _, err = edgewise("study", *SMALL, "--seeds", 1, "--out", folder, "--json")
+    assert code == 0 and "going on" not in err
+    for words in (("--tau-grid", 1), ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy")):
+        refused(edgewise, "study", *words, "--out", tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+
+
+def test_folders_of_others_are_never_emptied(edgewise, tmp_path):
+    (tmp_path / "study.json").write_text('{"title": "my clinical study"}')
+    (tmp_path / "thesis.txt").write_text("mine")
+    assert "isn't of format" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_no_two_models_and_tasks_share_a_folder():
+    names = ["demo", "ioi", "mib/ioi", "mib+ioi", "a b.csv", "a+b.csv", "/a/b.csv", "a/b.csv", "数据.csv",
+             "任务.csv", "a--b", "b--c", "a", "b", "c"]  # fmt: skip
+    assert len({cell_name(model, task) for model in names for task in names}) == len(names) ** 2
+    assert cell_name("demo", "greater-than") == "demo--greater-than"
+
+
+def test_units_of_other_recipes_or_circuits_are_not_taken(tmp_path):
+    values = Values("for these", np.ones((2, 3)), np.ones(3), np.zeros(3), 1.0)
+    write_arrays(tmp_path / "v.npz", values)
+    assert read_values(tmp_path / "v.npz", "for these").values.shape == (2, 3)
+    assert read_values(tmp_path / "v.npz", "for others") is None
+    (tmp_path / "v.npz").write_bytes((tmp_path / "v.npz").read_bytes()[:200])
+    with pytest.raises(InputError, match="remove it"):
+        read_values(tmp_path / "v.npz", "for these")
+
+
+def test_a_plan_knows_when_its_model_or_its_copy_of_the_data_has_changed(tmp_path):
+    (tmp_path / "model").mkdir()
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(b"1234")
+    before = fingerprint(tmp_path / "model")
+    assert fingerprint(tmp_path / "model") == before
+    weights.write_bytes(b"12345")
+    assert fingerprint(tmp_path / "model") != before != fingerprint(weights)
+
+
+def test_seeds_that_share_examples_share_resamples():
+    """Equal curves of two seeds on the same examples: their mean is as uncertain as one of them, not less."""
+    rng = np.random.default_rng(0)
+    full, empty, values = rng.normal(3, 1, 20), rng.normal(0, 1, 20), rng.normal(2, 1, (3, 20))
+    curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
+    one, two = Repeats("CMD", GREEDY, (curve,), (0,)), Repeats("CMD", GREEDY, (curve, curve), (0, 0))
+    np.testing.assert_allclose(two.resampled().draws, one.resampled().draws)
+    other = Repeats("CMD", GREEDY, (curve, curve), (0, 1))
+    assert other.resampled().draws.std() < 0.9 * one.resampled().draws.std()
+
+
+def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_path):
+    folder = tmp_path / "study"
+    assert edgewise("study", *SMALL, "--seeds", 1, "--out", folder)[0] == 0
+    study = read_study(folder)
+    cell, settings = study.cells[0], study.plan.settings
+    scores = read_scores(next(folder.rglob("scores")))
+    for benchmark in ("CMD", "CPR"):
+        for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(benchmark))):
+            by_size = recipe_overlap(scores, recipe, benchmark, settings, run.OVERLAP_RESAMPLES)
+            assert cell.overlap[benchmark][who] == (mean_overlap(by_size, settings.sizes),)
+    rows = [row for row in csv.DictReader((folder / "tables.csv").open()) if row["table"] == "kept"]
+    curves = list(csv.DictReader((folder / "curves.csv").open()))
+    for row in rows:
+        same = [c for c in curves if f"{c['benchmark']} {c['method']}" == row["method"] and float(c["share"]) < 1]
+        shares = [int(c["edges_kept"]) / int(c["edges_asked"]) for c in same if int(c["edges_asked"])]
+        assert float(row["value"]) == pytest.approx(np.mean(shares))

@@ -16,11 +16,11 @@ from .evaluate.curve import BETTER, Curve
 from .evaluate.verb import Evaluation, evaluate_circuits
 from .models import Model
 from .recipes import DEFAULTS, Recipe, Settings, paper_recipes, select_circuits
-from .score import METHODS, score_edges
+from .score import check_scoring, score_edges
 from .scores import EdgeScores
 from .select import Selection
-from .statistics import EdgeStatistics, Filter, summarise
-from .tasks import METRICS, Task
+from .statistics import Bootstrap, EdgeStatistics, Filter, summarise
+from .tasks import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,19 +60,21 @@ class Discovery:
         sign = BETTER[benchmark]
         return max((o for o in self.outcomes if o.benchmark == benchmark), key=lambda o: sign * o.area)
 
+    def exported(self, benchmark: str) -> Outcome:
+        """The outcome to take circuits from: that of a recipe that was chosen beforehand and so has a name of its own,
+        or else the best, which looks at the evaluated examples to choose."""
+        mine = (o for o in self.outcomes if o.benchmark == benchmark and o.recipe.alias)
+        return next(mine, None) or self.best(benchmark)
+
 
 Progress = Callable[[str, int, int], None]
 
 
-def check_names(settings: Settings) -> None:
-    """Refuse settings that name a method, metric or ablation which doesn't exist, before any work is done."""
-    for kind, name, known in (
-        ("scoring method", settings.method, METHODS),
-        ("metric", settings.metric, METRICS),
-        ("ablation", settings.ablation, ABLATIONS),
-    ):
-        if name not in known:
-            raise unknown_name(kind, name, list(known))
+def check_settings(settings: Settings) -> None:
+    """Refuse settings that can't be scored with, or whose ablation doesn't exist, before any work is done."""
+    check_scoring(settings.method, settings.steps, settings.metric)
+    if settings.ablation not in ABLATIONS:
+        raise unknown_name("ablation", settings.ablation, list(ABLATIONS))
 
 
 def discover(
@@ -88,7 +90,7 @@ def discover(
 
     `scores` of an earlier run spare the scoring. `more` recipes, by benchmark, join those of the paper.
     """
-    check_names(settings)
+    check_settings(settings)
     seconds: dict[str, float] = {}
     clock = _Clock(seconds)
 
@@ -112,7 +114,9 @@ def discover(
             lambda done, total: progress("score test", done, total), memory=settings.memory,
         )  # fmt: skip
     filters = dict.fromkeys(recipe.filter for _, recipe in tasks)
-    statistics = {filter: summarise(resampled if filter else scores, filter) for filter in filters}
+    statistics = {
+        filter: summarise(resampled if isinstance(filter, Bootstrap) else scores, filter) for filter in filters
+    }
     clock.lap("bootstrap")
 
     selected = []

@@ -157,7 +157,7 @@ def select_circuits(
     if settings.pnr_after_absolute:
         problem = replace(problem, is_positive=statistics.score != 0)
     how = (recipe.solver, settings.time_limit, settings.fill, settings.nested)
-    if settings.drop_failed and not statistics.kept.all():
+    if settings.drop_failed and isinstance(statistics.filter, Bootstrap) and not statistics.kept.all():
         return _without_failed(problem, statistics, budgets, how)
     return solve_path(problem, budgets, *how)
 

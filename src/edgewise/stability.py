@@ -28,16 +28,32 @@ def overlap(
     resamples: int = 10,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """[size] the mean Jaccard overlap of the circuits that `select` makes of resampled examples, over all pairs."""
+    """[size] the mean Jaccard overlap of the circuits that `select` makes of resampled examples, over all pairs.
+
+    Two empty circuits agree on nothing, so such pairs are left out; NaN where all are.
+    """
     if resamples < 2:
         raise InputError(f"an overlap needs at least 2 resamples, not {resamples}")
     if scores.n_examples < 2:
         raise InputError("these scores have a single row, which can't be resampled; score with edgewise")
     drawn = np.random.default_rng(seed).integers(scores.n_examples, size=(resamples, scores.n_examples))
     found = [select(replace(scores, values=scores.values[np.sort(rows)])) for rows in drawn]
-    return np.mean(
-        [[jaccard(a, b) for a, b in zip(one, other, strict=True)] for one, other in combinations(found, 2)], axis=0
+    pairs = np.array(
+        [[_overlap(a, b) for a, b in zip(one, other, strict=True)] for one, other in combinations(found, 2)]
     )
+    counts = (~np.isnan(pairs)).sum(0)
+    return np.where(counts > 0, np.nansum(pairs, axis=0) / np.maximum(counts, 1), np.nan)
+
+
+def _overlap(one: Circuit, other: Circuit) -> float:
+    return jaccard(one, other) if one.n_edges or other.n_edges else float("nan")
+
+
+def mean_overlap(by_size: NDArray[np.float64], shares: Sequence[float]) -> float:
+    """The mean over the sizes that leave a choice: all edges always overlap, and no edges have nothing to. Without
+    such a size, 1."""
+    chosen = [value for value, share in zip(by_size, shares, strict=True) if share < 1 and not np.isnan(value)]
+    return float(np.mean(chosen)) if chosen else 1.0
 
 
 def recipe_overlap(

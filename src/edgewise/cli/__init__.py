@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import cleandoc
 from typing import Any, NoReturn
 
 import typer
@@ -18,12 +19,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _paragraphs(text: str | None) -> str:
+    """A docstring without its line breaks but for those between paragraphs: the terminal has its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in cleandoc(text or "").split("\n\n"))
+
+
 MODULES = {
     module.NAME: module
     for module in (run, study, score, select, evaluate, compare, report, convert, check, models, tasks)
 }
 for name, module in MODULES.items():
-    app.command(name=name)(module.command)
+    app.command(name=name, help=_paragraphs(module.command.__doc__))(module.command)
 
 
 def _version(value: bool) -> None:
@@ -57,6 +65,8 @@ def main() -> None:
         _refuse(str(error))
     except OSError as error:
         _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
+    except MemoryError as error:
+        _refuse(f"not enough memory: {error or 'ask for less at once'}")
     except (KeyboardInterrupt, typer.Abort):
         print("stopped", file=sys.stderr)
         sys.exit(130)

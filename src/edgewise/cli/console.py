@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 os.environ.setdefault("TQDM_DISABLE", "1")
 # A model of at most this width runs on one thread.
 NARROW = 256
+# With fewer examples than this, a bootstrap over examples says little.
+FEW = 10
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -35,6 +37,12 @@ def say(text: str, heading: str = "") -> None:
 def warn(text: str) -> None:
     """A line for people that is no result."""
     err.print(text, soft_wrap=True, markup=False)
+
+
+def warn_of_few(examples: int) -> None:
+    """Say so where error bars come from next to no examples."""
+    if examples < FEW:
+        warn(f"note: intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
 
 
 def print_json(data: Any) -> None:

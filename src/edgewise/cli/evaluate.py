@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from . import options
-from .console import open_model, out, print_json, progress_bars, say
+from .console import open_model, out, print_json, progress_bars, say, warn_of_few
 
 NAME = "evaluate"
 
@@ -40,7 +40,7 @@ def command(
     """
     from ..circuit import Circuit
     from ..errors import InputError, unknown_name
-    from ..evaluate.curve import FAITHFULNESS
+    from ..evaluate.curve import DEFINITIONS, FAITHFULNESS
     from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
     from ..evaluate.verb import evaluate_circuits
     from ..formats.files import read_circuit
@@ -50,6 +50,10 @@ def command(
     from ..tasks import load_task
 
     room = parse_bytes(memory)
+    if out_file is not None and out_file.resolve() in [path.resolve() for path in circuits]:
+        raise InputError(f"{out_file} is one of the circuits; choose another --out")
+    if out_file is not None and out_file.is_dir():
+        raise InputError(f"{out_file} is a folder; --out names a JSON file")
     if faithfulness not in FAITHFULNESS:
         raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
     ready = {"full": Circuit.full, "empty": Circuit.empty}
@@ -114,7 +118,8 @@ def command(
         )
         for row in rows
     ]
-    names = ["circuit", "edges", metric, f"faithfulness ({faithfulness})", f"{CONFIDENCE:.0%} interval"]
-    out.print(list_table(names, table))
-    say(f"{len(pairs)} examples of {task} ({pairs.split}), {ablation}")
+    out.print(list_table(["circuit", "edges", "metric", "faithfulness", f"{CONFIDENCE:.0%} interval"], table))
+    say(f"metric: {metric}; faithfulness: {DEFINITIONS[faithfulness]}")
+    say(f"examples: {len(pairs)} of {task} ({pairs.split}), {ablation}")
+    warn_of_few(len(pairs))
     say(f"the model itself {full:.4f}, the empty circuit {empty:.4f}")

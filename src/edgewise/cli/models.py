@@ -60,6 +60,7 @@ def command(
         print_json(record)
         return
     out.print(key_value_table(name, {key: f"{v:,}" if type(v) is int else v for key, v in record.items()}))
-    least = (facts.weight_bytes + facts.scoring_bytes) / 1e9
-    say(f"scoring needs at least {least:.2f} GB: the weights, and one example of {facts.example_length} tokens;")
+    least = facts.weight_bytes + facts.scoring_bytes
+    amount = f"{least / 1e9:.2f} GB" if least >= 1e9 else f"{least / 1e6:.0f} MB"
+    say(f"scoring needs at least {amount}: the weights, and one example of {facts.example_length} tokens;")
     say("longer prompts need proportionally more")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from . import options
 from .console import out, print_json, say
+from .run import show_areas
 from .study import report_study
 
 NAME = "report"
@@ -31,7 +33,7 @@ def command(
 def _report_run(folder: Path, json: bool) -> None:
     from ..formats.result_folder import read_result
     from ..report.figures import write_figures
-    from ..report.tables import area_table, key_value_table
+    from ..report.tables import key_value_table
 
     result = read_result(folder)
     (folder / "figures").mkdir(exist_ok=True)
@@ -39,17 +41,27 @@ def _report_run(folder: Path, json: bool) -> None:
     if json:
         print_json({"run": dict(result.run), "figures": [str(path) for path in figures]})
         return
-    run = result.run
-    facts = {
-        "model": f"{run['model']} ({run['graph']['edges']:,} edges)",
-        "task": f"{run['task']}, {run['test']['examples']} examples of {run['test']['split']}",
-        "accuracy": f"{run['accuracy']['top-1']:.1%}",
-        "scored by": f"{run['settings']['method']} on {run['train']['examples']} examples of {run['train']['split']}",
-        "ablation": run["settings"]["ablation"],
-        "faithfulness": run["settings"]["faithfulness"],
-        "sign instability": f"{run['sign_instability']:.1%}",
-    }
-    out.print(key_value_table(str(folder), facts))
-    for benchmark in ("CMD", "CPR"):
-        out.print(area_table(result.rows, benchmark))
+    out.print(key_value_table(str(folder), _facts(folder, result.run)))
+    for words in (result.run.get("as_published") or {}).values():
+        say(f"as published: {words}")
+    show_areas(result)
     say(f"figures: {', '.join(str(path) for path in figures)}")
+
+
+def _facts(folder: Path, run: Mapping[str, Any]) -> dict[str, str]:
+    """What a run was, in words."""
+    from ..errors import InputError
+    from ..report.tables import short
+
+    try:
+        train, test, settings = run["train"], run["test"], run["settings"]
+        return {
+            "model": f"{short(run['model'])} ({run['graph']['edges']:,} edges)",
+            "task": f"{short(run['task'])}, {test['examples']} examples of {test['split']}",
+            "accuracy": f"{run['accuracy']['top-1']:.1%}",
+            "scored by": f"{settings['method']} on {train['examples']} examples of {train['split']}",
+            "ablation": settings["ablation"],
+            "sign instability": f"{run['sign_instability']:.1%}",
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder / 'run.json'} isn't whole: {error}; run it again") from None

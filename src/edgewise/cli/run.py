@@ -6,19 +6,20 @@ import hashlib
 import platform
 import shutil
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
-from .console import open_model, out, print_json, progress_bars, say, warn
+from .console import open_model, out, print_json, progress_bars, say, warn, warn_of_few
 
 if TYPE_CHECKING:
+    from ..formats.result_folder import Result
     from ..models import Model
     from ..pipeline import Discovery
-    from ..recipes import Settings
+    from ..recipes import Recipe, Settings
     from ..scores import EdgeScores
     from ..tasks import Task
     from ..tune import Tuning
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 NAME = "run"
 # Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
 LARGEST_OVERLAP = 2_000_000_000
+MOST_RESAMPLES = 1000
 
 
 def command(
@@ -76,10 +78,10 @@ def command(
     with --kappa, greedy and ILP on shrunk scores join the methods.
     """
     from ..errors import InputError
-    from ..formats.result_folder import read_result, write_result
+    from ..formats.result_folder import exported_record, read_result, write_result
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
-    from ..pipeline import check_names, discover
+    from ..pipeline import check_settings, discover
     from ..recipes import PUBLISHED, RANK_OF, Recipe, Settings
     from ..recipes import as_published as published
     from ..report.figures import write_figures
@@ -93,14 +95,14 @@ def command(
     refuse_existing(folder, overwrite)
     if tune and as_published:
         raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
-    if stability < 0 or stability == 1:
-        raise InputError(f"an overlap needs at least 2 resamples (or 0 for none), not {stability}")
+    if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
+        raise InputError(f"an overlap needs 2 to {MOST_RESAMPLES} resamples (or 0 for none), not {stability}")
     settings = Settings(
         method, steps, metric, ablation, faithfulness, pnr,
         Bootstrap(bootstrap, interval, confidence, threshold, seed),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
-    check_names(settings)
+    check_settings(settings)
     shrunk = None if kappa is None else Shrinkage(kappa)
     extra = [Recipe("greedy", shrunk), Recipe("ilp", shrunk), Recipe("ilp", shrunk, pnr)] if shrunk else []
     settings = published(settings) if as_published else settings
@@ -133,6 +135,7 @@ def command(
             more = {b: [*recipes, tuning.chosen(b)] for b, recipes in more.items()}
         found = discover(loaded, train, test, settings, scores, progress, more)
     about |= _found(found, tuning, stability, seed)
+    about["circuits"] = {b: exported_record(found.exported(b), about) for b in RANK_OF}
     about["seconds"] |= {"total": time.perf_counter() - started}
     with whole_folder(folder, overwrite) as draft:
         write_result(draft, found, about)
@@ -169,19 +172,27 @@ def _found(found: Discovery, tuning: Tuning | None, stability: int, seed: int) -
     }
 
 
+def show_areas(result: Result) -> None:
+    """Print the areas of all methods, and what their marks mean."""
+    from ..evaluate.curve import DEFINITIONS
+    from ..report.tables import LEGEND, area_table
+
+    for benchmark in ("CMD", "CPR"):
+        out.print(area_table(result.rows, benchmark))
+    say(f"{LEGEND}\nfaithfulness: {DEFINITIONS[result.run['settings']['faithfulness']]}")
+
+
 def _show(folder: Path, about: dict[str, Any]) -> None:
     """Print what a run came to."""
     from ..formats.result_folder import read_result
-    from ..report.tables import LEGEND, area_table
 
-    result = read_result(folder)
-    for benchmark in ("CMD", "CPR"):
-        out.print(area_table(result.rows, benchmark))
-    say(LEGEND)
+    show_areas(read_result(folder))
     for benchmark, overlaps in about["overlap"].items():
-        shown = ", ".join(f"{name} {sum(sizes) / len(sizes):.2f}" for name, sizes in overlaps.items())
+        shown = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
         say(f"overlap of {benchmark} circuits over resamples of the training examples, mean over sizes: {shown}")
     say(f"{about['sign_instability']:.1%} of the edges changed sign between bootstrap resamples")
+    chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in about["circuits"].items())
+    say(f"circuits/ has those of {chosen}")
     say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
     say(f"{about['seconds']['total']:.0f} s in all")
 
@@ -189,14 +200,20 @@ def _show(folder: Path, about: dict[str, Any]) -> None:
 def _load(
     model: str, task: str, split: str, examples: int | None, seed: int, how: tuple[str, str, str]
 ) -> tuple[Model, Task, Task]:
-    from ..tasks import load_task
+    from ..errors import InputError
+    from ..tasks import has_splits, is_task_file, load_task
 
     loaded = open_model(model, *how)
     train = load_task(task, loaded, "train", examples, seed)
     test = load_task(task, loaded, split, examples, seed)
-    if train.examples == test.examples:
-        why = f"{task} was asked for its split {split}" if split == "train" else f"{task} has no `split` column"
-        warn(f"note: {why}, so edges are scored and circuits evaluated on the same examples")
+    if len(train) < 2:
+        raise InputError(f"{task} has {len(train)} example to score on, but the bootstrap needs at least 2")
+    shared = len(set(train.examples) & set(test.examples))
+    if is_task_file(task) and not has_splits(Path(task)):
+        warn(f"note: {task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
+    elif shared:
+        warn(f"note: {shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
+    warn_of_few(len(test))
     return loaded, train, test
 
 
@@ -221,7 +238,7 @@ def _scores(
             scores = read_scores(partial)
             if scores.provenance.get("resumes") == key["resumes"] and scores.graph == model.graph:
                 warn("note: going on from the scores of a run that was stopped")
-                return scores, partial
+                return _without_key(scores), partial
         except InputError:
             pass  # not whole: score again
         shutil.rmtree(partial)
@@ -231,7 +248,12 @@ def _scores(
             lambda done, total: progress("score", done, total), draft / "scores.npy", key, settings.memory,
         )  # fmt: skip
         write_scores(draft, scores)
-    return scores, partial
+    return _without_key(scores), partial
+
+
+def _without_key(scores: EdgeScores) -> EdgeScores:
+    """The scores without what is of use only to a run that goes on."""
+    return replace(scores, provenance={k: v for k, v in scores.provenance.items() if k != "resumes"})
 
 
 def _competence(model: Model, test: Task) -> dict[str, float]:
@@ -243,18 +265,23 @@ def _competence(model: Model, test: Task) -> dict[str, float]:
     return {"top-1": float(first.mean()), "beats the incorrect answer": float(beats.mean())}
 
 
-def _overlap(found: Discovery, resamples: int, seed: int) -> dict[str, dict[str, list[float]]]:
-    """Benchmark -> greedy and the best method -> [size] the overlap of circuits over resamples of scored examples."""
+def _overlap(found: Discovery, resamples: int, seed: int) -> dict[str, dict[str, Any]]:
+    """Benchmark -> greedy and the exported method -> the overlap of circuits over resamples of scored examples, by size
+    (None where circuits are empty) and its mean."""
+    import numpy as np
+
     from ..recipes import GREEDY, RANK_OF
-    from ..stability import recipe_overlap
+    from ..stability import mean_overlap, recipe_overlap
+
+    def both(benchmark: str, recipe: Recipe) -> dict[str, Any]:
+        by_size = recipe_overlap(found.scores, recipe, benchmark, found.settings, resamples, seed)
+        sizes = [None if np.isnan(value) else float(value) for value in by_size]
+        return {"sizes": sizes, "mean": mean_overlap(by_size, found.settings.sizes)}
 
     if not resamples or found.scores.n_examples < 2 or found.scores.values.nbytes > LARGEST_OVERLAP:
         return {}
     return {
-        b: {
-            recipe.name: recipe_overlap(found.scores, recipe, b, found.settings, resamples, seed).tolist()
-            for recipe in dict.fromkeys((GREEDY, found.best(b).recipe))
-        }
+        b: {recipe.name: both(b, recipe) for recipe in dict.fromkeys((GREEDY, found.exported(b).recipe))}
         for b in RANK_OF
     }
 

@@ -43,11 +43,12 @@ def command(
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
     from ..report.tables import list_table
-    from ..score import score_edges
+    from ..score import check_scoring, score_edges
     from ..tasks import load_task
 
     refuse_existing(out_folder, overwrite)
     room = parse_bytes(memory)
+    check_scoring(method, steps, metric)
     loaded = open_model(model, device, dtype, bos)
     pairs = load_task(task, loaded, split, examples, seed)
     started = time.perf_counter()

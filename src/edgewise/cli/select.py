@@ -52,7 +52,8 @@ def command(
     from ..statistics import Bootstrap, Shrinkage, summarise
 
     # Made even if it isn't used, so that its words are checked.
-    resampling = Bootstrap(bootstrap or Bootstrap.resamples, interval, confidence, threshold, seed)
+    tau = Bootstrap.resamples if bootstrap is None else bootstrap
+    resampling = Bootstrap(tau, interval, confidence, threshold, seed)
     if bootstrap and kappa is not None:
         raise InputError("--bootstrap and --kappa are two filters; give one of them")
     way = resampling if bootstrap else None if kappa is None else Shrinkage(kappa)
@@ -85,10 +86,17 @@ def command(
         print_json({"circuits": records} if several else records[0])
         return
     if several:
-        columns = ("edges_asked", "edges_kept", "objective", "gap", "status", "seconds")
+        columns = ["edges_asked", "edges_kept", "objective", "gap", "status", "seconds"]
+        columns += ["possible_pnr"] if any(r["possible_pnr"] is not None for r in records) else []
         rows = [[f"{r[c]:.6g}" if isinstance(r[c], float) else r[c] for c in columns] for r in records]
         out.print(list_table([c.replace("_", " ") for c in columns], rows))
     else:
-        shown = {name: value for name, value in records[0].items() if value is not None}
-        out.print(key_value_table(f"a circuit of {selections[0].kept} edges", shown))
+        shown = {
+            name.replace("_", " "): f"{value:.6g}" if isinstance(value, float) else value
+            for name, value in records[0].items()
+            if value is not None
+        }
+        out.print(key_value_table(f"a circuit, edges: {selections[0].kept}", shown))
     say(selections[-1].status.advice)
+    if any(selection.possible_pnr is not None for selection in selections):
+        say(f"PNR {pnr:g} asks for more positive edges than there can be: possible_pnr says how many there are")

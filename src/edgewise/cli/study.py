@@ -65,8 +65,8 @@ def command(
 
     from ..formats.study_folder import fingerprint, open_study
     from ..models.memory import parse_bytes
-    from ..pipeline import check_names
-    from ..recipes import PUBLISHED, Settings
+    from ..pipeline import check_settings
+    from ..recipes import Settings
     from ..recipes import as_published as published
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, run_study
@@ -76,7 +76,7 @@ def command(
         method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
-    check_names(settings)
+    check_settings(settings)
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
     tasks = _names(task or ["ioi"])
     files = [name for name in tasks if is_task_file(name)]
@@ -85,14 +85,12 @@ def command(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit,
     )  # fmt: skip
-    fingerprints = {name: fingerprint(Path(name)) for name in files}
+    local = [Path(name) for name in (*plan.models, *files)] + [Path(n.partition("=")[2]) for n in tasks if "=" in n]
+    fingerprints = {str(path): fingerprint(path) for path in local if path.exists()}
     if open_study(out_folder, plan.record() | {"files": fingerprints, "edgewise": version("edgewise")}, overwrite):
         warn(f"note: going on with the study in {out_folder}")
     for name in unsplit:
-        warn(f"note: {name} has no `split` column, so every seed splits its rows into train, validation and test anew")
-    if as_published and not json:
-        for words in PUBLISHED.values():
-            say(f"as published: {words}")
+        warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
     if time_limit is not None:
         warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
     with progress_bars() as progress:
@@ -110,15 +108,17 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
     if json:
         print_json(about | {"out": str(folder)})
         return
+    for words in (about["as_published"] or {}).values():
+        say(f"as published: {words}")
     for table in tables:
-        out.print(table.caption, style="bold", markup=False, soft_wrap=True)
+        out.print(table.caption, style="bold", markup=False)
         out.print(*terminal(table, out.width), sep="\n")
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
     for cell in about["cells"]:
         say(competence(cell))
     for one in about["verdicts"]:
         say(f"{one['task']}, {one['model']}, {one['benchmark']}: {one['chosen']}: {one['verdict']}, p {one['p']:.3f}")
-    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, figure.png")
+    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png")
 
 
 def _names(given: list[str]) -> tuple[str, ...]:

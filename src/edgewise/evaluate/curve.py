@@ -29,6 +29,7 @@ def _ratio(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArr
 
 # Definitions give NaN where they divide by nothing.
 FAITHFULNESS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {"mib": _mib, "ratio": _ratio}
+DEFINITIONS = {"mib": "MIB's, 0 for the empty circuit and 1 for the model", "ratio": "a ratio, not on MIB's scale"}
 UNDEFINED = {
     "mib": "the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined",
     "ratio": "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib",

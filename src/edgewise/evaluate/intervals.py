@@ -4,10 +4,11 @@ A resample draws examples with replacement and computes everything anew from the
 full and of the empty one, hence faithfulness, hence the area. What the scores were made of stays as it was: these
 intervals say how much the *evaluation* would change with other examples, not how much the circuit would.
 
-CMD takes absolute values, so resampling a curve that is near 1 adds distance that isn't there: its draws lie above the
-estimate as the estimate lies above the truth. An area's interval is therefore the basic one, which mirrors the draws at
-the estimate; in a paired difference that bias nearly cancels, and the percentile interval covers better (measured in
-tests/test_intervals.py).
+CMD takes absolute values, so resampling a curve that is near 1 adds distance that isn't there: the draws lie above the
+estimate as the estimate lies above the truth, and more so for the noisier of two methods. A percentile interval takes
+the draws as they are, a basic one mirrors them at the estimate; either misleads in some of these cases. Intervals here
+hold both: they reach as far to either side of the estimate as the farther tail of the draws does, and p is the larger
+of the two (measured in tests/test_intervals.py).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method's area less another's on the same examples, its percentile interval, and a two-sided bootstrap p.
+    """One method's area less another's on the same examples, its interval, and a two-sided bootstrap p.
 
     `benchmark` says which sign is an improvement: higher for CPR, lower for CMD.
     """
@@ -85,20 +86,16 @@ class Resampled:
     draws: FloatArray
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The basic interval; no distance is below 0."""
-        low, high = _quantiles(self.draws, confidence)
-        low, high = 2 * self.estimate - high, 2 * self.estimate - low
-        least = LEAST[self.benchmark]
-        return Interval(self.estimate, max(low, least), max(high, least), confidence)
+        """The area with its interval; no distance is below 0."""
+        reach, least = _reach(self.estimate, self.draws, confidence), LEAST[self.benchmark]
+        return Interval(self.estimate, max(self.estimate - reach, least), self.estimate + reach, confidence)
 
     def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
         """This area less another one, resample by resample: both must come from the same examples and seed."""
-        draws = self.draws - other.draws
-        low, high = _quantiles(draws, confidence)
-        # The observed data count as one more resample, so that p is never 0; a difference of 0 everywhere has p 1.
-        tail = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
-        p = min(1.0, 2 * (tail + 1) / (int(np.isfinite(draws).sum()) + 1))
-        return Comparison(self.benchmark, self.estimate - other.estimate, low, high, p, confidence)
+        difference, draws = self.estimate - other.estimate, self.draws - other.draws
+        reach = _reach(difference, draws, confidence)
+        p = max(_tail(draws, 0.0), _tail(draws, 2 * difference))
+        return Comparison(self.benchmark, difference, difference - reach, difference + reach, p, confidence)
 
 
 def resample(curve: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
@@ -137,18 +134,21 @@ def faithfulness_intervals(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> tuple[Interval, ...]:
-    """The faithfulness of every circuit with its percentile interval, from metrics [circuit, example].
+    """The faithfulness of every circuit with its interval, from metrics [circuit, example].
 
     full, empty    [example] the metric of the full and the empty circuit
     """
     estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition)
     draws = reweighted_faithfulness(resampling_weights(len(full), resamples, seed), values, full, empty, definition)
-    bounds = [_quantiles(column, confidence) for column in draws.T]
-    return tuple(Interval(float(at), *ends, confidence) for at, ends in zip(estimates, bounds, strict=True))
+    reach = [_reach(float(at), column, confidence) for at, column in zip(estimates, draws.T, strict=True)]
+    return tuple(
+        Interval(float(at), float(at) - far, float(at) + far, confidence)
+        for at, far in zip(estimates, reach, strict=True)
+    )
 
 
-def _quantiles(draws: FloatArray, confidence: float) -> tuple[float, float]:
-    """The ends of the central share of the draws that are defined."""
+def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
+    """How far the farther tail of the draws that are defined is from the estimate."""
     if not 0 < confidence < 1:
         raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
     defined = draws[np.isfinite(draws)]
@@ -156,4 +156,13 @@ def _quantiles(draws: FloatArray, confidence: float) -> tuple[float, float]:
         raise InputError("faithfulness is undefined in every resample of the evaluated examples; give more examples")
     tail = (1 - confidence) / 2
     low, high = np.quantile(defined, [tail, 1 - tail])
-    return float(low), float(high)
+    return max(estimate - float(low), float(high) - estimate, 0.0)
+
+
+def _tail(draws: FloatArray, at: float) -> float:
+    """Twice the share of draws on the rarer side of a value.
+
+    The observed data count as one more resample, so that it is never 0; if all draws are at the value, it is 1.
+    """
+    rarer = min(int((draws <= at).sum()), int((draws >= at).sum()))
+    return min(1.0, 2 * (rarer + 1) / (int(np.isfinite(draws).sum()) + 1))

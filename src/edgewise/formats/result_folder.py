@@ -4,7 +4,7 @@ run.json          settings, versions, seed, timings, the definition of faithfuln
 scores/           [example, edge] scores
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
-circuits/         the best recipe's circuit per size, as EAP-IG json
+circuits/         a circuit per size as EAP-IG json, of the tuned recipe, or else of the best on the evaluated examples
 curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
                   interval over the evaluated examples, and its paired comparison with greedy
 """
@@ -90,7 +90,7 @@ def read_result(folder: Path) -> Result:
 
 def _read_result(folder: Path) -> Result:
     if not (folder / "run.json").is_file():
-        raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run`")
+        raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
     run = read_json(folder / "run.json")
     if run.get("format") != FORMAT or run.get("version") != VERSION:
         raise InputError(
@@ -163,14 +163,20 @@ def _write_arrays(path: Path, discovery: Discovery) -> None:
     )
 
 
+def exported_record(outcome: Outcome, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Which method's circuits are written, and on which examples it was chosen, as plain data."""
+    chosen_on = about.get("train" if outcome.recipe.alias else "test", {}).get("split")
+    return {"recipe": outcome.recipe.combination, "parameters": outcome.recipe.parameters, "chosen_on": chosen_on}
+
+
 def _write_best_circuits(folder: Path, discovery: Discovery, about: Mapping[str, Any]) -> None:
     if discovery.scores.graph.n_edges > LARGEST_JSON:
         return
     folder.mkdir()
     for benchmark in ("CMD", "CPR"):
-        best = discovery.best(benchmark)
+        best = discovery.exported(benchmark)
         score = discovery.statistics[best.recipe.filter].score
+        origin = {"model": about.get("model"), "task": about.get("task"), **exported_record(best, about)}
         for share, selection in zip(best.curve.shares, best.selections, strict=True):
-            origin = {"model": about.get("model"), "task": about.get("task"), "method": best.recipe.name}
             name = f"{benchmark.lower()}-{share:g}.json"
             write_circuit(folder / name, selection.circuit, score, origin | selection.record())

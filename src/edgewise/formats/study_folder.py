@@ -5,7 +5,7 @@ cells/MODEL--TASK/data-SEED/
   scores/ ...     [example, edge] scores of train (and of other splits, if the plan asks for them)
   SPLIT-selected-SEED.npz    every recipe's circuits: distinct masks as packed bits, and which recipe and size has which
   SPLIT-values-PART.npz      the metric of distinct circuits [circuit, example]
-tables.md .csv .tex .json    derived; no timings, so that equal plans give equal bytes
+tables.md .csv .tex .json, curves.csv    derived; no timings, so that the same command gives the same bytes
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import hashlib
 import json
 import re
 import shutil
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
 from ..errors import InputError
-from ..graph import Graph
 from .write import read_json, whole_file, write_json
 
-FORMAT, VERSION = "edgewise-study", 1
-PLAN = "study.json"
+FORMAT, VERSION = "edgewise-study", 2
+LARGEST_READ = 100_000_000
+PLAN, CELLS = "study.json", "cells"
 # What `whole_file` and `whole_folder` leave behind when they are killed; nobody else's hidden files.
 DRAFT = re.compile(r"\.(study|tables|figure|scores|overlap|train|validation|test)\b.*\..+")
 
@@ -37,26 +38,27 @@ DRAFT = re.compile(r"\.(study|tables|figure|scores|overlap|train|validation|test
 class Selected:
     """Circuits of several recipes.
 
+    made_for     a digest of the recipes
     masks        [circuit, byte] distinct circuits as packed bits
     place        [recipe, size] which of them a recipe has at a size
     asked, kept  [recipe, size] edges
     """
 
+    made_for: str
     masks: NDArray[np.uint8]
     place: NDArray[np.int64]
     asked: NDArray[np.int64]
     kept: NDArray[np.int64]
 
-    def circuits(self, graph: Graph) -> list[Circuit]:
-        """The distinct circuits."""
-        bits = np.unpackbits(self.masks, axis=-1, count=graph.n_edges).astype(bool)
-        return [Circuit(graph, mask) for mask in bits]
-
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The metric of circuits [circuit, example]; `full` and `empty` are [example], `accuracy` is the model's."""
+    """The metric of circuits [circuit, example]; `full` and `empty` are [example], `accuracy` is the model's.
 
+    made_for     a digest of the circuits
+    """
+
+    made_for: str
     values: NDArray[np.float64]
     full: NDArray[np.float64]
     empty: NDArray[np.float64]
@@ -66,8 +68,8 @@ class Values:
 def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -> bool:
     """Make the folder ready for a plan, and say whether earlier work goes on.
 
-    A folder of another plan is refused, or emptied with `overwrite`. What was being written when a study was killed
-    is removed.
+    A folder of another plan is refused, or emptied with `overwrite`, unless nothing was finished there yet. What was
+    being written when a study was killed is removed.
     """
     # JSON has no tuples: compare what will be read back.
     plan = json.loads(json.dumps(plan))
@@ -75,17 +77,24 @@ def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -
     if folder.is_dir() and any(folder.iterdir()):
         if not known.is_file() and not any(folder.glob(f".{PLAN}.*")):
             raise InputError(f"{folder} exists and isn't a study that edgewise began; choose another one")
+        if known.is_file():
+            read_plan(folder)  # refuses what isn't ours, before anything is removed
         if overwrite:
             shutil.rmtree(folder)
-        elif known.is_file():
+        elif _has_work(folder):
             _refuse_other_plan(folder, plan)
-    goes_on = known.is_file()
+    goes_on = known.is_file() and _has_work(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for draft in sorted(folder.rglob(".*")):
         if DRAFT.fullmatch(draft.name):
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
     write_json(known, {"format": FORMAT, "version": VERSION, "plan": plan})
     return goes_on
+
+
+def _has_work(folder: Path) -> bool:
+    """Whether any unit was finished."""
+    return any(path.is_file() and "/." not in path.as_posix() for path in (folder / CELLS).rglob("*"))
 
 
 def is_study(folder: Path) -> bool:
@@ -114,13 +123,26 @@ def _refuse_other_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """A hash of a file's contents: a plan that reads another file is another plan."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """A hash of a file's contents, or of the names, sizes and times of all files below a folder, or of a large file:
+    a plan that reads other files is another plan."""
+    if path.is_file() and path.stat().st_size <= LARGEST_READ:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    about = [(str(f.relative_to(path)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
 def cell_name(model: str, task: str) -> str:
-    """The folder's name of a model and a task; paths and hub names become plain."""
-    return "--".join(re.sub(r"[^A-Za-z0-9.=_-]+", "+", name.strip("/")) for name in (model, task))
+    """The folder's name of a model and a task. Paths and hub names become plain, with a hash, so that none collide."""
+    plain = "--".join(re.sub(r"[^A-Za-z0-9.=_-]+", "+", name) for name in (model, task))
+    if all(re.fullmatch(r"\w([.=]?[\w-])*", name, re.ASCII) and "--" not in name for name in (model, task)):
+        return plain
+    return f"{plain}-{hashlib.sha256(repr((model, task)).encode()).hexdigest()[:8]}"
+
+
+def digest(what: bytes) -> str:
+    """A short name for what a unit was made for."""
+    return hashlib.sha256(what).hexdigest()[:16]
 
 
 def write_arrays(path: Path, unit: Selected | Values) -> None:
@@ -129,23 +151,25 @@ def write_arrays(path: Path, unit: Selected | Values) -> None:
         np.savez_compressed(draft, **vars(unit))
 
 
-def read_selected(path: Path) -> Selected | None:
-    """A unit's circuits, if it was finished."""
-    arrays = _arrays(path)
+def read_selected(path: Path, made_for: str) -> Selected | None:
+    """A unit's circuits, if it was finished, and for these recipes."""
+    arrays = _arrays(path, made_for)
     return None if arrays is None else Selected(**arrays)
 
 
-def read_values(path: Path) -> Values | None:
-    """A unit's values, if it was finished."""
-    arrays = _arrays(path)
+def read_values(path: Path, made_for: str | None = None) -> Values | None:
+    """A unit's values, if it was finished, and for these circuits (None: for any)."""
+    arrays = _arrays(path, made_for)
     return None if arrays is None else Values(**(arrays | {"accuracy": float(arrays["accuracy"])}))
 
 
-def _arrays(path: Path) -> dict[str, Any] | None:
+def _arrays(path: Path, made_for: str | None) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
         with np.load(path) as file:
-            return dict(file)
-    except (OSError, EOFError, ValueError) as error:
+            arrays = dict(file)
+        arrays["made_for"] = str(arrays["made_for"])
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error) as error:
         raise InputError(f"{path} can't be read: {error}; remove it, and its work is done again") from None
+    return arrays if made_for in (None, arrays["made_for"]) else None

@@ -18,11 +18,16 @@ from ..errors import InputError
 def whole_file(path: Path) -> Iterator[Path]:
     """A temporary file to write to, which takes the place of `path` if nothing goes wrong, else disappears."""
     make_parent(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write to")
+    with _speaking_of(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(handle)
     try:
         yield Path(name)
         os.chmod(name, 0o644)
+        with open(name, "rb") as file:
+            os.fsync(file.fileno())  # else a power cut could leave the name without the contents
         os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
@@ -33,7 +38,8 @@ def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     """A temporary folder to fill, which takes the place of `path` if nothing goes wrong, else disappears."""
     refuse_existing(path, overwrite)
     make_parent(path)
-    draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    with _speaking_of(path):
+        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         yield draft
         os.chmod(draft, 0o755)
@@ -70,6 +76,15 @@ def _is_ours(marker: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
+
+
+@contextmanager
+def _speaking_of(path: Path) -> Iterator[None]:
+    """Errors name what the user asked for, not a draft of it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}") from None
 
 
 def make_parent(path: Path) -> None:

@@ -127,6 +127,8 @@ def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto", bos:
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
     """A model from an already loaded HuggingFace causal language model, whose weights are shared, not copied."""
+    if not hasattr(loaded, "config") or not hasattr(loaded, "requires_grad_"):
+        raise InputError(f"a HuggingFace causal language model is needed, not {type(loaded).__name__}")
     loaded.eval().requires_grad_(False)
     return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos))
 

@@ -14,7 +14,7 @@ from ..evaluate.curve import BETTER
 from ..evaluate.intervals import CONFIDENCE, Comparison, Resampled, resample
 from ..formats.result_folder import Result
 from ..study import Study
-from .study import short
+from .tables import short
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +24,7 @@ class Contest:
     task: str
     model: str
     benchmark: str
+    faithfulness: str
     methods: Mapping[str, Resampled]
 
     @property
@@ -52,16 +53,18 @@ class Pair:
         """As plain data, for JSON."""
         contest = self.contest
         areas = {"area": contest.methods[self.one].estimate, "other_area": contest.methods[self.other].estimate}
-        about = {"task": contest.task, "model": contest.model, "benchmark": contest.benchmark}
+        about = {name: getattr(contest, name) for name in ("task", "model", "benchmark", "faithfulness")}
         names = {"method": self.one, "other": self.other}
         return about | names | areas | self.comparison.record() | {"verdict": self.verdict}
 
 
 def contests_of_run(result: Result) -> list[Contest]:
     """A run has one contest per metric."""
-    task, model = result.run["task"], result.run["model"]
+    task, model, definition = result.run["task"], result.run["model"], result.run["settings"]["faithfulness"]
     return [
-        Contest(task, model, b, {row.name: resample(row.curve, b) for row in result.rows if row.benchmark == b})
+        Contest(
+            task, model, b, definition, {row.name: resample(row.curve, b) for row in result.rows if row.benchmark == b}
+        )
         for b in dict.fromkeys(row.benchmark for row in result.rows)
     ]
 
@@ -69,7 +72,13 @@ def contests_of_run(result: Result) -> list[Contest]:
 def contests_of_study(study: Study) -> list[Contest]:
     """A study has one per metric, model and task: its combinations on test, as validation chose their parameters."""
     return [
-        Contest(cell.task, cell.model, b, {one.recipe.name: one.resampled() for one in repeats})
+        Contest(
+            cell.task,
+            cell.model,
+            b,
+            study.plan.settings.faithfulness,
+            {one.recipe.name: one.resampled() for one in repeats},
+        )
         for cell in study.cells
         for b, repeats in cell.test.items()
     ]
@@ -98,7 +107,7 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
 def pair_table(found: Sequence[Pair]) -> Table:
     """Pairs that share a contest, as a table; a star where the interval excludes 0."""
     contest, others = found[0].contest, {pair.other for pair in found}
-    heading = f"{contest.benchmark} less that of {' or '.join(others)}: {contest.task}, {short(contest.model)}"
+    heading = f"{contest.benchmark} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
     # Without edges, the longest names fit into 80 columns.
     table = Table(title=escape(heading), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
     table.add_column("method", no_wrap=True)

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from ..evaluate.curve import BETTER
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..formats.result_folder import Result, ResultRow
+from .tables import short
 
 COLOURS = {"greedy": "#6b7280", "top-n": "#d97706", "ilp": "#2563eb"}
 OTHER = "#7c3aed"
@@ -30,7 +31,7 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
         _draw(axis, benchmark, [row for row in result.rows if row.benchmark == benchmark])
     run = result.run
     figure.suptitle(
-        f"{Path(run['model']).name} · {run['task']} · {run['settings']['method']} · {run['settings']['ablation']}"
+        f"{short(run['model'])} · {short(run['task'])} · {run['settings']['method']} · {run['settings']['ablation']}"
     )
     paths = [folder / f"faithfulness.{kind}" for kind in ("png", "svg")]
     for path in paths:
@@ -42,22 +43,23 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
 def _draw(axis: Axes, benchmark: str, rows: list[ResultRow]) -> None:
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.axhline(0, color="#d1d5db", linewidth=0.8)
-    ordered = sorted(rows, key=lambda row: BETTER[benchmark] * row.area)
-    for row in ordered:
-        colour = COLOURS.get(row.selections[0]["solver"], OTHER)
+    best = max(rows, key=lambda row: BETTER[benchmark] * row.area)
+    for row in sorted(rows, key=lambda row: BETTER[benchmark] * row.area):
+        colour = COLOURS.get(row.selections[0]["solver"], OTHER) if row.name != "Tuned" else OTHER
         style = STYLES["Bootstrapping" in row.name, "PNR" in row.name]
+        marker = "s" if "Shrinkage" in row.name else "o"
         curve = row.curve
         found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
         # A curve may start at size 0, which a logarithmic axis can't show.
         points = [(x, y.estimate, y.low, y.high) for x, y in zip(curve.shares, found, strict=True) if x > 0]
         x, middle, low, high = zip(*points, strict=True)
-        if row is ordered[-1]:
+        if row is best:
             axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axis.plot(x, middle, style, color=colour, marker="o", markersize=3, linewidth=1.5,
+        axis.plot(x, middle, style, color=colour, marker=marker, markersize=3, linewidth=1.5,
                   label=f"{row.name}  {row.area:.3f}")  # fmt: skip
     axis.set_xscale("log")
-    axis.set_title(f"{HEADINGS[benchmark]}\nband: {CONFIDENCE:.0%} interval of {ordered[-1].name}", fontsize=10)
+    axis.set_title(f"{HEADINGS[benchmark]}\nband: {CONFIDENCE:.0%} interval of {best.name}", fontsize=10)
     axis.set_xlabel("edges asked for, share of all")
     axis.set_ylabel(f"faithfulness ({rows[0].curve.definition})")
-    axis.legend(fontsize=7.5, frameon=False)
+    axis.legend(fontsize=7.5, frameon=False, handlelength=4)
     axis.spines[["top", "right"]].set_visible(False)

@@ -18,7 +18,7 @@ from ..formats.write import whole_file, write_json
 from ..recipes import published_words
 from ..study import Entry, Study, StudyTable, TableRow
 from ..study.tables import DIGITS, verdicts
-from .tables import LOW_ACCURACY
+from .tables import LOW_ACCURACY, short
 
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
@@ -37,13 +37,19 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
             for c in study.cells
         ],
         "verdicts": told,
-        "entries": records(tables),
+        "entries": records(tables, bool(published)),
     }
     words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
     words += "".join(f"- {competence(cell)}\n" for cell in about["cells"]) + "\n"
-    texts = {"md": words + markdown(tables, told), "csv": csv_text(tables), "tex": latex(tables)}
-    for suffix, text in texts.items():
-        with whole_file(folder / f"tables.{suffix}") as draft:
+    remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
+    texts = {
+        "tables.md": words + markdown(tables, told),
+        "tables.csv": csv_text(records(tables, bool(published))),
+        "tables.tex": remarks + latex(tables),
+        "curves.csv": csv_text(curve_records(study)),
+    }
+    for name, text in texts.items():
+        with whole_file(folder / name) as draft:
             draft.write_text(text, encoding="utf-8")
     write_json(folder / "tables.json", about)
     with whole_file(folder / "figure.png") as draft:
@@ -57,19 +63,19 @@ def competence(cell: Mapping[str, Any]) -> str:
     beats = f", the correct answer beats the incorrect one in {cell['beats']:.0%}" if cell["beats"] is not None else ""
     poor = cell["beats"] is not None and cell["beats"] < LOW_ACCURACY
     return (
-        f"{cell['task']}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
+        f"{short(cell['task'])}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
         f"{cell['accuracy']:.0%}{beats}{': it hardly does this task, so a circuit may mean nothing' * poor}."
     )
 
 
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """A table for a terminal of some width, without its caption, as tables side by side below each other if there are
-    too many columns; its intervals are in the files."""
+    too many columns; the intervals of areas are in the files."""
     labels = max(len(row.label) for row in table.rows)
     cells = [[_styled(table, row, column) for column in range(len(table.columns))] for row in table.rows]
     widest = max(
-        *(Text.from_markup(cell).cell_len for row in cells for cell in row),
-        *(len(part) for task, model in table.columns for part in (task, short(model))),
+        *(len(line) for row in cells for cell in row for line in Text.from_markup(cell).plain.split("\n")),
+        *(len(part) for task, model in table.columns for part in (short(task), short(model))),
     )
     room = max(1, (width - labels - 4) // (widest + 3))
     found = []
@@ -77,7 +83,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
         part = Table()
         part.add_column("method", no_wrap=True)
         for task, model in table.columns[start : start + room]:
-            part.add_column(f"{escape(task)}\n{escape(short(model))}", justify="right", no_wrap=True)
+            part.add_column(f"{escape(short(task))}\n{escape(short(model))}", justify="right", no_wrap=True)
         for row, shown, following in zip(table.rows, cells, (*table.rows[1:], None), strict=True):
             ends = following is not None and following.rule
             part.add_row(row.label, *shown[start : start + room], end_section=ends)
@@ -90,7 +96,8 @@ def _styled(table: StudyTable, row: TableRow, column: int) -> str:
     if entry is None:
         return ""
     text = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
-    return text + (f" ±{entry.spread:.{DIGITS}f}" if entry.spread is not None else "")
+    details = _details(entry, " ±{}", " ({}, {})" if table.is_difference else "")
+    return "".join([text, *details]) + (f"\n{entry.note}" if entry.note and table.name == "main" else "")
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
@@ -102,7 +109,7 @@ def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -
 
 
 def _markdown_rows(table: StudyTable) -> list[str]:
-    heads = " | ".join(f"{task}, {short(model)}" for task, model in table.columns)
+    heads = " | ".join(f"{short(task)}, {short(model)}" for task, model in table.columns)
     lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
     for row in table.rows:
         cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
@@ -132,7 +139,7 @@ def _details(entry: Entry, spread: str, interval: str) -> list[str]:
     parts = []
     if entry.spread is not None:
         parts.append(spread.format(f"{entry.spread:.{DIGITS}f}"))
-    if entry.low is not None and entry.high is not None:
+    if interval and entry.low is not None and entry.high is not None:
         parts.append(interval.format(f"{entry.low:.{DIGITS}f}", f"{entry.high:.{DIGITS}f}"))
     return parts
 
@@ -140,26 +147,24 @@ def _details(entry: Entry, spread: str, interval: str) -> list[str]:
 def _sentence(verdict: dict[str, Any]) -> str:
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
     return (
-        f"- {verdict['task']}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; on test "
-        f"{verdict['test']:.4f} against greedy's {verdict['greedy']:.4f}, a difference of {verdict['difference']:+.4f} "
-        f"[{verdict['low']:+.4f}, {verdict['high']:+.4f}], p {verdict['p']:.3f}: {verdict['verdict']}."
+        f"- {short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
+        f"on test {verdict['test']:.4f} against greedy's {verdict['greedy']:.4f}, a difference of "
+        f"{verdict['difference']:+.4f} [{verdict['low']:+.4f}, {verdict['high']:+.4f}], p {verdict['p']:.3f}: "
+        f"{verdict['verdict']}."
     )
 
 
-def csv_text(tables: Sequence[StudyTable]) -> str:
-    """All entries of all tables, one per line."""
-    names = ("table", "benchmark", "method", "task", "model", "value", "spread", "low", "high", "p", "note", "bold",
-             "underlined")  # fmt: skip
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Records of the same keys as CSV."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    for record in records(tables):
-        writer.writerow(record)
+    writer.writerows(rows)
     return text.getvalue()
 
 
-def records(tables: Sequence[StudyTable]) -> list[dict[str, Any]]:
-    """All entries as plain data."""
+def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[dict[str, Any]]:
+    """All entries of all tables as plain data."""
     found = []
     for table in tables:
         for row in table.rows:
@@ -167,9 +172,20 @@ def records(tables: Sequence[StudyTable]) -> list[dict[str, Any]]:
                 if entry is not None:
                     bold, underlined = table.marks(row, column)
                     about = {"table": table.name, "benchmark": row.benchmark, "method": row.label}
+                    how = {"faithfulness": table.faithfulness, "as_published": as_published}
                     marks = {"bold": bold, "underlined": underlined}
-                    found.append(about | {"task": task, "model": model} | entry.record() | marks)
+                    found.append(about | {"task": task, "model": model} | entry.record() | marks | how)
     return found
+
+
+def curve_records(study: Study) -> list[dict[str, Any]]:
+    """Every curve on test as plain data, a record per method, seed and size."""
+    return [
+        {"task": cell.task, "model": cell.model, "benchmark": benchmark, "method": one.recipe.name,
+         "parameters": one.recipe.parameters, "seed": seed, **size}
+        for cell in study.cells for benchmark, repeats in cell.test.items() for one in repeats
+        for seed, curve in enumerate(one.curves) for size in curve.rows()
+    ]  # fmt: skip
 
 
 def latex(tables: Sequence[StudyTable]) -> str:
@@ -181,7 +197,7 @@ def _latex_table(table: StudyTable) -> str:
     groups = [(task, len(list(same))) for task, same in groupby(table.columns, key=lambda column: column[0])]
     heads, rules, first = [], [], 2
     for task, width in groups:
-        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(task)}}}")
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short(task))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
     lines = [
@@ -222,11 +238,6 @@ def _escape(text: str) -> str:
     return text
 
 
-def short(model: str) -> str:
-    """A model's name without its path or owner."""
-    return Path(model).name
-
-
 def write_figure(path: Path, study: Study) -> None:
     """Faithfulness of greedy and of the chosen method on test, per metric and column: mean and range over seeds."""
     import matplotlib
@@ -255,7 +266,7 @@ def write_figure(path: Path, study: Study) -> None:
                 axis.plot(x, mean, color=colour, marker="o", markersize=2.5, linewidth=1.4,
                           label=f"{name}  {repeats.mean:.4f}")  # fmt: skip
             axis.set_xscale("log")
-            axis.set_title(f"{cell.task} · {short(cell.model)}", fontsize=9)
+            axis.set_title(f"{short(cell.task)} · {short(cell.model)}", fontsize=9)
             axis.legend(fontsize=7, frameon=False, title=benchmark, title_fontsize=7)
             axis.spines[["top", "right"]].set_visible(False)
         axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness})", fontsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
@@ -64,6 +65,12 @@ def _kept(curve: Curve) -> str:
     return ", ".join(f"{curve.kept[at] / max(curve.asked[at], 1):.0%}".rstrip("%") for at in places) + " %"
 
 
+def short(name: str) -> str:
+    """A model's or a task's name without its path, its owner or where its copy is."""
+    known, equals, _ = name.partition("=")
+    return known if equals or name.startswith("mib/") else Path(name).name
+
+
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of two columns."""
     table = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False)
@@ -78,7 +85,7 @@ def list_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A plain table."""
     table = Table()
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(escape(str(value)) for value in row))
     return table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from ..errors import InputError
 from ..models.gradients import contract, destination_gradients, source_differences
 from ..models.prepare import Prepared
 from ..tasks.metrics import Metric
@@ -13,11 +12,6 @@ from .method import BatchScores, loss
 
 def score_eap(batch: Prepared, metric: Metric, steps: int) -> BatchScores:
     """One forward and one forward + backward pass; `steps` plays no part."""
-    if metric.flat_at_clean:
-        raise InputError(
-            f"metric {metric.name!r} has no slope at the clean run, where eap takes it, so every score would be 0; "
-            "use eap-ig, or another metric"
-        )
     with torch.no_grad():
         corrupted = batch.run(batch.corrupted)
         corrupted_readout = batch.read_out(corrupted, metric.reads_all_logits)

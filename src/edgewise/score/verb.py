@@ -27,6 +27,23 @@ METHODS: dict[str, Callable[[Prepared, Metric, int], BatchScores]] = {
 Progress = Callable[[int, int], None]
 
 
+def check_scoring(method: str, steps: int, metric: str) -> Metric:
+    """Refuse what can't be scored with, before any work is done; gives the metric."""
+    if method not in METHODS:
+        raise unknown_name("scoring method", method, list(METHODS))
+    if steps < 1:
+        raise InputError(f"integrated gradients need at least 1 step, not {steps}")
+    measure = get_metric(metric)
+    if not measure.differentiable:
+        raise InputError(f"metric {metric!r} has no gradient, so edges can't be scored with it; score with another one")
+    if measure.flat_at_clean and METHODS[method] is score_eap:
+        raise InputError(
+            f"metric {metric!r} has no slope at the clean run, where eap takes it, so every score would be 0; "
+            "use eap-ig, or another metric"
+        )
+    return measure
+
+
 def score_edges(
     model: Model,
     task: Task,
@@ -46,13 +63,7 @@ def score_edges(
     the scores in while they are made and used (memory-mapped), for graphs and tasks too large for memory. `about`
     joins the provenance.
     """
-    if method not in METHODS:
-        raise unknown_name("scoring method", method, list(METHODS))
-    if steps < 1:
-        raise InputError(f"integrated gradients need at least 1 step, not {steps}")
-    measure = get_metric(metric)
-    if not measure.differentiable:
-        raise InputError(f"metric {metric!r} has no gradient, so edges can't be scored with it; score with another one")
+    measure = check_scoring(method, steps, metric)
     check_lengths(model, task)
     values = _allocate((len(task), model.graph.n_edges), store)
     contrast = np.zeros((2, len(task)))

@@ -75,11 +75,17 @@ class SelectionProblem:
     @property
     def least_positive(self) -> int:
         """ceil(PNR k), and at most as many as there are positive edges."""
-        if self.pnr is None:
-            return 0
+        return min(self._asked_positive, int(np.count_nonzero(self.is_positive)))
+
+    @property
+    def lacks_positive(self) -> bool:
+        """Whether PNR asks for more positive edges than there are."""
+        return self._asked_positive > self.least_positive
+
+    @property
+    def _asked_positive(self) -> int:
         # A rounding error is not an edge: 0.55 * 100 is a little more than 55 in floating point.
-        asked = ceil(self.pnr * self.budget - 1e-9)
-        return min(asked, int(np.count_nonzero(self.is_positive)))
+        return 0 if self.pnr is None else ceil(self.pnr * self.budget - 1e-9)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

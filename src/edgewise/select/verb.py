@@ -55,6 +55,7 @@ def solve(
         bound=solution.bound,
         seconds=time.perf_counter() - started,
         effort=solution.effort,
+        possible_pnr=problem.least_positive / budget if problem.lacks_positive else None,
     )
 
 

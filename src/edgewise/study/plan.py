@@ -34,6 +34,10 @@ class Grid:
         for share in self.pnr:
             if not 0 <= share <= 1:
                 raise InputError(f"PNR is a share of the edges, from 0 to 1, but {share} was given")
+        for tau in self.tau:
+            Bootstrap(tau)  # refuses what it can't be
+        for kappa in self.kappa:
+            Shrinkage(kappa)
 
     def recipes(self, benchmark: str, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
         """All combinations, plain greedy first; PNR for CMD only, as in the paper."""
@@ -52,7 +56,7 @@ class Plan:
 
     seeds    how many; a seed draws the examples of a built-in task (all splits) and the bootstrap's resamples.
              Data sets and files are the same for every seed, so only the resamples differ there.
-    unsplit  those of the tasks that are files without splits: a seed splits them into thirds
+    unsplit  those of the tasks that are files without splits: their rows are split into thirds
     """
 
     models: tuple[str, ...]
@@ -72,6 +76,8 @@ class Plan:
         for kind, names in (("model", self.models), ("task", self.tasks)):
             if len(set(names)) < len(names):
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
+        if self.examples is not None and self.examples < 1:
+            raise InputError(f"the number of examples must be at least 1, not {self.examples}")
         if self.seeds < 1:
             raise InputError(f"a study needs at least 1 seed, not {self.seeds}")
 
@@ -83,7 +89,7 @@ class Plan:
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
         every = tuple(range(self.seeds))
-        return {seed: (seed,) for seed in every} if task in GENERATORS or task in self.unsplit else {0: every}
+        return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
 
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""

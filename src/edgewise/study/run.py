@@ -7,6 +7,7 @@ model, task and drawn data serves every recipe.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,17 +15,27 @@ import numpy as np
 
 from ..circuit import Circuit
 from ..errors import InputError
-from ..evaluate.curve import Curve, size_to_edges
+from ..evaluate.curve import Curve
 from ..evaluate.verb import evaluate_circuits
 from ..formats.score_folder import read_scores, write_scores
-from ..formats.study_folder import Selected, Values, cell_name, read_plan, read_selected, read_values, write_arrays
+from ..formats.study_folder import (
+    CELLS,
+    Selected,
+    Values,
+    cell_name,
+    digest,
+    read_plan,
+    read_selected,
+    read_values,
+    write_arrays,
+)
 from ..formats.write import read_json, whole_folder, write_json
 from ..models import Model
 from ..recipes import Recipe, select_circuits
 from ..score import score_edges
 from ..scores import EdgeScores
-from ..stability import recipe_overlap
-from ..statistics import Filter, summarise
+from ..stability import mean_overlap, recipe_overlap
+from ..statistics import Bootstrap, Filter, summarise
 from ..tasks import Task, load_task, load_third
 from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import BENCHMARKS, TEST, TRAIN, VALIDATION, Plan
@@ -53,7 +64,7 @@ def run_study(
     for name in plan.models:
         model = _Lazy(load, name)
         for task in plan.tasks:
-            where = folder / "cells" / cell_name(name, task)
+            where = folder / CELLS / cell_name(name, task)
             cells[task, name] = _run_cell(plan, name, task, model, where, progress)
             progress("cells", len(cells), len(plan.models) * len(plan.tasks))
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
@@ -170,8 +181,8 @@ class _Draw:
 
     def selected(self, split: str, seed: int, recipes: Sequence[Choice]) -> Selected:
         """Circuits of all recipes at all sizes, as they are evaluated on a split."""
-        path = self._where / f"{split}-selected-{seed}.npz"
-        kept = read_selected(path)
+        path, made_for = self._where / f"{split}-selected-{seed}.npz", digest(repr(tuple(recipes)).encode())
+        kept = read_selected(path, made_for)
         if kept is not None:
             return kept
         settings = self._plan.settings
@@ -186,6 +197,7 @@ class _Draw:
         circuits = list(dict.fromkeys(selection.circuit for row in rows for selection in row))
         place = {circuit: number for number, circuit in enumerate(circuits)}
         found = Selected(
+            made_for,
             np.stack([np.packbits(circuit.mask) for circuit in circuits]),
             np.array([[place[selection.circuit] for selection in row] for row in rows]),
             np.array([[selection.asked for selection in row] for row in rows]),
@@ -196,23 +208,24 @@ class _Draw:
 
     def _rows(self, split: str, way: Filter | None) -> EdgeScores:
         """The scores that a filter sees: those of train, or of the evaluated split, as the public script has it."""
-        return self.scores(split if way is not None and self._plan.settings.filter_on_test else TRAIN)
+        on_test = self._plan.settings.filter_on_test and isinstance(way, Bootstrap)
+        return self.scores(split if on_test else TRAIN)
 
     def evaluated(self, split: str, recipes: dict[int, tuple[Choice, ...]]) -> Values:
         """The metric of the distinct circuits of all seeds that share these examples, in order of appearance."""
         masks = self._distinct(split, recipes)[0]
         parts = []
         for part in range(-(-len(masks) // PART)):
-            path = self._where / f"{split}-values-{part}.npz"
-            kept = read_values(path)
+            some = masks[part * PART : (part + 1) * PART]
+            path, made_for = self._where / f"{split}-values-{part}.npz", digest(some.tobytes())
+            kept = read_values(path, made_for)
             if kept is None:
-                kept = self._evaluate(split, masks[part * PART : (part + 1) * PART])
+                kept = self._evaluate(split, some, made_for)
                 write_arrays(path, kept)
             parts.append(kept)
-        first = parts[0]
-        return Values(np.concatenate([part.values for part in parts]), first.full, first.empty, first.accuracy)
+        return replace(parts[0], values=np.concatenate([part.values for part in parts]))
 
-    def _evaluate(self, split: str, masks: np.ndarray) -> Values:
+    def _evaluate(self, split: str, masks: np.ndarray, made_for: str) -> Values:
         model, task, settings = self._lazy.model, self._task(split), self._plan.settings
         bits = np.unpackbits(masks, axis=-1, count=model.graph.n_edges).astype(bool)
         found = evaluate_circuits(
@@ -222,7 +235,7 @@ class _Draw:
         accuracy = evaluate_circuits(
             model, task, [], "accuracy", batch_size=settings.batch_size, memory=settings.memory
         ).full
-        return Values(found.values, found.full, found.empty, float(accuracy.mean()))
+        return Values(made_for, found.values, found.full, found.empty, float(accuracy.mean()))
 
     def _distinct(self, split: str, recipes: dict[int, tuple[Choice, ...]]) -> tuple[np.ndarray, dict[bytes, int]]:
         """The distinct masks of all seeds, packed, and the place of each."""
@@ -252,11 +265,10 @@ class _Draw:
 
     def overlap(self, benchmark: str, who: str, recipe: Recipe) -> float:
         """The mean overlap of a recipe's circuits over resamples of train, over the sizes that leave a choice."""
-        path = self._where / f"overlap-{benchmark}-{who}.json"
-        if not path.is_file():
-            scores, settings = self.scores(TRAIN), self._plan.settings
-            by_size = recipe_overlap(scores, recipe, benchmark, settings, OVERLAP_RESAMPLES)
-            n_edges = scores.graph.n_edges
-            free = [0 < size_to_edges(share, n_edges) < n_edges for share in settings.sizes]
-            write_json(path, float(by_size[free].mean()))
-        return float(read_json(path))
+        path, made_for = self._where / f"overlap-{benchmark}-{who}.json", digest(repr(recipe).encode())
+        kept = read_json(path) if path.is_file() else None
+        if not isinstance(kept, dict) or kept.get("made_for") != made_for:
+            by_size = recipe_overlap(self.scores(TRAIN), recipe, benchmark, self._plan.settings, OVERLAP_RESAMPLES)
+            kept = {"made_for": made_for, "overlap": mean_overlap(by_size, self._plan.settings.sizes)}
+            write_json(path, kept)
+        return float(kept["overlap"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..evaluate.curve import BETTER
+from ..evaluate.curve import BETTER, DEFINITIONS, Curve
 from ..evaluate.intervals import Comparison
 from ..recipes import GREEDY, Recipe
 from ..statistics import Bootstrap, Shrinkage
@@ -57,6 +57,7 @@ class StudyTable:
     columns   (task, model)
     baseline  whether the first row of a metric is what others are compared with (and underlined if better)
     is_difference   whether entries are differences to greedy: then bold means that the interval excludes 0
+    faithfulness    the definition behind CMD and CPR; empty for a table of something else
     """
 
     name: str
@@ -65,6 +66,7 @@ class StudyTable:
     rows: tuple[TableRow, ...]
     baseline: bool = True
     is_difference: bool = False
+    faithfulness: str = ""
 
     def marks(self, row: TableRow, column: int) -> tuple[bool, bool]:
         """Whether an entry is bold (the best of its metric) and underlined (better than the baseline), as shown."""
@@ -87,7 +89,10 @@ def study_tables(study: Study) -> tuple[StudyTable, ...]:
     """All tables: test first, as the paper has it, then ablations and hyper-parameters on validation."""
     tables = [_main(study), *(_differences(study, b) for b in BENCHMARKS), *(_ablation(study, b) for b in BENCHMARKS)]
     tables += [table for table in (_tau(study), _pnr(study), *(_kappa(study, b) for b in BENCHMARKS)) if table.rows]
-    return (*tables, _overlap(study))
+    definition = study.plan.settings.faithfulness
+    words = f" Faithfulness is {DEFINITIONS[definition]}."
+    tables = [replace(table, caption=table.caption + words, faithfulness=definition) for table in tables]
+    return (*tables, _overlap(study), _kept(study))
 
 
 def verdicts(study: Study) -> list[dict[str, Any]]:
@@ -137,7 +142,7 @@ def _main(study: Study) -> StudyTable:
         ours = tuple(_chosen_entry(cell, benchmark) for cell in study.cells)
         rows += [
             TableRow(benchmark, f"{benchmark} Baseline (Greedy)", greedy, bool(rows)),
-            TableRow(benchmark, f"{benchmark} ({papers})", theirs),
+            *([TableRow(benchmark, f"{benchmark} ({papers})", theirs)] if any(theirs) else []),
             TableRow(benchmark, f"{benchmark} (chosen on validation)", ours),
         ]
     caption = f"The chosen methods against the baseline on {TEST}: CMD (lower is better), CPR (higher is better)."
@@ -240,3 +245,24 @@ def _overlap(study: Study) -> StudyTable:
             rows.append(TableRow(f"overlap of {benchmark}", f"{benchmark} ({words})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     return StudyTable("overlap", caption, _columns(study), tuple(rows))
+
+
+def _kept(study: Study) -> StudyTable:
+    """How much of what was asked for pruning left: part of any difference between solvers is size."""
+    rows: list[TableRow] = []
+    for benchmark in BENCHMARKS:
+        for name in by_name(study.cells[0].test[benchmark]):
+            found = [_named(cell.test[benchmark], name) for cell in study.cells]
+            shares = [np.array([_share_kept(curve) for curve in one.curves]) for one in found if one is not None]
+            entries = tuple(Entry(float(s.mean()), float(s.std(ddof=1)) if len(s) > 1 else None) for s in shares)
+            rule = bool(rows) and name == "Greedy"
+            rows.append(TableRow(f"edges of {benchmark}", f"{benchmark} {name}", entries, rule))
+    caption = (
+        f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
+    )
+    return StudyTable("kept", caption, _columns(study), tuple(rows), baseline=False)
+
+
+def _share_kept(curve: Curve) -> float:
+    sizes = zip(curve.shares, curve.asked, curve.kept, strict=True)
+    return float(np.mean([kept / asked for share, asked, kept in sizes if asked and share < 1]))

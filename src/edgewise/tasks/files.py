@@ -26,7 +26,10 @@ def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vo
     if not rows:
         raise InputError(f"{path} has no rows")
     if split is not None and any("split" in row for row in rows.values()):
-        known = sorted({str(row.get("split")) for row in rows.values()})
+        without = next((number for number, row in rows.items() if not row.get("split")), None)
+        if without is not None:
+            raise InputError(f"{path}, example {without} has no split, but others have; give every row one, or none")
+        known = sorted({str(row["split"]) for row in rows.values()})
         rows = {number: row for number, row in rows.items() if row.get("split") == split}
         if not rows:
             raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")

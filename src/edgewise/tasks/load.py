@@ -40,7 +40,7 @@ DESCRIPTIONS = {
     "mib/arithmetic-addition": "MIB's set: sums of numbers up to 99; the counterfactual has other numbers",
     "mib/arithmetic-subtraction": "MIB's set: differences of numbers up to 99; the counterfactual has other numbers",
 }
-DEFAULT_EXAMPLES = 200
+DEFAULT_EXAMPLES, MOST_EXAMPLES = 200, 10**9
 
 
 def load_task(name: str, model: Model, split: str = "train", examples: int | None = None, seed: int = 0) -> Task:
@@ -52,8 +52,8 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
 
     The same arguments give the same task.
     """
-    if examples is not None and examples < 1:
-        raise InputError(f"the number of examples must be at least 1, not {examples}")
+    if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
+        raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     if is_task_file(name):
         return read_task(Path(name), split, model.tokenizer, model.bos, model.vocabulary).head(examples)
     known, equals, copy = name.partition("=")
@@ -73,12 +73,15 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
 
 
 def load_third(name: str, model: Model, split: str, examples: int | None, seed: int) -> Task:
-    """One split of a file that has none: a third of its rows, drawn with the seed."""
+    """One split of a file that has none: a third of its distinct examples, drawn with the seed."""
     whole = load_task(name, model)
-    if len(whole) < len(SPLITS):
-        raise InputError(f"{name} has {len(whole)} rows, which can't be split into {', '.join(SPLITS)}; give it more")
-    order = np.random.default_rng(seed).permutation(len(whole))[SPLITS.index(split) :: len(SPLITS)]
-    return Task(whole.name, split, tuple(whole.examples[row] for row in sorted(order))).head(examples)
+    distinct = tuple(dict.fromkeys(whole.examples))
+    if len(distinct) < len(SPLITS):
+        raise InputError(
+            f"{name} has {len(distinct)} distinct rows, which can't be split into {', '.join(SPLITS)}; give it more"
+        )
+    order = np.random.default_rng(seed).permutation(len(distinct))[SPLITS.index(split) :: len(SPLITS)]
+    return Task(whole.name, split, tuple(distinct[row] for row in sorted(order))).head(examples)
 
 
 def is_task_file(name: str) -> bool:
