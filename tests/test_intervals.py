@@ -53,8 +53,8 @@ NEAR = np.array([0.3, 0.98, 1.0, 1.0])
 def test_intervals_cover_the_true_area_at_about_their_level(benchmark, heights, noise, truth):
     """300 evaluations of 100 examples each."""
     found = [resample(draw(100, seed, heights, noise), benchmark, 400, seed).interval() for seed in range(300)]
-    # 300 draws at 0.95: a standard error of 0.013. Absolute values cost CMD about 0.05 of coverage.
-    assert 0.86 <= np.mean([interval.low <= truth <= interval.high for interval in found]) <= 0.98
+    # 300 draws at 0.95: a standard error of 0.013. Absolute values cost CMD up to 0.03 of coverage.
+    assert 0.88 <= np.mean([interval.low <= truth <= interval.high for interval in found]) <= 0.98
 
 
 @pytest.mark.parametrize("heights", [HEIGHTS, NEAR])
@@ -84,8 +84,8 @@ def test_the_noisier_of_two_equal_methods_is_seldom_called_worse(heights, noise)
         values[-1] = one.full
         found = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, "CMD", 400, seed=seed)
         wrong += found.is_better or found.is_worse
-    # 200 draws have a standard error of 0.015 at 0.05; absolute values cost up to 0.05 more.
-    assert wrong / 200 <= 0.12
+    # 200 draws have a standard error of 0.015 at 0.05; absolute values cost up to 0.02 more.
+    assert wrong / 200 <= 0.11
 
 
 def test_a_paired_interval_is_narrower_than_the_two_it_compares():

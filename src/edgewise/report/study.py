@@ -97,7 +97,8 @@ def _styled(table: StudyTable, row: TableRow, column: int) -> str:
         return ""
     text = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
     details = _details(entry, " ±{}", " ({}, {})" if table.is_difference else "")
-    return "".join([text, *details]) + (f"\n{entry.note}" if entry.note and table.name == "main" else "")
+    chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
+    return "".join([text, *details]) + (f"\n{chosen}" if chosen else "")
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluate.curve import BETTER, DEFINITIONS, Curve
+from ..evaluate.curve import BETTER, Curve
 from ..evaluate.intervals import Comparison
 from ..recipes import GREEDY, Recipe
 from ..statistics import Bootstrap, Shrinkage
@@ -57,6 +57,7 @@ class StudyTable:
     columns   (task, model)
     baseline  whether the first row of a metric is what others are compared with (and underlined if better)
     is_difference   whether entries are differences to greedy: then bold means that the interval excludes 0
+    is_contest      whether the best of a metric is bold
     faithfulness    the definition behind CMD and CPR; empty for a table of something else
     """
 
@@ -66,12 +67,13 @@ class StudyTable:
     rows: tuple[TableRow, ...]
     baseline: bool = True
     is_difference: bool = False
+    is_contest: bool = True
     faithfulness: str = ""
 
     def marks(self, row: TableRow, column: int) -> tuple[bool, bool]:
         """Whether an entry is bold (the best of its metric) and underlined (better than the baseline), as shown."""
         entry, sign = row.entries[column], BETTER.get(row.benchmark, 1)
-        if entry is None:
+        if entry is None or not self.is_contest:
             return False, False
         if self.is_difference:
             assert entry.low is not None and entry.high is not None
@@ -88,9 +90,10 @@ class StudyTable:
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
     """All tables: test first, as the paper has it, then ablations and hyper-parameters on validation."""
     tables = [_main(study), *(_differences(study, b) for b in BENCHMARKS), *(_ablation(study, b) for b in BENCHMARKS)]
-    tables += [table for table in (_tau(study), _pnr(study), *(_kappa(study, b) for b in BENCHMARKS)) if table.rows]
+    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BENCHMARKS))
+    tables += [table for table in sweeps if len(table.rows) > 1]  # a single value was no choice
     definition = study.plan.settings.faithfulness
-    words = f" Faithfulness is {DEFINITIONS[definition]}."
+    words = f" Faithfulness: {definition}."
     tables = [replace(table, caption=table.caption + words, faithfulness=definition) for table in tables]
     return (*tables, _overlap(study), _kept(study))
 
@@ -260,7 +263,7 @@ def _kept(study: Study) -> StudyTable:
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )
-    return StudyTable("kept", caption, _columns(study), tuple(rows), baseline=False)
+    return StudyTable("kept", caption, _columns(study), tuple(rows), baseline=False, is_contest=False)
 
 
 def _share_kept(curve: Curve) -> float:
