@@ -369,6 +369,17 @@ def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edge
         assert not (tmp_path / "new").exists()
 
 
+def test_a_hidden_folder_above_a_study_hides_nothing(tmp_path):
+    folder = tmp_path / ".cache" / "study"
+    assert not open_study(folder, {"a": 1})
+    (folder / "cells").mkdir()
+    (folder / "cells" / "unit.npz").write_text("")
+    assert open_study(folder, {"a": 1})
+    with pytest.raises(InputError, match="a differ"):
+        open_study(folder, {"a": 2})
+    assert not cell_name("./model", "ioi").startswith(".")
+
+
 def test_folders_of_others_are_never_emptied(edgewise, tmp_path):
     (tmp_path / "study.json").write_text('{"title": "my clinical study"}')
     (tmp_path / "thesis.txt").write_text("mine")

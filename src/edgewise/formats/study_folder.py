@@ -93,8 +93,10 @@ def open_study(folder: Path, plan: Mapping[str, Any], overwrite: bool = False) -
 
 
 def _has_work(folder: Path) -> bool:
-    """Whether any unit was finished."""
-    return any(path.is_file() and "/." not in path.as_posix() for path in (folder / CELLS).rglob("*"))
+    """Whether any unit was finished; what is hidden is a draft."""
+    cells = folder / CELLS
+    parts = (path.relative_to(cells).parts for path in cells.rglob("*") if path.is_file())
+    return any(not any(part.startswith(".") for part in path) for path in parts)
 
 
 def is_study(folder: Path) -> bool:
@@ -137,7 +139,7 @@ def cell_name(model: str, task: str) -> str:
     plain = "--".join(re.sub(r"[^A-Za-z0-9.=_-]+", "+", name) for name in (model, task))
     if all(re.fullmatch(r"\w([.=]?[\w-])*", name, re.ASCII) and "--" not in name for name in (model, task)):
         return plain
-    return f"{plain}-{hashlib.sha256(repr((model, task)).encode()).hexdigest()[:8]}"
+    return f"{plain.lstrip('.')}-{hashlib.sha256(repr((model, task)).encode()).hexdigest()[:8]}"
 
 
 def digest(what: bytes) -> str:

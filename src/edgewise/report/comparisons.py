@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..errors import unknown_name
+from ..errors import InputError, unknown_name
 from ..evaluate.curve import BETTER
 from ..evaluate.intervals import CONFIDENCE, Comparison, Resampled, resample
 from ..formats.result_folder import Result
@@ -101,6 +101,8 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
             if name in contest.methods:
                 comparison = contest.methods[name].less(contest.methods[target])
                 found.append(Pair(contest, name, target, comparison))
+    if not found:
+        raise InputError(f"{method} and {other} were never measured by the same metric")
     return found
 
 

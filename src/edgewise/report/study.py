@@ -69,8 +69,8 @@ def competence(cell: Mapping[str, Any]) -> str:
 
 
 def terminal(table: StudyTable, width: int) -> list[Table]:
-    """A table for a terminal of some width, without its caption, as tables side by side below each other if there are
-    too many columns; the intervals of areas are in the files."""
+    """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
+    many columns. The intervals of areas are in the files."""
     labels = max(len(row.label) for row in table.rows)
     cells = [[_styled(table, row, column) for column in range(len(table.columns))] for row in table.rows]
     widest = max(
