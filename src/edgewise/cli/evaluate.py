@@ -114,7 +114,7 @@ def command(
             row["edges"],
             f"{row['metric']:.4f}",
             f"{row['faithfulness']:.4f}",
-            "{:.4f}, {:.4f}".format(*row["interval"]),
+            ", ".join(f"{round(end, 4) + 0:.4f}" for end in row["interval"]),  # no -0.0000
         )
         for row in rows
     ]
