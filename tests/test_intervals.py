@@ -100,6 +100,12 @@ def test_a_paired_interval_is_narrower_than_the_two_it_compares():
     assert back.is_worse and not back.is_better
 
 
+def test_a_lower_level_gives_a_narrower_interval_around_the_same_difference():
+    one, other = draw(60, 0), draw(60, 0, HEIGHTS - [0.05, 0.05, 0.05, 0])
+    wide, narrow = (compare(one, other, "CPR", confidence=level) for level in (0.99, 0.5))
+    assert wide.difference == narrow.difference and wide.low < narrow.low < narrow.high < wide.high
+
+
 def test_lower_is_better_for_cmd():
     near, far = draw(60, 0, np.array([0.8, 0.9, 0.95, 1.0])), draw(60, 0, np.array([0.2, 0.4, 0.6, 1.0]))
     assert compare(near, far, "CMD").is_better and compare(far, near, "CMD").is_worse

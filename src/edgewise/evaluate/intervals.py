@@ -115,14 +115,21 @@ def mean_of(parts: Sequence[Resampled]) -> Resampled:
     return Resampled(parts[0].benchmark, estimate, np.mean([part.draws for part in parts], axis=0))
 
 
-def compare(one: Curve, other: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> Comparison:
+def compare(
+    one: Curve,
+    other: Curve,
+    benchmark: str,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Comparison:
     """How much higher `one`'s CPR or CMD is than `other`'s; both see the same resamples of the same examples."""
     if one.full.shape != other.full.shape or not ((one.full == other.full) & (one.empty == other.empty)).all():
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
         )
-    return resample(one, benchmark, resamples, seed).less(resample(other, benchmark, resamples, seed))
+    return resample(one, benchmark, resamples, seed).less(resample(other, benchmark, resamples, seed), confidence)
 
 
 def faithfulness_intervals(
