@@ -268,7 +268,7 @@ def write_figure(path: Path, study: Study) -> None:
                           label=f"{name}  {repeats.mean:.4f}")  # fmt: skip
             axis.set_xscale("log")
             axis.set_title(f"{short(cell.task)} · {short(cell.model)}", fontsize=9)
-            axis.legend(fontsize=7, frameon=False, title=benchmark, title_fontsize=7)
+            axis.legend(fontsize=7, frameon=False, title=benchmark, title_fontsize=7, loc="lower right")
             axis.spines[["top", "right"]].set_visible(False)
         axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness})", fontsize=8)
     for axis in axes[-1]:
