@@ -364,7 +364,10 @@ def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edge
     assert "can't be loaded" in refused(edgewise, "study", "--model", str(tmp_path / "dmeo"), "--out", folder)
     code, _, err = edgewise("study", *SMALL, "--seeds", 1, "--out", folder, "--json")
     assert code == 0 and "going on" not in err
-    for words in (("--tau-grid", 1), ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy")):
+    for words in (
+        ("--tau-grid", 1), ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy"),
+        ("--model", f"demo,{tmp_path / 'dmeo'}"), ("--task", "ioi,oio"),
+    ):  # fmt: skip
         refused(edgewise, "study", *words, "--out", tmp_path / "new")
         assert not (tmp_path / "new").exists()
 

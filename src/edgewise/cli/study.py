@@ -63,14 +63,15 @@ def command(
     """
     from importlib.metadata import version
 
-    from ..formats.study_folder import fingerprint, open_study
+    from ..formats.study_folder import fingerprint, is_study, open_study
+    from ..models import DEMO, SMOLLM2, inspect_model
     from ..models.memory import parse_bytes
     from ..pipeline import check_settings
     from ..recipes import Settings
     from ..recipes import as_published as published
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, run_study
-    from ..tasks import has_splits, is_task_file
+    from ..tasks import check_task, has_splits, is_task_file
 
     settings = Settings(
         method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
@@ -79,13 +80,19 @@ def command(
     check_settings(settings)
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
     tasks = _names(task or ["ioi"])
+    for name in tasks:
+        check_task(name)
     files = [name for name in tasks if is_task_file(name)]
     unsplit = tuple(name for name in files if not has_splits(Path(name)))
     plan = Plan(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit,
     )  # fmt: skip
-    local = [Path(name) for name in (*plan.models, *files)] + [Path(n.partition("=")[2]) for n in tasks if "=" in n]
+    models = [name for name in plan.models if name not in (DEMO, SMOLLM2)]
+    if len(plan.models) > 1 and not is_study(out_folder):
+        for name in models:
+            inspect_model(name)  # one that can't be loaded is found before the work on the others
+    local = [Path(name) for name in (*models, *files)] + [Path(n.partition("=")[2]) for n in tasks if "=" in n]
     fingerprints = {str(path): fingerprint(path) for path in local if path.exists()}
     if open_study(out_folder, plan.record() | {"files": fingerprints, "edgewise": version("edgewise")}, overwrite):
         warn(f"note: going on with the study in {out_folder}")

@@ -56,9 +56,8 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     if is_task_file(name):
         return read_task(Path(name), split, model.tokenizer, model.bos, model.vocabulary).head(examples)
+    check_task(name)
     known, equals, copy = name.partition("=")
-    if name not in GENERATORS and known not in DATA_SETS:
-        raise _unknown_task(name)
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     if model.tokenizer is None:
@@ -70,6 +69,12 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
         return read_data_set(known, where, split, model.tokenizer, model.bos).head(examples)
     pairs = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
     return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
+
+
+def check_task(name: str) -> None:
+    """Refuse a name that is neither a generator, a data set nor a file of one's own."""
+    if not is_task_file(name) and name not in GENERATORS and name.partition("=")[0] not in DATA_SETS:
+        raise _unknown_task(name)
 
 
 def load_third(name: str, model: Model, split: str, examples: int | None, seed: int) -> Task:
