@@ -25,20 +25,20 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Reduction:
-    """A reduced program and how to read its answers.
+class Parts:
+    """What edges and nodes are to the program, and where they stand in it.
 
     core, fixed   [node], [edge] what is used and in for sure
     free          edges with an end outside the core: columns 0 ..
     group_edges   offered edges inside the core, sorted into groups of `group_sizes`, the next columns
     tied_end      [tied edge] the column of the node that a sure edge hangs on; `tied` are those edges
     outer         nodes outside the core: the next columns; then one column for missing positive edges
+    column_of     [node] -1 for the core
+    largest       the largest absolute value of an edge that isn't out
     """
 
-    problem: SelectionProblem
-    program: Program
-    scale: float
     core: Bools
+    has_core: bool
     fixed: Bools
     free: Ints
     group_edges: Ints
@@ -46,6 +46,26 @@ class Reduction:
     tied: Ints
     tied_end: Ints
     outer: Ints
+    column_of: Ints
+    largest: float
+
+    @property
+    def n_columns(self) -> int:
+        """Edges, groups, nodes, and one for missing positive edges."""
+        return len(self.free) + len(self.group_sizes) + len(self.outer) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A reduced program and how to read its answers.
+
+    in_rows, out_rows   [node] the rows that say that a used node has an edge in, and one out; -1 for none
+    """
+
+    problem: SelectionProblem
+    program: Program
+    scale: float
+    parts: Parts
     in_rows: Ints
     out_rows: Ints
 
@@ -69,19 +89,20 @@ class Reduction:
     def mask(self, answer: Answer) -> Bools:
         """[edge] the circuit of an integral answer; of equal edges inside the core, the first by edge order."""
         assert answer.x is not None
-        mask = self.fixed.copy()
+        parts, n_free = self.parts, len(self.parts.free)
+        mask = parts.fixed.copy()
         x = np.rint(answer.x).astype(np.int64)
-        mask[self.free[x[: len(self.free)] > 0]] = True
-        starts = np.cumsum(self.group_sizes) - self.group_sizes
-        within = np.arange(len(self.group_edges)) - np.repeat(starts, self.group_sizes)
-        counts = x[len(self.free) : len(self.free) + len(self.group_sizes)]
-        mask[self.group_edges[within < np.repeat(counts, self.group_sizes)]] = True
-        mask[self.tied[x[self.tied_end] > 0]] = True
+        mask[parts.free[x[:n_free] > 0]] = True
+        starts = np.cumsum(parts.group_sizes) - parts.group_sizes
+        within = np.arange(len(parts.group_edges)) - np.repeat(starts, parts.group_sizes)
+        counts = x[n_free : n_free + len(parts.group_sizes)]
+        mask[parts.group_edges[within < np.repeat(counts, parts.group_sizes)]] = True
+        mask[parts.tied[x[parts.tied_end] > 0]] = True
         return mask
 
     def objective(self, answer: Answer) -> float:
         """What an answer is worth, in the problem's own units."""
-        return answer.objective * self.scale + self.problem.objective(self.fixed)
+        return answer.objective * self.scale + self.problem.objective(self.parts.fixed)
 
     def shortfall(self, answer: Answer) -> float:
         """How many positive edges are missing."""
@@ -90,7 +111,7 @@ class Reduction:
 
     def worth(self, mask: Bools) -> float:
         """What a circuit is worth to the program."""
-        return (self.problem.objective(mask) - self.problem.objective(self.fixed)) / self.scale
+        return (self.problem.objective(mask) - self.problem.objective(self.parts.fixed)) / self.scale
 
     @property
     def strict(self) -> Program:
@@ -119,38 +140,10 @@ def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float,
         row_lower[[in_rows[-1], out_rows[0]]] = 1
     row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
     program = Program(worth, np.zeros(len(worth)), upper, row_lower, row_upper, rows, columns, entries)
-    return Reduction(
-        problem, program, scale, parts.core, parts.fixed, parts.free, parts.group_edges, parts.group_sizes, parts.tied,
-        parts.tied_end, parts.outer, in_rows, out_rows,
-    )  # fmt: skip
+    return Reduction(problem, program, scale, parts, in_rows, out_rows)
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """What edges and nodes are to the program; see `Reduction`. Columns: free edges, groups, outer nodes, the slack.
-
-    column_of    [node] -1 for the core
-    largest      the largest absolute value of an edge that isn't out
-    """
-
-    core: Bools
-    has_core: bool
-    fixed: Bools
-    free: Ints
-    group_edges: Ints
-    group_sizes: Ints
-    tied: Ints
-    tied_end: Ints
-    outer: Ints
-    column_of: Ints
-    largest: float
-
-    @property
-    def n_columns(self) -> int:
-        return len(self.free) + len(self.group_sizes) + len(self.outer) + 1
-
-
-def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> _Parts:
+def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     """The core of the sure edges, what hangs on it, and what is left."""
     graph = problem.graph
     tail, head = graph.edge_source, graph.edge_head
@@ -180,10 +173,10 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> _Parts:
     column_of[outer] = len(free) + len(group_sizes) + np.arange(len(outer))
     tied_end = np.where(core[tail[tied]], column_of[head[tied]], column_of[tail[tied]])
     largest = float(np.abs(problem.value[candidates]).max(initial=0.0))
-    return _Parts(core, has_core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, column_of, largest)
+    return Parts(core, has_core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, column_of, largest)
 
 
-def _columns(problem: SelectionProblem, parts: _Parts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """[column] value, places in the budget, positive edges, and upper bound."""
     value, positive, tied = problem.value, problem.is_positive, parts.tied
     n_free, n_edges = len(parts.free), len(parts.free) + len(parts.group_sizes)
@@ -202,7 +195,7 @@ def _columns(problem: SelectionProblem, parts: _Parts) -> tuple[FloatArray, Floa
     return worth, places, positives, upper
 
 
-def _covers(problem: SelectionProblem, parts: _Parts) -> tuple[Ints, Ints, int]:
+def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
     """[node] the rows that say that a used node has an edge in, and one out, or -1; and the first row behind them.
 
     They follow the rows of the budget and of positive edges. A node that a sure edge ties to the core needs no row.
@@ -222,7 +215,7 @@ def _covers(problem: SelectionProblem, parts: _Parts) -> tuple[Ints, Ints, int]:
 
 def _entries(
     problem: SelectionProblem,
-    parts: _Parts,
+    parts: Parts,
     places: FloatArray,
     positives: FloatArray,
     covers: tuple[Ints, Ints, int],
