@@ -423,9 +423,9 @@ def test_seeds_that_share_examples_share_resamples():
     full, empty, values = rng.normal(3, 1, 20), rng.normal(0, 1, 20), rng.normal(2, 1, (3, 20))
     curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
     one, two = Repeats("CMD", GREEDY, (curve,), (0,)), Repeats("CMD", GREEDY, (curve, curve), (0, 0))
-    np.testing.assert_allclose(two.resampled().draws, one.resampled().draws)
+    np.testing.assert_allclose(two.resampled.draws, one.resampled.draws)
     other = Repeats("CMD", GREEDY, (curve, curve), (0, 1))
-    assert other.resampled().draws.std() < 0.9 * one.resampled().draws.std()
+    assert other.resampled.draws.std() < 0.9 * one.resampled.draws.std()
 
 
 def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_path):

@@ -11,7 +11,7 @@ from . import options
 from .console import open_model, out, print_json, progress_bars, say, warn
 
 if TYPE_CHECKING:
-    from ..study import Study
+    from ..study import Plan, Study
 
 NAME = "study"
 Number = TypeVar("Number", int, float)
@@ -63,8 +63,8 @@ def command(
     """
     from importlib.metadata import version
 
-    from ..formats.study_folder import fingerprint, is_study, open_study
-    from ..models import DEMO, SMOLLM2, inspect_model
+    from ..formats.study_folder import is_study, open_study
+    from ..models import inspect_model
     from ..models.memory import parse_bytes
     from ..pipeline import check_settings
     from ..recipes import Settings
@@ -82,19 +82,15 @@ def command(
     tasks = _names(task or ["ioi"])
     for name in tasks:
         check_task(name)
-    files = [name for name in tasks if is_task_file(name)]
-    unsplit = tuple(name for name in files if not has_splits(Path(name)))
+    unsplit = tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name)))
     plan = Plan(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit,
     )  # fmt: skip
-    models = [name for name in plan.models if name not in (DEMO, SMOLLM2)]
     if len(plan.models) > 1 and not is_study(out_folder):
-        for name in models:
+        for name in plan.models:
             inspect_model(name)  # one that can't be loaded is found before the work on the others
-    local = [Path(name) for name in (*models, *files)] + [Path(n.partition("=")[2]) for n in tasks if "=" in n]
-    fingerprints = {str(path): fingerprint(path) for path in local if path.exists()}
-    if open_study(out_folder, plan.record() | {"files": fingerprints, "edgewise": version("edgewise")}, overwrite):
+    if open_study(out_folder, plan.record() | {"files": _files(plan), "edgewise": version("edgewise")}, overwrite):
         warn(f"note: going on with the study in {out_folder}")
     for name in unsplit:
         warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
@@ -105,9 +101,21 @@ def command(
     report_study(out_folder, study, json)
 
 
+def _files(plan: Plan) -> dict[str, str]:
+    """The local files of a plan's models and tasks, with their fingerprints."""
+    from ..formats.study_folder import fingerprint
+    from ..models import DEMO, SMOLLM2
+    from ..tasks import is_task_file
+
+    models = [name for name in plan.models if name not in (DEMO, SMOLLM2)]
+    tasks = [name if is_task_file(name) else name.partition("=")[2] for name in plan.tasks]
+    paths = [Path(name) for name in (*models, *tasks) if name]
+    return {str(path): fingerprint(path) for path in paths if path.exists()}
+
+
 def report_study(folder: Path, study: Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them with what they say."""
-    from ..report.study import competence, terminal, write_study
+    from ..report.study import competence, sentence, terminal, write_study
     from ..study import study_tables
 
     tables = study_tables(study)
@@ -123,8 +131,8 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
     for cell in about["cells"]:
         say(competence(cell))
-    for one in about["verdicts"]:
-        say(f"{one['task']}, {one['model']}, {one['benchmark']}: {one['chosen']}: {one['verdict']}, p {one['p']:.3f}")
+    for verdict in about["verdicts"]:
+        say(sentence(verdict))
     say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png")
 
 

@@ -68,6 +68,11 @@ class Comparison:
         """Whether the whole interval lies on the worse side of 0."""
         return self.high < 0 if BETTER[self.benchmark] > 0 else self.low > 0
 
+    @property
+    def verdict(self) -> str:
+        """What can be said at the interval's level."""
+        return "better" if self.is_better else "worse" if self.is_worse else "not told apart"
+
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON."""
         names = ("difference", "low", "high", "p", "confidence")

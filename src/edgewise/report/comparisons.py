@@ -43,19 +43,13 @@ class Pair:
     other: str
     comparison: Comparison
 
-    @property
-    def verdict(self) -> str:
-        """What can be said at the interval's level."""
-        found = self.comparison
-        return "better" if found.is_better else "worse" if found.is_worse else "not told apart"
-
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON."""
         contest = self.contest
         areas = {"area": contest.methods[self.one].estimate, "other_area": contest.methods[self.other].estimate}
         about = {name: getattr(contest, name) for name in ("task", "model", "benchmark", "faithfulness")}
         names = {"method": self.one, "other": self.other}
-        return about | names | areas | self.comparison.record() | {"verdict": self.verdict}
+        return about | names | areas | self.comparison.record() | {"verdict": self.comparison.verdict}
 
 
 def contests_of_run(result: Result) -> list[Contest]:
@@ -77,7 +71,7 @@ def contests_of_study(study: Study) -> list[Contest]:
             cell.model,
             b,
             study.plan.settings.faithfulness,
-            {one.recipe.name: one.resampled() for one in repeats},
+            {one.recipe.name: one.resampled for one in repeats},
         )
         for cell in study.cells
         for b, repeats in cell.test.items()

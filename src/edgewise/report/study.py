@@ -44,7 +44,7 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
     texts = {
         "tables.md": words + markdown(tables, told),
-        "tables.csv": csv_text(records(tables, bool(published))),
+        "tables.csv": csv_text(about["entries"]),
         "tables.tex": remarks + latex(tables),
         "curves.csv": csv_text(curve_records(study)),
     }
@@ -103,7 +103,7 @@ def _styled(table: StudyTable, row: TableRow, column: int) -> str:
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """All tables as one page, without a heading of its own."""
-    parts = [LEGEND, "", *(_sentence(verdict) for verdict in verdicts)]
+    parts = [LEGEND, "", *(f"- {sentence(verdict)}" for verdict in verdicts)]
     for table in tables:
         parts += ["", f"**{table.caption}**", "", *_markdown_rows(table)]
     return "\n".join(parts) + "\n"
@@ -145,10 +145,11 @@ def _details(entry: Entry, spread: str, interval: str) -> list[str]:
     return parts
 
 
-def _sentence(verdict: dict[str, Any]) -> str:
+def sentence(verdict: Mapping[str, Any]) -> str:
+    """What was chosen on validation, and how it did on test."""
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
     return (
-        f"- {short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
+        f"{short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
         f"on test {verdict['test']:.4f} against greedy's {verdict['greedy']:.4f}, a difference of "
         f"{verdict['difference']:+.4f} [{verdict['low']:+.4f}, {verdict['high']:+.4f}], p {verdict['p']:.3f}: "
         f"{verdict['verdict']}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ class Repeats:
         """The standard deviation over seeds; None for a single one."""
         return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
 
+    @cached_property
     def resampled(self) -> Resampled:
         """The mean area over seeds, on resampled examples; seeds that share examples share resamples."""
         curves = zip(self.curves, self.data_seeds, strict=True)

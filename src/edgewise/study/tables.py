@@ -105,7 +105,7 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
         for benchmark in BENCHMARKS:
             chosen = cell.chosen(benchmark)
             ours, greedy = cell.on_test(benchmark, chosen), cell.test[benchmark][0]
-            comparison = ours.resampled().less(greedy.resampled())
+            comparison = ours.resampled.less(greedy.resampled)
             found.append(
                 {
                     "task": cell.task, "model": cell.model, "benchmark": benchmark,
@@ -120,9 +120,8 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
 def _verdict(chosen: Recipe, comparison: Comparison) -> str:
     if chosen == GREEDY:
         return "nothing was better than greedy on validation"
-    if comparison.is_better:
-        return "better than greedy"
-    return "worse than greedy" if comparison.is_worse else "not told apart from greedy"
+    found = comparison.verdict
+    return f"{found} from greedy" if found == "not told apart" else f"{found} than greedy"
 
 
 def _columns(study: Study) -> tuple[tuple[str, str], ...]:
@@ -132,7 +131,7 @@ def _columns(study: Study) -> tuple[tuple[str, str], ...]:
 def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
     if repeats is None:
         return None
-    interval = repeats.resampled().interval()
+    interval = repeats.resampled.interval()
     return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note)
 
 
@@ -170,7 +169,7 @@ def _differences(study: Study, benchmark: str) -> StudyTable:
         for cell in study.cells:
             ours = _named(cell.test[benchmark], name)
             assert ours is not None
-            found = ours.resampled().less(cell.test[benchmark][0].resampled())
+            found = ours.resampled.less(cell.test[benchmark][0].resampled)
             entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.parameters, found.p))
         if name != "Greedy":
             rows.append(TableRow(benchmark, name, tuple(entries)))
