@@ -83,6 +83,13 @@ def paper_recipes(bootstrap: Bootstrap, pnr: float) -> dict[str, tuple[Recipe, .
     return {"CMD": with_pnr, "CPR": tuple(recipe for recipe in with_pnr if not recipe.has_pnr)}
 
 
+def shrinkage_recipes(kappa: float, pnr: float) -> dict[str, tuple[Recipe, ...]]:
+    """Greedy and ILP on shrunk scores, which the paper doesn't have: benchmark -> recipes."""
+    way = Shrinkage(kappa)
+    plain = (Recipe("greedy", way), Recipe("ilp", way))
+    return {"CMD": (*plain, Recipe("ilp", way, pnr)), "CPR": plain}
+
+
 @dataclass(frozen=True)
 class Settings:
     """All that a discovery can be told; the defaults are the paper's, on MIB's scale.

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
 from .console import open_model, out, print_json, progress_bars, say, warn_of_few
+
+if TYPE_CHECKING:
+    from ..circuit import Circuit
+    from ..evaluate.verb import Evaluation
 
 NAME = "evaluate"
 
@@ -40,13 +44,12 @@ def command(
     """
     from ..circuit import Circuit
     from ..errors import InputError, unknown_name
-    from ..evaluate.curve import DEFINITIONS, FAITHFULNESS
-    from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+    from ..evaluate.curve import FAITHFULNESS
+    from ..evaluate.intervals import CONFIDENCE
     from ..evaluate.verb import evaluate_circuits
     from ..formats.files import read_circuit
     from ..formats.write import write_json
     from ..models.memory import parse_bytes
-    from ..report.tables import list_table
     from ..tasks import load_task
 
     room = parse_bytes(memory)
@@ -66,28 +69,9 @@ def command(
     chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
     with progress_bars() as progress:
         found = evaluate_circuits(
-            loaded,
-            pairs,
-            chosen,
-            metric,
-            ablation,
-            batch_size,
-            lambda done, total: progress("evaluate", done, total),
-            room,
-        )
-    full, empty = float(found.full.mean()), float(found.empty.mean())
-    faithful = faithfulness_intervals(found.values, found.full, found.empty, faithfulness)
-    rows: list[dict[str, Any]] = [
-        {
-            "circuit": str(path),
-            "edges": circuit.prune().n_edges,
-            "metric": float(values.mean()),
-            "faithfulness": share.estimate,
-            "interval": [share.low, share.high],
-        }
-        | ({"per_example": values.tolist()} if per_example else {})
-        for path, circuit, share, values in zip(circuits, chosen, faithful, found.values, strict=True)
-    ]
+            loaded, pairs, chosen, metric, ablation, batch_size,
+            lambda done, total: progress("evaluate", done, total), room,
+        )  # fmt: skip
     record = {
         "model": model,
         "task": task,
@@ -97,29 +81,53 @@ def command(
         "ablation": ablation,
         "faithfulness": faithfulness,
         "confidence": CONFIDENCE,
-        "full": full,
-        "empty": empty,
-        "circuits": rows,
+        **_outcome(circuits, chosen, found, faithfulness, per_example),
     }
-    if per_example:
-        record |= {"full_per_example": found.full.tolist(), "empty_per_example": found.empty.tolist()}
     if out_file is not None:
         write_json(out_file, record)
     if json:
         print_json(record)
-        return
-    table = [
-        (
-            row["circuit"],
-            row["edges"],
-            f"{row['metric']:.4f}",
-            f"{row['faithfulness']:.4f}",
-            ", ".join(f"{round(end, 4) + 0:.4f}" for end in row["interval"]),  # no -0.0000
-        )
-        for row in rows
+    else:
+        _show(record)
+
+
+def _outcome(
+    paths: list[Path], circuits: list[Circuit], found: Evaluation, definition: str, per_example: bool
+) -> dict[str, Any]:
+    """The metric and faithfulness of every circuit, with its interval, as plain data."""
+    from ..evaluate.intervals import faithfulness_intervals
+
+    faithful = faithfulness_intervals(found.values, found.full, found.empty, definition)
+    rows = [
+        {
+            "circuit": str(path),
+            "edges": circuit.prune().n_edges,
+            "metric": float(values.mean()),
+            "faithfulness": share.estimate,
+            "interval": [share.low, share.high],
+        }
+        | ({"per_example": values.tolist()} if per_example else {})
+        for path, circuit, share, values in zip(paths, circuits, faithful, found.values, strict=True)
     ]
-    out.print(list_table(["circuit", "edges", "metric", "faithfulness", f"{CONFIDENCE:.0%} interval"], table))
-    say(f"metric: {metric}; faithfulness: {DEFINITIONS[faithfulness]}")
-    say(f"examples: {len(pairs)} of {task} ({pairs.split}), {ablation}")
-    warn_of_few(len(pairs))
-    say(f"the model itself {full:.4f}, the empty circuit {empty:.4f}")
+    outcome = {"full": float(found.full.mean()), "empty": float(found.empty.mean()), "circuits": rows}
+    if per_example:
+        outcome |= {"full_per_example": found.full.tolist(), "empty_per_example": found.empty.tolist()}
+    return outcome
+
+
+def _show(record: dict[str, Any]) -> None:
+    """Print what circuits came to."""
+    from ..evaluate.curve import DEFINITIONS
+    from ..report.tables import list_table
+
+    rows = [
+        (row["circuit"], row["edges"], f"{row['metric']:.4f}", f"{row['faithfulness']:.4f}",
+         ", ".join(f"{round(end, 4) + 0:.4f}" for end in row["interval"]))  # no -0.0000
+        for row in record["circuits"]
+    ]  # fmt: skip
+    names = ["circuit", "edges", "metric", "faithfulness", f"{record['confidence']:.0%} interval"]
+    out.print(list_table(names, rows))
+    say(f"metric: {record['metric']}; faithfulness: {DEFINITIONS[record['faithfulness']]}")
+    say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
+    warn_of_few(record["examples"])
+    say(f"the model itself {record['full']:.4f}, the empty circuit {record['empty']:.4f}")

@@ -82,10 +82,10 @@ def command(
     from ..formats.write import refuse_existing, whole_folder
     from ..models.memory import parse_bytes
     from ..pipeline import check_settings, discover
-    from ..recipes import PUBLISHED, RANK_OF, Recipe, Settings
+    from ..recipes import RANK_OF, Settings, published_words, shrinkage_recipes
     from ..recipes import as_published as published
     from ..report.figures import write_figures
-    from ..statistics import Bootstrap, Shrinkage
+    from ..statistics import Bootstrap
     from ..tasks import load_task
     from ..tune import tune as cross_validate
     from ..tune import tuning_task
@@ -103,8 +103,7 @@ def command(
         time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
     )  # fmt: skip
     check_settings(settings)
-    shrunk = None if kappa is None else Shrinkage(kappa)
-    extra = [Recipe("greedy", shrunk), Recipe("ilp", shrunk), Recipe("ilp", shrunk, pnr)] if shrunk else []
+    more = dict.fromkeys(RANK_OF, ()) if kappa is None else shrinkage_recipes(kappa, pnr)
     settings = published(settings) if as_published else settings
     loaded, train, test = _load(model, task, split, examples, seed, (device, dtype, bos))
     if tune:
@@ -112,7 +111,7 @@ def command(
     competence = _competence(loaded, test)
     if not json:
         _introduce(loaded, train, test, competence)
-        for words in PUBLISHED.values() if as_published else ():
+        for words in (published_words(settings) or {}).values():
             say(f"as published: {words}")
     about: dict[str, Any] = {
         "model": model,
@@ -125,14 +124,13 @@ def command(
         "bos": loaded.bos,
         "accuracy": competence,
         "settings": asdict(settings),
-        "as_published": dict(PUBLISHED) if as_published else None,
+        "as_published": published_words(settings),
     }
     with progress_bars() as progress:
         scores, partial = _scores(loaded, train, settings, folder, about, progress)
         tuning = cross_validate(loaded, train, scores, settings, progress, seed) if tune else None
-        more = {b: [r for r in extra if b == "CMD" or not r.has_pnr] for b in RANK_OF}
         if tuning:
-            more = {b: [*recipes, tuning.chosen(b)] for b, recipes in more.items()}
+            more = {b: (*recipes, tuning.chosen(b)) for b, recipes in more.items()}
         found = discover(loaded, train, test, settings, scores, progress, more)
     about |= _found(found, tuning, stability, seed)
     about["circuits"] = {b: exported_record(found.exported(b), about) for b in RANK_OF}
