@@ -149,7 +149,7 @@ def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scores", help="an EAP-IG file to compare all solvers on")
-    parser.add_argument("--rivals", default="cbc,highs", help="which other solvers: cbc, highs, both, or none")
+    parser.add_argument("--rivals", default="cbc,highs", help="which other solvers, with commas: cbc, highs; or none")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="which synthetic scores")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", nargs=4, metavar=("SOLVER", "SOURCE", "RANK", "SEED"), help=argparse.SUPPRESS)
@@ -159,7 +159,7 @@ def main() -> None:
         print(json.dumps(measure(solver, source, rank, int(seed))))
         return
     console = Console(width=160)
-    rivals = tuple(name for name in given.rivals.split(",") if name)
+    rivals = tuple(name for name in given.rivals.split(",") if name not in ("", "none"))
     if given.scores:
         compare(console, given.scores, Path(given.scores).name, rivals, given.seed)
     for shape in filter(None, given.shapes.split(",")):
