@@ -26,14 +26,21 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import SIZES, Bootstrap, EdgeScores, SelectionProblem, solve_path, summarise
-from edgewise.formats.files import read_scores
+from edgewise import (
+    SIZES,
+    Bootstrap,
+    Eap,
+    EapIg,
+    EdgeScores,
+    LogitDifference,
+    SelectionProblem,
+    solve_path,
+    summarise,
+)
 from edgewise.models import Batch, Model, make_batch, wrap_model
 from edgewise.models.circuits import plan_circuit, run_circuit
-from edgewise.models.forward import read_out
 from edgewise.models.prepare import prepare
-from edgewise.score import METHODS
-from edgewise.tasks import Example, get_metric
+from edgewise.tasks import Example
 
 BATCH, LENGTH = 10, 20
 PEER = Path(__file__).with_name("peer_eap_ig.py")
@@ -106,26 +113,26 @@ def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], bat
 def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dict]:
     """All rows: label -> (CPU, wall) seconds per example."""
     model, body, loaded = make_model(name)
-    transformer, metric = model.transformer, get_metric("logit-difference")
+    transformer, metric = model.transformer, LogitDifference()
     batches = {
-        "": make_batch(make_examples(model, 0), range(BATCH), transformer.device),
-        ", half": make_batch(make_examples(model, LENGTH // 2), range(BATCH), transformer.device),
+        "": make_batch(make_examples(model, 0), transformer.device),
+        ", half": make_batch(make_examples(model, LENGTH // 2), transformer.device),
     }
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    scored = METHODS["eap-ig"](prepare(transformer, batches[""]), metric, 5)
+    scored = EapIg(5).score(prepare(transformer, batches[""]), metric)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rows = plain_passes(loaded, body, batches[""], repeats)
     for label, batch in batches.items():
-        for method, title in (("eap", "EAP"), ("eap-ig", "EAP-IG-5")):
+        for scorer, title in ((Eap(), "EAP"), (EapIg(5), "EAP-IG-5")):
             rows[title + label] = clock(
-                lambda batch=batch, method=method: METHODS[method](prepare(transformer, batch), metric, 5), repeats
+                lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
             )
     scores = EdgeScores(model.graph, np.repeat(scored.values.numpy(), 10, 0))
     for tau in (10, 1000):
         cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
         rows[f"bootstrap {tau}"] = (cpu / 10, wall / 10)
     # Random weights spread scores evenly, so squared; real ones are heavy-tailed, and their circuits have fewer nodes.
-    mean = scores.mean() * np.abs(scores.mean()) if real is None else read_scores(Path(real)).mean()
+    mean = scores.mean() * np.abs(scores.mean()) if real is None else EdgeScores.load(real).mean()
     problem = SelectionProblem.build(model.graph, mean, "absolute", 0)
     circuits = [s.circuit for s in solve_path(problem, [int(p * model.graph.n_edges) for p in SIZES[:-1]])]
     with torch.no_grad():
@@ -134,7 +141,7 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
             ready, reference = _references(transformer, batch)
             for share, circuit in zip(SIZES, circuits, strict=False):
                 plan = plan_circuit(circuit)
-                curve.append(clock(lambda: _circuit(transformer, plan, ready, reference, batch), repeats))  # noqa: B023
+                curve.append(clock(lambda: _circuit(transformer, plan, ready, reference), repeats))  # noqa: B023
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
     facts = {
@@ -150,9 +157,9 @@ def _references(transformer, batch: Batch):
     return ready, ready.run(ready.corrupted)
 
 
-def _circuit(transformer, plan, ready, reference, batch: Batch) -> None:
+def _circuit(transformer, plan, ready, reference) -> None:
     stream = run_circuit(transformer, plan, ready.clean, reference, ready.frame, ready.last)
-    read_out(transformer, stream, batch.answers, False)
+    ready.read_stream(stream, False)
 
 
 def measure_peer(checkout: str, python: str, threads: int) -> dict:

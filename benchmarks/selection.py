@@ -21,8 +21,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import SIZES, Graph, SelectionProblem, solve
-from edgewise.formats.files import read_scores
+from edgewise import SIZES, EdgeScores, Graph, SelectionProblem, solve
 from edgewise.select.highs import optimise
 from edgewise.select.reduced import reduce
 
@@ -41,7 +40,7 @@ def load(source: str, seed: int) -> tuple[Graph, np.ndarray]:
     if source in SHAPES:
         graph = Graph(*SHAPES[source])
         return graph, np.random.default_rng(seed).standard_t(1.5, graph.n_edges)
-    scores = read_scores(Path(source))
+    scores = EdgeScores.load(source)
     return scores.graph, scores.mean()
 
 

@@ -38,6 +38,8 @@ from edgewise.tasks import Example, Task
 torch.set_num_threads(1)
 VOCABULARY = 67
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+# What EAP-IG computes: our own folders, and larger ones where the shared reference data is.
+PARITY = {"own": Path(__file__).with_name("parity") / "data", "shared": SHARED / "fixtures"}
 
 
 def _gpt2() -> GPT2LMHeadModel:
@@ -236,3 +238,12 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the shared reference data isn't here")
     return SHARED
+
+
+@pytest.fixture(scope="module", params=[f"{place}/{name}" for place in PARITY for name in ("gpt2", "qwen2", "gemma2")])
+def parity_folder(request: pytest.FixtureRequest) -> Path:
+    """A random model of a family, and what EAP-IG made of it: see tests/parity/data/README.md."""
+    place, name = request.param.split("/")
+    if place == "shared" and not PARITY[place].is_dir():
+        pytest.skip("the shared reference data isn't here")
+    return PARITY[place] / name

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 
 import numpy as np
@@ -10,9 +12,9 @@ import pytest
 from conftest import build
 from test_tasks import GOOD, write
 
-from edgewise import SIZES, Circuit, Graph
+from edgewise import SIZES, Circuit, EdgeScores, Graph, Settings
 from edgewise.cli import main
-from edgewise.formats.files import read_circuit, read_scores, write_circuit
+from edgewise.results.result_folder import VERSION
 
 DEMO = Graph(4, 4, 64)
 
@@ -43,7 +45,7 @@ def scores(edgewise, tmp_path):
 
 def score_file(path, score=None):
     score = np.random.default_rng(0).normal(size=DEMO.n_edges) if score is None else score
-    write_circuit(path, Circuit.full(DEMO), score, {})
+    Circuit.full(DEMO).save(path, score)
     return path
 
 
@@ -76,8 +78,8 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
         for best, greedy in zip(curves[benchmark, "ILP"], curves[benchmark, "Greedy"], strict=True):
             assert best["objective"] >= greedy["objective"] - 1e-12
     run = json.loads((folder / "run.json").read_text())
-    assert run["accuracy"]["top-1"] > 0.95 and run["settings"]["faithfulness"] == "mib" and run["seed"] == 0
-    assert read_circuit(folder / "circuits" / "cmd-1.json") == Circuit.full(DEMO)
+    assert run["accuracy"]["top"] > 0.95 and run["settings"]["faithfulness"] == "mib" and run["seed"] == 0
+    assert Circuit.load(folder / "circuits" / "cmd-1.json") == Circuit.full(DEMO)
 
     before = (folder / "figures" / "faithfulness.svg").stat().st_mtime_ns
     code, out, _ = edgewise("report", folder)
@@ -102,11 +104,11 @@ def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monk
 
     words = ("run", "--examples", 12, "--out", tmp_path / "result", "--json")
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.pipeline.evaluate_circuits", stop)
+        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
-    assert not (tmp_path / "result").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.score.score_edges", stop)
+        broken.setattr("edgewise.study.remember.score_edges", stop)
         code, out, err = edgewise(*words)
     assert code == 0 and "going on" in err
     fresh = json.loads(edgewise("run", "--examples", 12, "--out", tmp_path / "fresh", "--json")[1])
@@ -131,6 +133,30 @@ def test_score_select_evaluate_is_the_same_road_in_steps(edgewise, scores, tmp_p
     assert (full["faithfulness"], empty["faithfulness"]) == (1, 0)
     assert len(one["per_example"]) == 10 and np.mean(one["per_example"]) == pytest.approx(one["metric"])
     assert one["faithfulness"] == pytest.approx((one["metric"] - found["empty"]) / (found["full"] - found["empty"]))
+
+
+@pytest.mark.parametrize(
+    "words, expected", [((), {"method": "eap-ig", "steps": 5}), (("--method", "EAP"), {"method": "eap"}),
+                        (("--steps", 2), {"method": "eap-ig", "steps": 2})]
+)  # fmt: skip
+def test_scores_say_how_they_were_made(edgewise, tmp_path, words, expected):
+    assert edgewise("score", "--examples", 4, *words, "--out", tmp_path / "scores")[0] == 0
+    about = json.loads((tmp_path / "scores" / "scores.json").read_text())["provenance"]
+    facts = {"model": "demo", "task": "ioi", "split": "train", "examples": 4, "metric": "logit-difference", "seed": 0}
+    assert about.pop("seconds") > 0 and about.pop("clean_metric") > about.pop("corrupted_metric")
+    assert about == facts | expected
+
+
+def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path):
+    words = ("run", "--examples", 4, "--stability", 0, "--steps", 2, "--ablation", "zero", "--faithfulness", "ratio")
+    assert edgewise(*words, "--seed", 3, "--out", tmp_path / "r", "--json")[0] == 0
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    known = run["settings"]
+    assert known["scorer"] == {"name": "eap-ig", "steps": 2} and known["metric"] == "logit-difference"
+    assert known["ablation"] == "zero" and known["faithfulness"] == "ratio"
+    assert known["bootstrap"]["name"] == "bootstrap" and known["bootstrap"]["seed"] == 3
+    assert set(run["accuracy"]) == {"top", "beats"}
+    assert Settings.from_record(known).record() == known
 
 
 @pytest.mark.parametrize("words", [("models",), ("models", "demo"), ("tasks",), ("tasks", "ioi"), ("tasks", "mcqa")])
@@ -183,12 +209,12 @@ def test_methods_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
 
 
 def test_scores_are_shrunk_before_selection_and_in_a_run(edgewise, scores, tmp_path):
-    given = read_scores(scores).values.astype(np.float64)
+    given = EdgeScores.load(scores).values.astype(np.float64)
     mean, error = given.mean(0), given.std(0, ddof=1) / np.sqrt(len(given))
     shrunk = np.maximum(np.abs(mean) - 2 * error, 0)
     words = ("select", scores, "--edges", 60, "--kappa", 2, "--out", tmp_path / "c.json", "--json")
     record = json.loads(edgewise(*words)[1])
-    mask = read_circuit(tmp_path / "c.json").mask
+    mask = Circuit.load(tmp_path / "c.json").mask
     assert record["objective"] == pytest.approx(shrunk[mask].sum(), rel=1e-5) and record["kappa"] == 2
     assert record["objective"] <= np.sort(shrunk)[-60:].sum() * (1 + 1e-5)
     assert "two filters" in refused(edgewise, *words, "--bootstrap", 5)
@@ -221,7 +247,7 @@ def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_p
 
 def test_a_circuit_of_another_model_is_refused_with_both_shapes(edgewise, tmp_path):
     other = Graph(2, 3, 12)
-    write_circuit(tmp_path / "other.json", Circuit.full(other), np.zeros(other.n_edges), {})
+    Circuit.full(other).save(tmp_path / "other.json")
     line = refused(edgewise, "evaluate", tmp_path / "other.json")
     assert "2 layers x 3 heads" in line and "4 layers x 4 heads" in line
 
@@ -291,11 +317,14 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise,
     )
     write(task, [GOOD, swapped])
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.pipeline.evaluate_circuits", stop)
+        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
     write(task, [GOOD, other])
-    code, _, err = edgewise(*words)
+    code, out, err = edgewise(*words)
     assert code == 0 and "going on" not in err
+    fresh = json.loads(edgewise(*words[:-3], "--out", tmp_path / "fresh", "--json")[1])
+    assert json.loads(out)["areas"] == fresh["areas"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]
 
 
 def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path):
@@ -328,8 +357,10 @@ def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypat
 
 
 def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
+    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION}))
     assert "isn't a whole result folder" in refused(edgewise, "report", tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION - 1}))
+    assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
 
 
 def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
@@ -342,6 +373,12 @@ def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
             "paper, normal, percentile",
         ),
         (("run", "--device", "meta", "--out", target), "can't be used here"),
+        (("score", "--method", "eap", "--steps", 3, "--out", target), "'eap' takes no steps"),
+        (("run", "--method", "eap", "--steps", 5, "--out", target), "'eap' takes no steps"),
+        (
+            ("select", tmp_path / "s.json", "--edges", 10, "--solver", "greedy", "--time-limit", 3),
+            "takes no time_limit",
+        ),
         (("run", "--metric", "magic", "--out", target), "logit-difference"),
         (("run", "--time-limit", 0, "--out", target), "positive number of seconds"),
         (("study", "--ablation", "magic", "--out", target), "positional-mean"),
@@ -352,20 +389,47 @@ def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
 
 
 def test_help_names_every_choice(edgewise):
-    from edgewise.evaluate.ablations import ABLATIONS
-    from edgewise.evaluate.curve import FAITHFULNESS
-    from edgewise.score import METHODS
-    from edgewise.select import SOLVERS
+    from edgewise.evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
+    from edgewise.score import SCORERS
+    from edgewise.select import RANKINGS, SOLVERS
     from edgewise.statistics import INTERVALS
     from edgewise.tasks import METRICS
 
     for command, choices in (
-        ("run", (METHODS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS)),
-        ("select", (SOLVERS, INTERVALS)),
+        ("run", (SCORERS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS)),
+        ("study", (SCORERS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS)),
+        ("score", (SCORERS, METRICS)),
+        ("select", (SOLVERS, INTERVALS, RANKINGS)),
+        ("evaluate", (METRICS, ABLATIONS, FAITHFULNESS)),
+        ("convert", (BENCHMARKS,)),
     ):
-        words = set(edgewise(command, "--help")[1].replace(",", " ").replace(".", " ").replace(":", " ").split())
+        words = set(re.sub("[,.:;()]", " ", edgewise(command, "--help")[1]).split())
         missing = {name for group in choices for name in group} - words
-        assert not missing
+        assert not missing, (command, missing)
+
+
+def test_help_comes_without_waiting_for_torch():
+    code = """
+import sys
+asked = []
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers"):
+            asked.append(name)
+            raise ImportError(name)
+sys.meta_path.insert(0, NoTorch())
+from edgewise.cli import MODULES, main
+for words in ([], *([name] for name in MODULES)):
+    sys.argv = ["edgewise", *words, "--help"]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
+    assert not asked, (words, asked)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--ablation" in done.stdout and "--edges" in done.stdout
 
 
 def test_positive_edges_that_there_are_not_are_reported(edgewise, tmp_path):

@@ -1,15 +1,31 @@
 """The commands that read and write files of the field, as a user types them."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import test_cli
 from test_cli import DEMO, refused, score_file
 
-from edgewise import Circuit, Graph
-from edgewise.formats import files, submission
-from edgewise.formats.result_folder import read_circuits, read_result
+from edgewise import (
+    CMD,
+    CPR,
+    Circuit,
+    EdgeScores,
+    Graph,
+    Greedy,
+    Ilp,
+    Recipe,
+    TopN,
+    discover,
+    load_model,
+    load_task,
+    read_circuits,
+    read_result,
+    write_result,
+)
+from edgewise.results import submission
 
 # The same fixtures: a command in this process, and a folder of scores.
 edgewise, scores = test_cli.edgewise, test_cli.scores
@@ -22,7 +38,7 @@ def test_pt_goes_all_the_way(edgewise, scores, tmp_path):
         words = ("select", source, "--edges", 40, "--solver", "greedy", "--out", tmp_path / target, "--json")
         code, out, _ = edgewise(*words)
         assert code == 0 and json.loads(out)["edges_asked"] == 40
-        found.append(files.read_circuit(tmp_path / target))
+        found.append(Circuit.load(tmp_path / target))
     assert found[0] == found[1]
     code, out, _ = edgewise("evaluate", tmp_path / "a.json", tmp_path / "b.pt", "--examples", 4, "--json")
     one, two = json.loads(out)["circuits"]
@@ -37,7 +53,7 @@ def test_convert_says_what_it_did(edgewise, scores, tmp_path):
     code, out, _ = edgewise("convert", tmp_path / "scores.json", tmp_path / "again")
     assert code == 0 and "wrote" in out and "in_graph isn't kept" in out
     np.testing.assert_array_equal(
-        files.read_scores(tmp_path / "again").values[0], files.read_scores(tmp_path / "scores.json").values[0]
+        EdgeScores.load(tmp_path / "again").values[0], EdgeScores.load(tmp_path / "scores.json").values[0]
     )
 
 
@@ -63,19 +79,93 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     assert "is no folder" in refused(edgewise, "check", tmp_path / "none")
 
 
+def submitted(target):
+    """The circuits of a submission, smallest first."""
+    return [Circuit.load(target / "ioi_gpt2" / f"{share:g}.pt") for share in submission.SHARES]
+
+
+def circuits_of(run, benchmark, method):
+    """Those of one of a run's methods that are submitted, smallest first."""
+    return sorted(read_circuits(run)[benchmark, method][:-1], key=lambda circuit: circuit.n_edges)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Result folders: evaluated on test, on validation, and on test with a tuned method."""
+    model = load_model()
+    train, validation, test = (load_task("ioi", model, split, 8) for split in ("train", "validation", "test"))
+    recipes = {b: (Recipe(Greedy()), Recipe(TopN()), Recipe(Ilp())) for b in (CMD, CPR)}
+    among = {b: (Recipe(Greedy()), Recipe(TopN())) for b in (CMD, CPR)}
+    folder = tmp_path_factory.mktemp("runs")
+    write_result(discover(model, train, test, recipes=recipes), folder / "test")
+    write_result(discover(model, train, validation, recipes=recipes), folder / "validation")
+    write_result(discover(model, train, test, recipes=recipes, tune_among=among), folder / "tuned")
+    return folder
+
+
+def nine(run, benchmark, folder):
+    """A folder of the nine exported circuits of a run."""
+    folder.mkdir()
+    for share in submission.SHARES:
+        name = f"{benchmark.name.lower()}-{share:g}.json"
+        (folder / name).write_bytes((run / "circuits" / name).read_bytes())
+    return folder
+
+
+@pytest.mark.parametrize("benchmark", [CMD, CPR])
+def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_path, monkeypatch, benchmark):
+    monkeypatch.setitem(submission.MODELS, "gpt2", DEMO)
+    target = tmp_path / "sub"
+
+    def words(run, *more):
+        into = (target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
+        return ("convert", run, *into, "--benchmark", benchmark.name.lower(), *more)
+
+    def accepted(run, *more):
+        code, out, _ = edgewise(*words(run, *more), "--json")
+        assert code == 0
+        found = submitted(target)
+        shutil.rmtree(target)
+        return found, json.loads(out)["notes"]
+
+    line = refused(edgewise, *words(runs / "test"))
+    assert "look at test" in line and "--method" in line and "--tune" in line
+    assert "Greedy, Top-n, ILP" in refused(edgewise, *words(runs / "test", "--method", "magic"))
+    line = refused(edgewise, *words(nine(runs / "test", benchmark, tmp_path / "chosen on test")))
+    assert "best on test" in line and "--method" in line and "--tune" in line
+    assert not target.exists()
+
+    for method, name in (("Greedy", "Greedy"), ("ilp", "ILP"), ("TOP-N", "Top-n")):
+        for run in (runs / "test", runs / "tuned"):
+            found = accepted(run, "--method", method)
+            assert found == (circuits_of(run, benchmark, name), [f"circuits by {name}, for {benchmark.name}"])
+
+    found, notes = accepted(runs / "tuned")
+    assert found == circuits_of(runs / "tuned", benchmark, "Tuned")
+    assert notes == [f"circuits by Tuned, for {benchmark.name}"]
+    assert accepted(nine(runs / "tuned", benchmark, tmp_path / "tuned"))[0] == found
+
+    rows = read_result(runs / "validation").of(benchmark)
+    best = max(rows, key=lambda row: benchmark.better * row.area)
+    found, notes = accepted(runs / "validation")
+    assert found == circuits_of(runs / "validation", benchmark, best.name)
+    assert notes == [f"circuits by {best.name}, for {benchmark.name}"]
+    assert accepted(nine(runs / "validation", benchmark, tmp_path / "validation"))[0] == found
+
+
 def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monkeypatch):
     monkeypatch.setitem(submission.MODELS, "gpt2", DEMO)
     monkeypatch.setitem(submission.MODELS, "llama3", DEMO)
     run, target = tmp_path / "run", tmp_path / "sub"
     assert edgewise("run", "--examples", 8, "--out", run, "--json")[0] == 0
     words = ("convert", run, target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
-    code, out, _ = edgewise(*words, "--benchmark", "cpr", "--json")
+    assert "--method 'ILP + PNR'" in refused(edgewise, *words)
+    assert "--method 'ILP + Bootstrapping'" in refused(edgewise, *words, "--benchmark", "cpr")
+    assert not target.exists()
+    code, out, _ = edgewise(*words, "--benchmark", "cpr", "--method", "ilp + BOOTSTRAPPING", "--json")
     done = json.loads(out)
-    rows = [row for row in read_result(run).rows if row.benchmark == "CPR"]
-    best = max(rows, key=lambda row: row.area)
-    assert code == 0 and done["notes"] == [f"circuits by {best.name}, the best by CPR"]
-    masks = sorted(circuit.n_edges for circuit in read_circuits(run)["CPR", best.name][:-1])
-    assert [files.read_circuit(target / "ioi_gpt2" / f"{s:g}.pt").n_edges for s in submission.SHARES] == masks
+    assert code == 0 and done["notes"] == ["circuits by ILP + Bootstrapping, for CPR"]
+    assert submitted(target) == circuits_of(run, CPR, "ILP + Bootstrapping")
     code, out, _ = edgewise("check", target)
     assert code == 1 and "at least 2 tasks" in out and "accepted" in out
     words = ("convert", run, target, "--task", "arc_challenge", "--model", "llama3", "--submission", "importances")
@@ -90,7 +180,7 @@ def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monke
 @pytest.mark.parametrize("suffix", [".json", ".pt"])
 @pytest.mark.parametrize("other", [Graph(2, 4, 64), Graph(4, 2, 64), Graph(4, 4, 32), Graph(4, 4, 64, parallel=True)])
 def test_a_circuit_of_another_shape_is_refused_with_both(edgewise, tmp_path, suffix, other):
-    files.write_circuit(tmp_path / f"other{suffix}", Circuit.full(other), np.zeros(other.n_edges), {})
+    Circuit.full(other).save(tmp_path / f"other{suffix}")
     line = refused(edgewise, "evaluate", tmp_path / f"other{suffix}")
     assert str(other) in line and str(DEMO) in line
 

@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
-from edgewise import SIZES, Circuit, Curve, Graph, InputError
+from edgewise import SIZES, Circuit, Curve, Graph, InputError, MibFaithfulness, RatioFaithfulness
+from edgewise.evaluate import FAITHFULNESS
 from edgewise.evaluate.curve import area, faithfulness, size_to_edges
 from edgewise.evaluate.roc import auroc
+from edgewise.methods import choose
+
+MIB, RATIO = MibFaithfulness(), RatioFaithfulness()
 
 
-def curve(values, full=2.0, empty=-1.0, definition="mib", shares=SIZES):
+def curve(values, full=2.0, empty=-1.0, definition=MIB, shares=SIZES):
     values = np.asarray(values, float)[:, None]
     counts = tuple(range(len(shares)))
     return Curve(shares, counts, counts, values, np.array([full]), np.array([empty]), definition)
@@ -37,17 +41,19 @@ def test_areas_are_those_of_mibs_loop():
 
 
 def test_definitions_agree_at_the_full_model_and_differ_elsewhere():
-    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, "mib").tolist() == [1, 0, 0.5]
-    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, "ratio").tolist() == [1, -0.5, 0.25]
+    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, MIB).tolist() == [1, 0, 0.5]
+    assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, RATIO).tolist() == [1, -0.5, 0.25]
 
 
 def test_what_is_undefined_is_refused():
     with pytest.raises(InputError, match="undefined"):
         faithfulness([1.0], 2.0, 2.0)
     with pytest.raises(InputError, match="undefined"):
-        faithfulness([1.0], 0.0, 2.0, "ratio")
+        faithfulness([1.0], 0.0, 2.0, RATIO)
     with pytest.raises(InputError, match="mib, ratio"):
-        faithfulness([1.0], 0.0, 2.0, "other")
+        choose("definition of faithfulness", FAITHFULNESS, "other")
+    with pytest.raises(InputError, match="derives from Faithfulness, not 'mib'"):
+        faithfulness([1.0], 0.0, 2.0, "mib")
     with pytest.raises(InputError, match="increase"):
         curve([1, 2], shares=(0.5, 0.5))
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import eap_json, files, score_folder
-from edgewise.formats.write import whole_file, whole_folder
+from edgewise.disk import whole_file, whole_folder
+from edgewise.formats import eap_json
+from edgewise.scores import fill_folder
 
 GRAPH = Graph(2, 2, 6, parallel=True)
 
@@ -25,9 +26,9 @@ def some_scores(seed=1):
 
 def test_a_circuit_survives_its_file(tmp_path):
     path = tmp_path / "deep" / "circuit.json"
-    eap_json.write_circuit(path, some_circuit(), some_scores(), {"method": "ILP"})
-    assert files.read_circuit(path) == some_circuit()
-    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
+    some_circuit().save(path, some_scores(), {"method": "ILP"})
+    assert Circuit.load(path) == some_circuit()
+    np.testing.assert_array_equal(EdgeScores.load(path).values[0], some_scores())
     data = json.loads(path.read_text())
     assert data["cfg"] == {"n_layers": 2, "n_heads": 2, "parallel_attn_mlp": True, "d_model": 6}
     assert list(data["nodes"]) == [*GRAPH.source_names, "logits"] and data["edgewise"]["method"] == "ILP"
@@ -39,9 +40,9 @@ def test_a_json_longer_than_a_chunk_is_written_as_json_would(tmp_path, monkeypat
     path = tmp_path / "circuit.json"
     for chunk in (1, GRAPH.n_edges - 1, GRAPH.n_edges, GRAPH.n_edges + 1):
         monkeypatch.setattr(eap_json, "EDGES_AT_ONCE", chunk)
-        eap_json.write_circuit(path, some_circuit(), some_scores().astype(np.float32), {})
+        some_circuit().save(path, some_scores().astype(np.float32), {})
         assert path.read_text() == json.dumps(json.loads(path.read_text()))
-        np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores().astype(np.float32))
+        np.testing.assert_array_equal(EdgeScores.load(path).values[0], some_scores().astype(np.float32))
 
 
 def test_edges_may_be_listed_in_any_order(tmp_path):
@@ -50,24 +51,24 @@ def test_edges_may_be_listed_in_any_order(tmp_path):
     edges = list(data["edges"].items())
     random.Random(0).shuffle(edges)
     path.write_text(json.dumps({"edges": dict(edges), "nodes": data["nodes"], "cfg": data["cfg"]}))
-    assert files.read_circuit(path) == some_circuit()
-    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
+    assert Circuit.load(path) == some_circuit()
+    np.testing.assert_array_equal(EdgeScores.load(path).values[0], some_scores())
 
 
 def test_scores_survive_their_folder(tmp_path):
     values = np.random.default_rng(0).normal(size=(4, GRAPH.n_edges)).astype(np.float32)
     scores = EdgeScores(GRAPH, values, {"task": "ioi"})
     (tmp_path / "scores").mkdir()
-    score_folder.write_scores(tmp_path / "scores", scores)
+    fill_folder(tmp_path / "scores", scores)
     for place in (tmp_path / "scores", tmp_path):
-        again = files.read_scores(place)
+        again = EdgeScores.load(place)
         np.testing.assert_array_equal(again.values, values)
         assert again.graph == GRAPH and dict(again.provenance) == {"task": "ioi"}
 
 
 def edited(tmp_path, change):
     path = tmp_path / "file.json"
-    eap_json.write_circuit(path, some_circuit(), some_scores(), {})
+    some_circuit().save(path, some_scores(), {})
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
@@ -100,7 +101,7 @@ def one_edge(**changes):
 )  # fmt: skip
 def test_scores_of_a_broken_json_are_refused(tmp_path, change, words):
     with pytest.raises(InputError, match=words):
-        files.read_scores(edited(tmp_path, change))
+        EdgeScores.load(edited(tmp_path, change))
 
 
 def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
@@ -108,20 +109,20 @@ def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
         return lambda data: [info.pop(key) for info in data["edges"].values()]
 
     path = edited(tmp_path, without("score"))
-    assert files.read_circuit(path) == some_circuit()
+    assert Circuit.load(path) == some_circuit()
     with pytest.raises(InputError, match="no scores"):
-        files.read_scores(path)
+        EdgeScores.load(path)
     path = edited(tmp_path, without("in_graph"))
-    np.testing.assert_array_equal(files.read_scores(path).values[0], some_scores())
+    np.testing.assert_array_equal(EdgeScores.load(path).values[0], some_scores())
     with pytest.raises(InputError, match="select a circuit"):
-        files.read_circuit(path)
+        Circuit.load(path)
     path = edited(tmp_path, lambda data: data.update(edges={"input->logits": {"in_graph": True}}))
-    assert np.flatnonzero(files.read_circuit(path).mask).tolist() == [GRAPH.direct_edge]
+    assert np.flatnonzero(Circuit.load(path).mask).tolist() == [GRAPH.direct_edge]
     path = edited(tmp_path, lambda data: data.update(edges={}))
-    assert files.read_circuit(path) == Circuit.empty(GRAPH)
+    assert Circuit.load(path) == Circuit.empty(GRAPH)
     path = edited(tmp_path, lambda data: data["nodes"]["m0"].update(neurons=[True] * 6))
     with pytest.raises(InputError, match="circuit of neurons"):
-        files.read_circuit(path)
+        Circuit.load(path)
 
 
 @pytest.mark.parametrize(
@@ -130,18 +131,18 @@ def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
 def test_what_is_no_json_of_ours_is_refused(tmp_path, text, words):
     path = tmp_path / "not.json"
     path.write_text(text)
-    for read in (files.read_scores, files.read_circuit):
+    for read in (EdgeScores.load, Circuit.load):
         with pytest.raises(InputError, match=words):
             read(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="isn't JSON"):
-        files.read_circuit(path)
+        Circuit.load(path)
 
 
 def test_what_is_no_score_folder_is_refused(tmp_path):
     def refused(words):
         with pytest.raises(InputError, match=words):
-            files.read_scores(tmp_path)
+            EdgeScores.load(tmp_path)
 
     refused("no scores")
     about = tmp_path / "scores.json"
@@ -154,7 +155,7 @@ def test_what_is_no_score_folder_is_refused(tmp_path):
     about.write_text(json.dumps({"format": "edgewise-scores", "version": 1, "graph": {"layers": 2}}))
     refused("of which graph")
     about.unlink()
-    score_folder.write_scores(tmp_path, EdgeScores(GRAPH, some_scores()[None]))
+    fill_folder(tmp_path, EdgeScores(GRAPH, some_scores()[None]))
     for content, words in (
         (some_scores()[None, 1:], "42 edges"),
         (np.full((1, GRAPH.n_edges), np.nan), "NaN"),
@@ -170,7 +171,7 @@ def test_what_is_no_score_folder_is_refused(tmp_path):
 
 
 def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
-    for read in (files.read_scores, files.read_circuit):
+    for read in (EdgeScores.load, Circuit.load):
         for name in ("none.json", "none.pt", "none.txt"):
             with pytest.raises(InputError, match="no file"):
                 read(tmp_path / name)
@@ -178,12 +179,12 @@ def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
         with pytest.raises(InputError, match=r"\.json or \.pt"):
             read(tmp_path / "some.txt")
     with pytest.raises(InputError, match="no scores"):
-        files.read_scores(tmp_path / "none")
+        EdgeScores.load(tmp_path / "none")
     with pytest.raises(InputError, match="is a folder"):
-        files.read_circuit(tmp_path)
+        Circuit.load(tmp_path)
     for name in ("circuit.txt", "circuit"):
         with pytest.raises(InputError, match=r"\.json or \.pt"):
-            files.write_circuit(tmp_path / name, some_circuit(), some_scores(), {})
+            some_circuit().save(tmp_path / name, some_scores(), {})
 
 
 @pytest.mark.parametrize("name", ["circuit.json", "circuit.pt"])
@@ -193,14 +194,14 @@ def test_what_could_not_be_read_again_is_not_written(tmp_path, name):
     nan[3] = np.nan
     for score, words in ((nan, "NaN"), (some_scores()[1:], "42 edges")):
         with pytest.raises(InputError, match=words):
-            files.write_circuit(path, some_circuit(), score, {})
+            some_circuit().save(path, score, {})
     with pytest.raises(ValueError):
-        files.write_circuit(path, some_circuit(), some_scores(), {"loss": float("nan")})
+        some_circuit().save(path, some_scores(), {"loss": float("nan")})
     assert not list(tmp_path.iterdir())
 
 
 def test_json_and_folders_need_no_torch(tmp_path):
-    eap_json.write_circuit(tmp_path / "circuit.json", some_circuit(), some_scores(), {})
+    some_circuit().save(tmp_path / "circuit.json", some_scores(), {})
     code = """
 import sys
 class NoTorch:
@@ -209,11 +210,13 @@ class NoTorch:
             raise ImportError(name)
 sys.meta_path.insert(0, NoTorch())
 from pathlib import Path
-from edgewise.formats import convert, files, result_folder, submission
+from edgewise import Circuit
+from edgewise.formats import files
+from edgewise.results import convert, convert_to_submission, result_folder, submission
 folder = Path(sys.argv[1])
-files.read_circuit(folder / "circuit.json")
-convert.convert(folder / "circuit.json", folder / "scores")
-convert.convert(folder / "scores", folder / "again.json")
+Circuit.load(folder / "circuit.json")
+convert(folder / "circuit.json", folder / "scores")
+convert(folder / "scores", folder / "again.json")
 """
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import pickle
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import eap_json, eap_pt, files, score_folder
-from edgewise.formats.convert import convert
+from edgewise.formats import files
+from edgewise.results import convert
+from edgewise.scores import fill_folder
 
 GRAPH = Graph(2, 2, 6)
 FINITE = {32: st.floats(width=32, allow_nan=False, allow_infinity=False),
@@ -37,13 +39,41 @@ def test_any_way_between_json_and_pt_is_an_identity(given_, suffixes):
     about = {"method": "ILP", "share": 0.1, "sizes": [1, 2], "pnr": None}
     with TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(suffixes)]
-        files.write_circuit(paths[0], circuit, score, about)
+        circuit.save(paths[0], score, about)
         for source, target in itertools.pairwise(paths):
             convert(source, target)
         held = files.read_file(paths[-1])
-        assert held.circuit() == circuit and held.graph == circuit.graph and dict(held.about) == about
-        np.testing.assert_array_equal(held.scores().values[0], score)
+        assert (
+            Circuit(held.graph, held.members()) == circuit and held.graph == circuit.graph and dict(held.about) == about
+        )
+        np.testing.assert_array_equal(EdgeScores.of_file(held).values[0], score)
         assert paths[-1].suffix == ".json" or score.dtype == np.float64 or held.score.dtype == np.float32
+
+
+@settings(max_examples=40, deadline=None)
+@given(circuits_with_scores(), st.sampled_from([".json", ".pt"]), st.sampled_from([str, Path]), st.randoms())
+def test_a_circuit_is_what_it_was_after_a_file_or_its_edges_names(given_, suffix, kind, random):
+    circuit, score = given_
+    with TemporaryDirectory() as folder:
+        bare, scored = (kind(Path(folder) / "new" / f"{name}{suffix}") for name in ("bare", "scored"))
+        circuit.save(bare)
+        circuit.save(scored, score, {"method": "mine"})
+        for path in (bare, scored):
+            again = Circuit.load(path)
+            assert again == circuit and hash(again) == hash(circuit) and again.edges == circuit.edges
+        assert not EdgeScores.load(bare).values.any() and not files.read_file(Path(bare)).about
+        np.testing.assert_array_equal(EdgeScores.load(scored).values[0], score)
+        assert dict(files.read_file(Path(scored)).about) == {"method": "mine"}
+    names = list(circuit.edges)
+    assert names == [name for name, inside in zip(circuit.graph.edge_names, circuit.mask, strict=True) if inside]
+    random.shuffle(names)
+    assert Circuit.from_edges(circuit.graph, iter(names + names[:1])) == circuit
+
+
+@pytest.mark.parametrize("name", ["m1->m0", "a0.h0->m2", "input", "", "logits->input", "input->a0.h0", 7])
+def test_a_circuit_of_an_unknown_edge_is_refused_with_its_name(name):
+    with pytest.raises(InputError, match=re.escape(repr(name))):
+        Circuit.from_edges(GRAPH, ["input->logits", name])
 
 
 @settings(max_examples=20, deadline=None)
@@ -53,10 +83,10 @@ def test_one_row_of_scores_survives_every_format(given_, suffix):
     with TemporaryDirectory() as folder:
         one, file, two = (Path(folder) / name for name in ("one", f"file{suffix}", "two"))
         one.mkdir()
-        score_folder.write_scores(one, EdgeScores(circuit.graph, score[None]))
+        fill_folder(one, EdgeScores(circuit.graph, score[None]))
         convert(one, file)
         convert(file, two)
-        again = files.read_scores(two)
+        again = EdgeScores.load(two)
         assert again.graph == circuit.graph
         np.testing.assert_array_equal(again.values[0], score)
 
@@ -64,7 +94,7 @@ def test_one_row_of_scores_survives_every_format(given_, suffix):
 def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
     values = np.random.default_rng(0).normal(size=(5, GRAPH.n_edges)).astype(np.float32)
     (tmp_path / "scores").mkdir()
-    score_folder.write_scores(tmp_path / "scores", EdgeScores(GRAPH, values, {"task": "ioi"}))
+    fill_folder(tmp_path / "scores", EdgeScores(GRAPH, values, {"task": "ioi"}))
     for name in ("scores.json", "scores.pt"):
         done = convert(tmp_path / "scores", tmp_path / name)
         assert any("mean over 5 examples" in note for note in done.notes)
@@ -73,7 +103,7 @@ def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
         assert not held.mask.any() and held.about["task"] == "ioi"
     done = convert(tmp_path / "scores", tmp_path / "copy")
     assert not done.notes
-    np.testing.assert_array_equal(files.read_scores(tmp_path / "copy").values, values)
+    np.testing.assert_array_equal(EdgeScores.load(tmp_path / "copy").values, values)
 
 
 def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
@@ -81,7 +111,7 @@ def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
     done = convert(path, tmp_path / "out.json")
     assert any("every score is 0" in note for note in done.notes)
     held = files.read_file(tmp_path / "out.json")
-    assert held.circuit() == files.read_circuit(path) and not held.score.any()
+    assert Circuit(held.graph, held.members()) == Circuit.load(path) and not held.score.any()
 
 
 def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
@@ -89,20 +119,18 @@ def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
     assert any("nodes_scores" in note for note in convert(path, tmp_path / "out.json").notes)
 
 
-@pytest.mark.parametrize("model", ["gpt2", "qwen2", "gemma2"])
-def test_the_fields_files_are_read_as_they_are(shared, model):
-    folder = shared / "fixtures" / model
+def test_the_fields_files_are_read_as_they_are(parity_folder):
+    folder = parity_folder
     one, two = (files.read_file(folder / f"importances{suffix}") for suffix in (".json", ".pt"))
     graph = one.graph
-    assert graph == two.graph and one.circuit() == two.circuit()
+    assert graph == two.graph and np.array_equal(one.members(), two.members())
     np.testing.assert_array_equal(one.score, two.score)
     expected = np.load(folder / "scores.npz")["EAP-IG-inputs|f64"][graph.edge_source, graph.edge_destination]
-    np.testing.assert_allclose(files.read_scores(folder / "importances.pt").values[0], expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(EdgeScores.load(folder / "importances.pt").values[0], expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("model", ["gpt2", "qwen2", "gemma2"])
-def test_what_is_written_is_what_eap_ig_writes(shared, tmp_path, model):
-    folder = shared / "fixtures" / model
+def test_what_is_written_is_what_eap_ig_writes(parity_folder, tmp_path):
+    folder = parity_folder
     convert(folder / "importances.json", tmp_path / "ours.pt")
     convert(folder / "importances.pt", tmp_path / "ours.json")
     theirs = torch.load(folder / "importances.pt", weights_only=True)
@@ -122,7 +150,7 @@ def broken(tmp_path, change):
     path = tmp_path / "file.pt"
     rng = np.random.default_rng(0)
     circuit = Circuit(GRAPH, rng.random(GRAPH.n_edges) < 0.3)
-    eap_pt.write_circuit(path, circuit, rng.normal(size=GRAPH.n_edges), {})
+    circuit.save(path, rng.normal(size=GRAPH.n_edges), {})
     data = torch.load(path, weights_only=True)
     change(data)
     torch.save(data, path)
@@ -158,12 +186,12 @@ def set_at(key, source, destination, value):
 )  # fmt: skip
 def test_a_broken_pt_is_refused(tmp_path, change, words):
     with pytest.raises(InputError, match=words):
-        files.read_scores(broken(tmp_path, change))
+        EdgeScores.load(broken(tmp_path, change))
 
 
 def test_scores_where_there_is_no_edge_do_not_matter(tmp_path):
-    plain = files.read_scores(broken(tmp_path, lambda data: None)).values
-    again = files.read_scores(broken(tmp_path, set_at("edges_scores", "m1", "m0", float("nan")))).values
+    plain = EdgeScores.load(broken(tmp_path, lambda data: None)).values
+    again = EdgeScores.load(broken(tmp_path, set_at("edges_scores", "m1", "m0", float("nan")))).values
     np.testing.assert_array_equal(again, plain)
 
 
@@ -175,14 +203,14 @@ def test_half_precision_flags_as_numbers_and_names_as_keys_are_read(tmp_path):
 
     plain = files.read_file(broken(tmp_path, lambda data: None))
     held = files.read_file(broken(tmp_path, change))
-    assert held.circuit() == plain.circuit()
-    np.testing.assert_allclose(held.scores().values[0], plain.score, rtol=2**-8)
+    assert held.graph == plain.graph and np.array_equal(held.members(), plain.members())
+    np.testing.assert_allclose(EdgeScores.of_file(held).values[0], plain.score, rtol=2**-8)
 
 
 def test_neurons_are_refused_as_a_circuit_of_edges(tmp_path):
     path = broken(tmp_path, lambda data: data.update(neurons_in_graph=torch.ones(GRAPH.n_sources, 6)))
     with pytest.raises(InputError, match="circuit of neurons"):
-        files.read_circuit(path)
+        Circuit.load(path)
 
 
 class Hostile:
@@ -196,7 +224,7 @@ class Hostile:
 
 
 @pytest.mark.parametrize("save", [torch.save, lambda data, path: path.write_bytes(pickle.dumps(data))])
-@pytest.mark.parametrize("read", [files.read_scores, files.read_circuit])
+@pytest.mark.parametrize("read", [EdgeScores.load, Circuit.load])
 def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, save, read):
     path, mark = tmp_path / "file.pt", tmp_path / "mark"
     save({"cfg": Hostile(mark), "edges_scores": torch.ones(2)}, path)
@@ -212,20 +240,20 @@ def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, save, read
 def test_what_is_no_torch_file_is_refused(tmp_path, content):
     (tmp_path / "file.pt").write_bytes(content)
     with pytest.raises(InputError, match=r"isn't a torch file|isn't an EAP-IG file"):
-        files.read_circuit(tmp_path / "file.pt")
+        Circuit.load(tmp_path / "file.pt")
 
 
 def test_a_truncated_file_is_refused(tmp_path):
     path = broken(tmp_path, lambda data: None)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="isn't a torch file"):
-        files.read_scores(path)
+        EdgeScores.load(path)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pt"])
 def test_targets_that_cannot_be_are_refused_and_write_nothing(tmp_path, suffix):
     source = tmp_path / f"circuit{suffix}"
-    files.write_circuit(source, Circuit.full(GRAPH), np.ones(GRAPH.n_edges), {})
+    Circuit.full(GRAPH).save(source, np.ones(GRAPH.n_edges), {})
     before = source.read_bytes()
     with pytest.raises(InputError, match="--overwrite"):
         convert(source, source)
@@ -234,7 +262,7 @@ def test_targets_that_cannot_be_are_refused_and_write_nothing(tmp_path, suffix):
     convert(source, source, overwrite=True)
     assert source.read_bytes() == before
     partial = tmp_path / "partial.json"
-    eap_json.write_circuit(partial, Circuit.full(GRAPH), np.ones(GRAPH.n_edges), {})
+    Circuit.full(GRAPH).save(partial, np.ones(GRAPH.n_edges), {})
     data = json.loads(partial.read_text())
     data["edges"].pop("input->logits")
     partial.write_text(json.dumps(data))

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from edgewise import SIZES, Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import files, submission
-from edgewise.formats.convert import convert_to_submission
-from edgewise.formats.submission import check_submission, folder_name, write_circuits, write_importances
+from edgewise.results import convert_to_submission, submission
+from edgewise.results.submission import check_submission, folder_name, write_circuits, write_importances
 
 SMALL = Graph(4, 4, 64)
 OTHER = Graph(3, 5, 32)
@@ -44,9 +43,9 @@ def test_the_benchmarks_models_have_the_published_numbers_of_edges(monkeypatch):
 @pytest.mark.parametrize("suffix", [".json", ".pt"])
 def test_what_we_write_is_accepted(tmp_path, suffix):
     path = write_importances(tmp_path, "ioi", "gpt2", scores_of(SMALL), suffix)
-    np.testing.assert_allclose(files.read_scores(path).values[0], scores_of(SMALL).values.mean(0))
+    np.testing.assert_allclose(EdgeScores.load(path).values[0], scores_of(SMALL).values.mean(0))
     paths = write_circuits(tmp_path, "arc_easy", "gemma2", circuits_of(OTHER)[::-1], suffix)
-    assert [files.read_circuit(path) for path in paths] == circuits_of(OTHER)
+    assert [Circuit.load(path) for path in paths] == circuits_of(OTHER)
     found = check_submission(tmp_path)
     assert found.accepted and json.loads(json.dumps(found.record()))["accepted"]
     assert [(c.folder, c.task, c.model, c.layout) for c in found.folders] == [
@@ -121,7 +120,7 @@ def test_each_defect_of_circuits_is_named(tmp_path):
         return problems(tmp_path)
 
     def rewrite(place, circuit):
-        files.write_circuit(paths[place], circuit, np.zeros(circuit.graph.n_edges), {})
+        circuit.save(paths[place])
 
     assert LIMITS == [0, 0, 2, 4, 9, 23, 47, 95, 239]
     assert found(paths[5].unlink) == "no circuit for 5% (at most 23 edges)"
@@ -134,7 +133,7 @@ def test_each_defect_of_circuits_is_named(tmp_path):
     assert "0.005.json is of 3 layers x 5 heads" in other and "no circuit for 0.5% (at most 2 edges)" in other
     assert "isn't JSON" in found(lambda: paths[1].write_text("{"))
     assert "10 circuits, but the benchmark reads 9" in found(
-        lambda: files.write_circuit(paths[0].with_name("0.json"), Circuit.empty(SMALL), np.zeros(SMALL.n_edges), {})
+        lambda: Circuit.empty(SMALL).save(paths[0].with_name("0.json"))
     )
 
 
@@ -173,9 +172,9 @@ def test_a_folder_of_nine_files_becomes_a_submission(tmp_path):
     (tmp_path / "mine").mkdir()
     for place, circuit in enumerate(circuits_of(SMALL)):
         suffix = (".json", ".pt")[place % 2]
-        files.write_circuit(tmp_path / "mine" / f"{place}{suffix}", circuit, np.zeros(SMALL.n_edges), {})
+        circuit.save(tmp_path / "mine" / f"{place}{suffix}")
     done = convert_to_submission(tmp_path / "mine", tmp_path / "sub", "circuits", "ioi", "gpt2")
-    assert [files.read_circuit(path) for path in done.written] == circuits_of(SMALL)
+    assert [Circuit.load(path) for path in done.written] == circuits_of(SMALL)
     with pytest.raises(InputError, match="importances, circuits"):
         convert_to_submission(tmp_path / "mine", tmp_path / "more", "edges", "ioi", "gpt2")
     with pytest.raises(InputError, match="no folder of circuits"):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from edgewise import Curve, InputError
+from edgewise import CMD, CPR, Curve, InputError, MibFaithfulness, RatioFaithfulness
+from edgewise.evaluate import BENCHMARKS
 from edgewise.evaluate.curve import area
 from edgewise.evaluate.intervals import (
     Resampled,
@@ -11,6 +12,7 @@ from edgewise.evaluate.intervals import (
     faithfulness_intervals,
     resample,
 )
+from edgewise.methods import choose
 
 SHARES = (0.1, 0.3, 0.6, 1.0)
 HEIGHTS = np.array([0.2, 0.6, 1.1, 1.0])
@@ -26,8 +28,8 @@ def draw(n_examples, seed, heights=HEIGHTS, noise=0.5):
     return Curve(SHARES, counts, counts, values, full, empty)
 
 
-@pytest.mark.parametrize("benchmark", ["CPR", "CMD"])
-@pytest.mark.parametrize("definition", ["mib", "ratio"])
+@pytest.mark.parametrize("benchmark", [CPR, CMD])
+@pytest.mark.parametrize("definition", [MibFaithfulness(), RatioFaithfulness()])
 def test_a_resample_is_the_area_of_the_curve_of_the_drawn_examples(benchmark, definition):
     whole = draw(15, 0)
     whole = Curve(whole.shares, whole.asked, whole.kept, whole.values, whole.full, whole.empty, definition)
@@ -48,7 +50,7 @@ NEAR = np.array([0.3, 0.98, 1.0, 1.0])
 # 0.3 * 0.01. There a percentile interval would cover a third, because resampled distances are too large.
 @pytest.mark.parametrize(
     "benchmark, heights, noise, truth",
-    [("CPR", HEIGHTS, 0.5, 0.755), ("CMD", HEIGHTS, 0.5, 0.215), ("CMD", NEAR, 0.5, 0.075), ("CMD", NEAR, 2.0, 0.075)],
+    [(CPR, HEIGHTS, 0.5, 0.755), (CMD, HEIGHTS, 0.5, 0.215), (CMD, NEAR, 0.5, 0.075), (CMD, NEAR, 2.0, 0.075)],
 )
 def test_intervals_cover_the_true_area_at_about_their_level(benchmark, heights, noise, truth):
     """300 evaluations of 100 examples each."""
@@ -66,7 +68,7 @@ def test_paired_intervals_cover_the_true_difference_at_their_level_or_above(heig
         one, rng = draw(100, seed, heights), np.random.default_rng(10**6 + seed)
         values = one.values - 2 * less[:, None] + rng.normal(0, 0.25, one.values.shape) * (less[:, None] > 0)
         other = Curve(SHARES, one.asked, one.kept, values, one.full, one.empty)
-        found = compare(other, one, "CMD", 400, seed=seed)
+        found = compare(other, one, CMD, 400, seed=seed)
         covered.append(found.low <= truth <= found.high)
     # Where curves are near 1 and absolute values bend, intervals are wide rather than wrong.
     assert 0.9 <= np.mean(covered) <= (0.98 if heights is HEIGHTS else 1.0)
@@ -82,7 +84,7 @@ def test_the_noisier_of_two_equal_methods_is_seldom_called_worse(heights, noise)
         one, rng = draw(100, seed, heights), np.random.default_rng(seed + 10**6)
         values = 1 + 2 * heights[:, None] + rng.normal(0, noise, one.values.shape) + 0.5 * (one.full - 3)
         values[-1] = one.full
-        found = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, "CMD", 400, seed=seed)
+        found = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, CMD, 400, seed=seed)
         wrong += found.is_better or found.is_worse
     # 200 draws have a standard error of 0.015 at 0.05; absolute values cost up to 0.02 more.
     assert wrong / 200 <= 0.11
@@ -90,29 +92,29 @@ def test_the_noisier_of_two_equal_methods_is_seldom_called_worse(heights, noise)
 
 def test_a_paired_interval_is_narrower_than_the_two_it_compares():
     one, other = draw(60, 0), draw(60, 0, HEIGHTS - [0.05, 0.05, 0.05, 0])
-    found = compare(one, other, "CPR")
-    wide = [resample(curve, "CPR").interval() for curve in (one, other)]
+    found = compare(one, other, CPR)
+    wide = [resample(curve, CPR).interval() for curve in (one, other)]
     assert found.high - found.low < 0.2 * min(i.high - i.low for i in wide)
     assert found.is_better and not found.is_worse and found.p < 0.05
     assert found.difference == pytest.approx(one.cpr - other.cpr)
-    back = compare(other, one, "CPR")
+    back = compare(other, one, CPR)
     assert (back.low, back.high, back.p) == (pytest.approx(-found.high), pytest.approx(-found.low), found.p)
     assert back.is_worse and not back.is_better
 
 
 def test_a_lower_level_gives_a_narrower_interval_around_the_same_difference():
     one, other = draw(60, 0), draw(60, 0, HEIGHTS - [0.05, 0.05, 0.05, 0])
-    wide, narrow = (compare(one, other, "CPR", confidence=level) for level in (0.99, 0.5))
+    wide, narrow = (compare(one, other, CPR, confidence=level) for level in (0.99, 0.5))
     assert wide.difference == narrow.difference and wide.low < narrow.low < narrow.high < wide.high
 
 
 def test_lower_is_better_for_cmd():
     near, far = draw(60, 0, np.array([0.8, 0.9, 0.95, 1.0])), draw(60, 0, np.array([0.2, 0.4, 0.6, 1.0]))
-    assert compare(near, far, "CMD").is_better and compare(far, near, "CMD").is_worse
+    assert compare(near, far, CMD).is_better and compare(far, near, CMD).is_worse
 
 
 def test_equal_methods_do_not_differ():
-    found = compare(draw(30, 0), draw(30, 0), "CMD")
+    found = compare(draw(30, 0), draw(30, 0), CMD)
     assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
     assert not found.is_better and not found.is_worse
 
@@ -125,31 +127,33 @@ def test_p_values_of_methods_without_a_difference_are_about_uniform():
         one = draw(80, seed)
         values = np.vstack([one.values[:-1] + rng.normal(0, 0.3, (3, 80)), one.full])
         other = Curve(SHARES, one.asked, one.kept, values, one.full, one.empty)
-        small += compare(one, other, "CPR", 400, seed=seed).p < 0.1
+        small += compare(one, other, CPR, 400, seed=seed).p < 0.1
     # A standard error of 0.017.
     assert 0.05 <= small / 300 <= 0.16
 
 
 def zero(resamples):
-    return Resampled("CPR", 0.0, np.zeros(resamples))
+    return Resampled(CPR, 0.0, np.zeros(resamples))
 
 
 def test_p_counts_the_smaller_tail_twice_and_is_never_zero():
-    assert Resampled("CPR", 2.0, np.array([1.0, 2.0, 3.0])).less(zero(3)).p == 0.5
-    assert Resampled("CPR", 1.0, np.array([-1.0, 1.0, 2.0] * 33)).less(zero(99)).p == pytest.approx(2 * 34 / 100)
+    assert Resampled(CPR, 2.0, np.array([1.0, 2.0, 3.0])).less(zero(3)).p == 0.5
+    assert Resampled(CPR, 1.0, np.array([-1.0, 1.0, 2.0] * 33)).less(zero(99)).p == pytest.approx(2 * 34 / 100)
 
 
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(InputError, match="same examples"):
-        compare(draw(10, 0), draw(10, 1), "CPR")
+        compare(draw(10, 0), draw(10, 1), CPR)
     with pytest.raises(InputError, match="same examples"):
-        compare(draw(10, 0), draw(12, 0), "CPR")
-    with pytest.raises(InputError, match="CPR, CMD"):
-        resample(draw(10, 0), "AUC")
+        compare(draw(10, 0), draw(12, 0), CPR)
+    with pytest.raises(InputError, match="CMD, CPR"):
+        choose("benchmark", BENCHMARKS, "AUC")
+    with pytest.raises(InputError, match="derives from Benchmark, not 'CPR'"):
+        resample(draw(10, 0), "CPR")
     with pytest.raises(InputError, match="at least 2"):
-        resample(draw(10, 0), "CPR", 1)
+        resample(draw(10, 0), CPR, 1)
     with pytest.raises(InputError, match="between 0 and 1"):
-        resample(draw(10, 0), "CPR").interval(95)
+        resample(draw(10, 0), CPR).interval(95)
 
 
 def test_resamples_that_leave_faithfulness_undefined_are_left_out():
@@ -157,13 +161,13 @@ def test_resamples_that_leave_faithfulness_undefined_are_left_out():
     full, empty = np.array([3.0, 1.0]), np.array([0.0, 1.0])
     values = np.array([[0.0, 1.0], [1.5, 1.0], [3.0, 1.0]])
     curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
-    draws = resample(curve, "CMD", 2000, 0).draws
+    draws = resample(curve, CMD, 2000, 0).draws
     undefined = np.isnan(draws)
     assert 0.2 < undefined.mean() < 0.3
     # In all others the first example alone decides.
     assert np.allclose(draws[~undefined], curve.cmd)
-    assert resample(curve, "CMD").interval().low == pytest.approx(curve.cmd)
-    assert compare(curve, curve, "CMD").p == 1.0
+    assert resample(curve, CMD).interval().low == pytest.approx(curve.cmd)
+    assert compare(curve, curve, CMD).p == 1.0
 
 
 def test_a_circuits_interval_holds_its_faithfulness_at_its_level():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -11,7 +13,21 @@ import torch
 from conftest import FAMILIES, build, random_task
 from safetensors.torch import load_file, save_file
 
-from edgewise import InputError, load_model, score_edges
+from edgewise import (
+    CMD,
+    Bootstrap,
+    Circuit,
+    InputError,
+    Recipe,
+    SelectionProblem,
+    discover,
+    evaluate_circuits,
+    load_model,
+    load_task,
+    score_edges,
+    solve,
+    summarise,
+)
 from edgewise.models import inspect_model, wrap_model
 from edgewise.models.load import choose_bos, choose_dtype, find_model
 from edgewise.models.memory import parse_bytes
@@ -134,3 +150,74 @@ def test_a_file_that_lacks_weights_is_refused_by_their_names(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(InputError, match="can't be loaded"):
         load_model(str(tmp_path))
+
+
+def test_a_path_may_be_text_or_a_path(tmp_path):
+    build("gpt2", torch.float32).save_pretrained(tmp_path)
+    one, two = load_model(tmp_path), load_model(str(tmp_path))
+    assert (one.name, one.graph, one.source, one.digest) == (two.name, two.graph, two.source, two.digest)
+    assert inspect_model(tmp_path) == inspect_model(str(tmp_path))
+
+
+BARS = """
+import sys
+import transformers
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from transformers.utils import logging
+from edgewise import InputError, inspect_model, load_model
+
+def state():
+    return logging.get_verbosity(), logging.is_progress_bar_enabled(), are_progress_bars_disabled()
+
+seen = [state()]
+def check():
+    before = state()
+    for name in ("demo", *sys.argv[1:]):
+        load_model(name)
+        assert state() == before, (before, state())
+        try:
+            load_model(name + "/none")
+        except InputError:
+            assert state() == before, (before, state())
+    seen.append(before)
+
+check()  # as it comes
+inspect_model("demo")
+assert state() == seen[0]
+for verbosity in (logging.DEBUG, logging.ERROR):
+    for bars in (logging.enable_progress_bar, logging.disable_progress_bar):
+        for of_hub in (enable_progress_bars, disable_progress_bars):
+            logging.set_verbosity(verbosity)
+            bars()
+            of_hub()
+            check()
+assert len(set(seen)) == 9, seen
+"""
+
+
+def test_loading_is_silent_and_leaves_the_librarys_bars_and_words_as_they_were(tmp_path):
+    build("llama", torch.float32).save_pretrained(tmp_path)
+    done = subprocess.run([sys.executable, "-c", BARS, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_values_are_shown_in_one_short_line(tmp_path):
+    build("neox", torch.float32).save_pretrained(tmp_path)
+    model = load_model("demo")
+    train, test = (load_task("ioi", model, split, 8) for split in ("train", "test"))
+    scores = score_edges(model, train)
+    statistics = summarise(scores, Bootstrap())
+    problem = SelectionProblem.of(statistics.ranking, "absolute", 60, 0.5)
+    circuit = solve(problem).circuit
+    circuit.save(tmp_path / "circuit.json")
+    found = discover(model, train, test, recipes={CMD: (Recipe(),)})
+    shown = [model, load_model(tmp_path), train, circuit, Circuit.load(tmp_path / "circuit.json"), scores,
+             type(scores).load(tmp_path / "circuit.json"), statistics, statistics.ranking, solve(problem), problem,
+             found.outcomes[0].curve, evaluate_circuits(model, test, [circuit]), found, found.outcomes[0]]  # fmt: skip
+    for value in shown:
+        text = repr(value)
+        assert text.startswith(f"{type(value).__name__}(") and len(text.splitlines()) == 1 and len(text) <= 200, text
+    assert {type(value).__name__ for value in shown} == {
+        "Model", "Task", "Circuit", "EdgeScores", "EdgeStatistics", "Ranking", "Curve", "Evaluation", "Selection",
+        "SelectionProblem", "Discovery", "Outcome",
+    }  # fmt: skip

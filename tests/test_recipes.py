@@ -10,14 +10,32 @@ import test_cli
 from conftest import build, random_task
 from test_cli import refused
 
-from edgewise import Bootstrap, Circuit, EdgeScores, Graph, InputError, Settings, summarise
-from edgewise.models import wrap_model
-from edgewise.recipes import PUBLISHED, Recipe, as_published, select_circuits
-from edgewise.score import score_edges
-from edgewise.stability import jaccard, overlap, recipe_overlap
-from edgewise.statistics import Shrinkage
-from edgewise.tasks import Task
-from edgewise.tune import FOLDS, candidates, tune, tuning_task
+from edgewise import (
+    CMD,
+    CPR,
+    Bootstrap,
+    Circuit,
+    EdgeScores,
+    Graph,
+    Greedy,
+    Ilp,
+    InputError,
+    Recipe,
+    Settings,
+    Shrinkage,
+    Task,
+    TopN,
+    as_published,
+    jaccard,
+    overlap,
+    score_edges,
+    select_circuits,
+    summarise,
+    tune,
+    wrap_model,
+)
+from edgewise.study import PUBLISHED, recipe_overlap, tuning_recipes, tuning_task
+from edgewise.study.tuning import FOLDS
 
 edgewise = test_cli.edgewise
 GRAPH = Graph(2, 2, 4)
@@ -29,16 +47,19 @@ def scores(n_examples=20, seed=0, noise=1.0):
     return EdgeScores(GRAPH, rng.normal(0, 1, GRAPH.n_edges) + noise * rng.normal(0, 1, (n_examples, GRAPH.n_edges)))
 
 
-@pytest.mark.parametrize("solver", ["greedy", "top-n", "ilp"])
-@pytest.mark.parametrize("benchmark", ["CMD", "CPR"])
+SOLVERS = [Greedy(), TopN(), Ilp()]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("benchmark", [CMD, CPR])
 def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, benchmark):
-    settings, bootstrap = Settings(sizes=SIZES), Bootstrap(10, "normal")
-    found = summarise(scores(), bootstrap)
+    settings = Settings(sizes=SIZES, bootstrap=Bootstrap(10, "normal"))
+    published = as_published(settings)
+    found = summarise(scores(), settings.bootstrap)
     assert 0 < found.kept.sum() < 0.8 * GRAPH.n_edges
-    recipe = Recipe(solver, bootstrap)
-    usual = select_circuits(found, recipe, benchmark, settings)
+    usual = select_circuits(found.ranking, Recipe(solver, settings.bootstrap), benchmark, settings)
     assert usual[-1].circuit == Circuit.full(GRAPH)
-    theirs = select_circuits(found, recipe, benchmark, as_published(settings))
+    theirs = select_circuits(found.ranking, Recipe(solver, published.bootstrap), benchmark, published)
     assert [s.asked for s in theirs] == [0, *(s.asked for s in usual)] and theirs[0].kept == 0
     for selection in theirs:
         assert not selection.circuit.mask[~found.kept].any()
@@ -48,17 +69,17 @@ def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, ben
 
 
 def test_without_a_filter_nothing_is_lost():
-    found = summarise(scores())
+    found = summarise(scores()).ranking
     settings = as_published(Settings(sizes=SIZES))
-    assert select_circuits(found, Recipe("ilp"), "CMD", settings)[-1].circuit == Circuit.full(GRAPH)
+    assert select_circuits(found, Recipe(Ilp()), CMD, settings)[-1].circuit == Circuit.full(GRAPH)
 
 
-@pytest.mark.parametrize("solver", ["greedy", "top-n", "ilp"])
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_as_published_pnr_binds_nothing(solver):
-    found = summarise(scores())
+    found = summarise(scores()).ranking
     settings = Settings(sizes=SIZES)
     plain, bound, theirs, theirs_plain = (
-        [s.circuit for s in select_circuits(found, Recipe(solver, None, pnr), "CMD", how)]
+        [s.circuit for s in select_circuits(found, Recipe(solver, pnr=pnr), CMD, how)]
         for pnr, how in (
             (None, settings),
             (0.9, settings),
@@ -71,7 +92,11 @@ def test_as_published_pnr_binds_nothing(solver):
 
 def test_every_behaviour_of_the_public_script_is_a_setting_that_has_words():
     default, theirs = vars(Settings()), vars(as_published(Settings()))
-    assert {name for name in default if default[name] != theirs[name]} == set(PUBLISHED)
+    changed = {name for name in default if default[name] != theirs[name]}
+    ways = [vars(one["bootstrap"]) for one in (default, theirs)]
+    names = {"on_evaluated": "filter_on_test"}
+    changed |= {names.get(name, name) for name in ways[0] if ways[0][name] != ways[1][name]}
+    assert changed - {"bootstrap"} == set(PUBLISHED)
     assert as_published(as_published(Settings())) == as_published(Settings())
 
 
@@ -98,9 +123,9 @@ def test_overlap_of_circuits_by_hand():
 
 def test_examples_that_agree_give_one_circuit_and_noise_gives_many():
     settings = Settings(sizes=SIZES)
-    for recipe in (Recipe("greedy"), Recipe("ilp", Bootstrap(5)), Recipe("top-n", Shrinkage(1), 0.5)):
-        np.testing.assert_array_equal(recipe_overlap(scores(noise=0), recipe, "CMD", settings, 4), 1)
-    wobbly = recipe_overlap(scores(noise=20), Recipe("ilp"), "CMD", settings, 4)
+    for recipe in (Recipe(), Recipe(Ilp(), Bootstrap(5)), Recipe(TopN(), Shrinkage(1), 0.5)):
+        np.testing.assert_array_equal(recipe_overlap(scores(noise=0), recipe, CMD, settings, 4), 1)
+    wobbly = recipe_overlap(scores(noise=20), Recipe(Ilp()), CMD, settings, 4)
     assert (wobbly[:-1] < 1).all() and wobbly[-1] == 1
 
 
@@ -131,18 +156,19 @@ def tuned():
 
 def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeypatch):
     """Every fold's circuits are selected from the rows of the other folds, and evaluated on that fold."""
-    import edgewise.tune as module
+    from edgewise.study import curves, remember
 
     model, task, settings, given = tuned
     log = []
-    summarised, evaluated = module.summarise, module.evaluate_circuits
-    monkeypatch.setattr(module, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
+    summarised, evaluated = curves.summarise, remember.evaluate_circuits
+    monkeypatch.setattr(curves, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
 
     def evaluate(model, part, *rest, **more):
         log.append(("part", part))
         return evaluated(model, part, *rest, **more)
 
-    monkeypatch.setattr(module, "evaluate_circuits", evaluate)
+    monkeypatch.setattr(remember, "evaluate_circuits", evaluate)
+    monkeypatch.setattr(remember, "PART", 10**9)  # one call per fold
     found = tune(model, task, given, settings)
     row_of = {given.values[row].tobytes(): row for row in range(len(task))}
     place = {example: row for row, example in enumerate(task.examples)}
@@ -155,16 +181,18 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
             held_out += sorted(held)
             assert not held & used and held | used == set(range(len(task)))
     assert sorted(held_out) == list(range(len(task)))
-    for benchmark, better in (("CMD", min), ("CPR", max)):
+    for benchmark, better in ((CMD, min), (CPR, max)):
         areas = [one.area for one in found.candidates[benchmark]]
         assert found.best(benchmark).area == better(areas) and len(found.best(benchmark).folds) == FOLDS
-        assert found.chosen(benchmark).name == "Tuned"
+        assert [recipe.name for recipe in found.chosen[benchmark]] == ["Tuned"]
         lead = found.lead[benchmark]
         assert lead.difference == pytest.approx(found.best(benchmark).area - found.candidates[benchmark][0].area)
         assert lead.low <= lead.high
-        assert [one.recipe for one in found.candidates[benchmark]] == list(candidates(settings.bootstrap, benchmark))
+        assert [one.recipe for one in found.candidates[benchmark]] == list(
+            tuning_recipes(settings.bootstrap)[benchmark]
+        )
     record = json.loads(json.dumps(found.record()))
-    assert record["chosen"]["CMD"]["area"] == found.best("CMD").area and record["examples"] == 24
+    assert record["chosen"]["CMD"]["area"] == found.best(CMD).area and record["examples"] == 24
     assert tune(model, task, given, settings) == found
 
 
@@ -177,12 +205,13 @@ def test_tuning_leaves_test_examples_out():
 
 
 def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.tune.PNR", (None, 0.6))
-    monkeypatch.setattr("edgewise.tune.KAPPA", (1.0,))
+    monkeypatch.setattr("edgewise.study.tuning.PNR", (None, 0.6))
+    monkeypatch.setattr("edgewise.study.tuning.KAPPA", (1.0,))
     code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
     assert code == 0 and "Tuned CMD" in out and "held-out examples of train + validation" in out
     run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["train"] == {"split": "train + validation", "examples": 24} and run["test"]["examples"] == 12
+    assert (run["train"]["split"], run["train"]["examples"]) == ("train + validation", 24)
+    assert run["test"]["examples"] == 12
     assert len(run["tuning"]["candidates"]["CMD"]) == 3 * 5 * 2 and len(run["tuning"]["candidates"]["CPR"]) == 3 * 5
     best = min(one["area"] for one in run["tuning"]["candidates"]["CMD"])
     chosen = run["tuning"]["chosen"]["CMD"]

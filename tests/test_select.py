@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_ilp import plain_optimum
 
-from edgewise import SIZES, Circuit, Graph, InputError, SelectionProblem, solve, solve_path
+from edgewise import SIZES, Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve, solve_path
+from edgewise.methods import choose
 from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_edges
 
 TINY = Graph(1, 1, 2)
+ALL = [SOLVERS[name]() for name in sorted(SOLVERS)]
 GRAPHS = [Graph(1, 2, 2), Graph(2, 1, 2), Graph(2, 2, 2), Graph(2, 2, 2, parallel=True), Graph(3, 2, 2)]
 
 
@@ -72,14 +74,14 @@ def problems(draw, graphs=GRAPHS, pnr=True):
 @given(problems())
 def test_greedy_is_mibs_greedy(problem):
     expected = Circuit(problem.graph, heap_greedy(problem)).prune()
-    assert solve(problem, "greedy").circuit == expected
+    assert solve(problem, Greedy()).circuit == expected
 
 
 @pytest.mark.parametrize("rank", RANKINGS)
 @pytest.mark.parametrize("budget, kept", [(32, {"signed": 0, "absolute": 22}), (324, {"signed": 242, "absolute": 306})])
 def test_greedy_on_real_scores(shared, rank, budget, kept):
     problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), rank, budget)
-    found = solve(problem, "greedy")
+    found = solve(problem, Greedy())
     assert found.kept == kept[rank]
     assert found.circuit == Circuit(problem.graph, heap_greedy(problem)).prune()
 
@@ -92,7 +94,7 @@ def test_top_n_takes_the_best_positive_edges_first(problem):
     rest = [e for e in order if e not in set(first)][: problem.budget - len(first)]
     mask = np.zeros(problem.graph.n_edges, bool)
     mask[[*first, *rest]] = True
-    assert solve(problem, "top-n").circuit == Circuit(problem.graph, mask).prune()
+    assert solve(problem, TopN()).circuit == Circuit(problem.graph, mask).prune()
 
 
 def is_feasible(problem, mask):
@@ -119,9 +121,9 @@ def test_ilp_is_the_best_of_all_subsets(problem):
     expected = best_of_all(problem)
     if expected is None:
         with pytest.raises(Infeasible):
-            solve(problem, "ilp")
+            solve(problem, Ilp())
         return
-    found = solve(problem, "ilp")
+    found = solve(problem, Ilp())
     assert is_feasible(problem, found.circuit.mask)
     assert found.objective == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert found.status is Status.OPTIMAL and found.gap == 0
@@ -131,12 +133,12 @@ def test_ilp_is_the_best_of_all_subsets(problem):
 @given(problems())
 def test_ilp_is_at_least_as_good_as_the_heuristics_under_the_same_constraints(problem):
     try:
-        best = solve(problem, "ilp")
+        best = solve(problem, Ilp())
     except Infeasible as error:
-        assert solve(error.nearest, "ilp").kept <= problem.budget
+        assert solve(error.nearest, Ilp()).kept <= problem.budget
         return
     assert best.objective <= problem.upper_bound + 1e-9 or problem.budget == problem.graph.n_edges
-    for solver in ("greedy", "top-n"):
+    for solver in (Greedy(), TopN()):
         other = solve(problem, solver)
         if is_feasible(problem, other.circuit.mask):
             assert best.objective >= other.objective - 1e-9
@@ -154,9 +156,9 @@ def test_ilp_is_the_optimum_of_the_papers_program(problem, sizes):
         expected = plain_optimum(problem)
         if expected is None:
             with pytest.raises(Infeasible):
-                solve(problem, "ilp")
+                solve(problem, Ilp())
             return
-        found = solve(problem, "ilp")
+        found = solve(problem, Ilp())
     assert is_feasible(problem, found.circuit.mask)
     assert found.objective == pytest.approx(expected, rel=1e-7, abs=1e-7)
     assert found.status is Status.OPTIMAL and found.bound == pytest.approx(found.objective)
@@ -176,27 +178,27 @@ def test_ilp_on_real_scores(shared, rank):
     for selection, optimum, budget in zip(found, OPTIMA[rank], budgets, strict=True):
         assert selection.objective == pytest.approx(optimum, rel=1e-6) and selection.kept == budget
         assert selection.status is Status.OPTIMAL
-        greedy = solve(problem.with_budget(budget), "greedy", fill=True)
+        greedy = solve(problem.with_budget(budget), Greedy(), fill=True)
         assert selection.objective >= greedy.objective
 
 
 def test_pnr_on_real_scores_is_honoured_by_every_solver(shared):
-    for solver in SOLVERS:
+    for solver in ALL:
         problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), "absolute", 324, 0.9)
         chosen = solve(problem, solver)
         positive = int((chosen.circuit.mask & problem.is_positive).sum())
-        assert positive >= 0.85 * chosen.kept and (solver != "ilp" or positive >= 292)
+        assert positive >= 0.85 * chosen.kept and (solver != Ilp() or positive >= 292)
 
 
 @settings(max_examples=40, deadline=None)
-@given(problems(), st.sampled_from(sorted(SOLVERS)))
+@given(problems(), st.sampled_from(ALL))
 def test_nested_circuits_contain_the_smaller_ones(problem, solver):
     budgets = sorted({1, 3, problem.budget // 2, problem.budget} - {0, problem.graph.n_edges})
     budgets = [budget for budget in budgets if budget <= max(problem.budget, 1)]
     path = solve_path(problem, budgets, solver, nested=True)
     for small, large in itertools.pairwise(path):
         assert (small.circuit.mask <= large.circuit.mask).all()
-    if solver == "ilp":
+    if solver == Ilp():
         for selection, before in zip(path[1:], path, strict=False):
             if selection.free_objective is not None:
                 assert selection.objective <= selection.free_objective + 1e-9
@@ -206,7 +208,7 @@ def test_nested_circuits_contain_the_smaller_ones(problem, solver):
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from(["greedy", "top-n"]))
+@given(problems(), st.sampled_from([Greedy(), TopN()]))
 def test_fill_comes_as_near_to_the_budget_as_more_edges_can(problem, solver):
     plain, filled = solve(problem, solver), solve(problem, solver, fill=True)
     assert plain.kept <= filled.kept <= problem.budget
@@ -223,7 +225,7 @@ def test_a_time_limit_gives_a_circuit_and_an_honest_bound(limit, pnr):
     score = np.random.default_rng(0).standard_t(1.5, graph.n_edges)
     problem = SelectionProblem.build(graph, score, "absolute", 40, pnr)
     optimum = solve(problem)
-    found = solve(problem, time_limit=limit)
+    found = solve(problem, Ilp(limit))
     assert 0 < found.kept <= 40 and found.circuit == found.circuit.prune()
     assert found.objective <= optimum.objective + 1e-9 <= found.bound + 2e-9
     if found.status is Status.TIME_LIMIT:
@@ -237,7 +239,7 @@ def test_worthless_edges_are_chosen_last_but_not_lost():
     score[[graph.edge_index("input->a0.h0<v>"), graph.edge_index("a0.h0->logits")]] = 1.0
     score[graph.edge_index("m1->logits")] = -1.0
     for budget in range(2, graph.n_edges):
-        found = solve(SelectionProblem.build(graph, score, "signed", budget), "ilp")
+        found = solve(SelectionProblem.build(graph, score, "signed", budget), Ilp())
         assert found.objective == 2 and found.circuit == found.circuit.prune()
         # m1 writes to nothing but the logits, by an edge that would cost: its in-edges stay out, too.
         able = graph.n_edges - 1 - int((graph.edge_head == graph.mlp_source(1)).sum())
@@ -245,7 +247,7 @@ def test_worthless_edges_are_chosen_last_but_not_lost():
         assert found.kept >= min(budget, able) - 1
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
 @pytest.mark.parametrize("rank", RANKINGS)
 def test_nothing_and_everything_are_no_errors(solver, rank):
     score = np.random.default_rng(0).normal(size=TINY.n_edges)
@@ -253,7 +255,7 @@ def test_nothing_and_everything_are_no_errors(solver, rank):
     assert solve(SelectionProblem.build(TINY, score, rank, TINY.n_edges), solver).circuit == Circuit.full(TINY)
 
 
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
 def test_all_scores_zero_still_gives_a_circuit(solver):
     found = solve(SelectionProblem.build(GRAPHS[2], np.zeros(GRAPHS[2].n_edges), "absolute", 20), solver)
     assert found.objective == 0 and found.circuit == found.circuit.prune()
@@ -264,8 +266,8 @@ def test_an_impossible_share_of_positive_edges_names_the_nearest_possible():
     score[TINY.edge_index("input->a0.h0<q>")] = 1.0
     problem = SelectionProblem.build(TINY, score, "absolute", 1, 1.0)
     with pytest.raises(Infeasible, match="--pnr 0") as caught:
-        solve(problem, "ilp")
-    assert solve(caught.value.nearest, "ilp").kept == 1
+        solve(problem, Ilp())
+    assert solve(caught.value.nearest, Ilp()).kept == 1
 
 
 def test_positive_means_positive_before_absolute_values():
@@ -311,7 +313,7 @@ def test_problems_that_make_no_sense_are_refused(change, words):
 
 def test_an_unknown_solver_lists_the_known():
     with pytest.raises(InputError, match="top-n, greedy, ilp"):
-        solve(SelectionProblem.build(TINY, np.ones(8), "signed", 3), "magic")
+        choose("solver", SOLVERS, "magic")
 
 
 def test_a_time_limit_holds_where_pnr_binds():
@@ -321,7 +323,7 @@ def test_a_time_limit_holds_where_pnr_binds():
     problem = SelectionProblem.build(graph, score, "absolute", 30, 1.0)
     started = time.perf_counter()
     with contextlib.suppress(Infeasible):  # proven in time, which is as good
-        found = solve(problem, time_limit=0.5)
+        found = solve(problem, Ilp(0.5))
         assert 0 < found.kept <= 30
     assert time.perf_counter() - started < 20  # not a speed: forty times the limit is no limit
 

@@ -1,5 +1,7 @@
 """The bootstrap: its weights, its intervals, its filter."""
 
+import statistics
+from dataclasses import replace
 from math import sqrt
 from statistics import NormalDist
 
@@ -8,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgewise import Bootstrap, EdgeScores, Graph, InputError, summarise
-from edgewise.statistics import Shrinkage, resampling_weights
+from edgewise import Bootstrap, EdgeScores, Graph, InputError, NoFilter, Shrinkage, summarise
+from edgewise.statistics import resampling_weights
 
 GRAPH = Graph(1, 1, 2)
 
@@ -139,3 +141,111 @@ def test_settings_that_make_no_sense_are_refused(wrong, words):
 def test_a_single_row_has_nothing_to_resample():
     with pytest.raises(InputError, match="single row"):
         summarise(scores(1), Bootstrap())
+
+
+# An independent slow computation of every field: one edge at a time, plain Python.
+
+
+def mixed_scores():
+    """Edges that are sure, unsure, of both signs, zero, and so small that their sign doesn't matter."""
+    rng = np.random.default_rng(5)
+    spread = np.array([0.1, 0.1, 1.0, 1.0, 1.0, 0.0, 1e-9, 0.5])
+    centre = np.array([1.0, -1.0, 0.1, -0.2, 0.4, 0.0, 0.0, -0.3])
+    return EdgeScores(GRAPH, centre + spread * rng.normal(size=(12, GRAPH.n_edges)))
+
+
+def resampled_means(column, resamples, seed):
+    """The mean of each resample, row by row."""
+    drawn = np.random.default_rng(seed).integers(len(column), size=(resamples, len(column)))
+    return [statistics.fmean(column[row] for row in rows) for rows in drawn.tolist()]
+
+
+def quantile(values, share):
+    """Between the two values around its place."""
+    ordered, place = sorted(values), share * (len(values) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def slow_none(column, _):
+    mean = statistics.fmean(column)
+    return {"mean": mean, "low": mean, "high": mean, "kept": True, "sign_unstable": False, "score": mean}
+
+
+def slow_bootstrap(column, given):
+    means = resampled_means(column, given.resamples, given.seed)
+    mean = statistics.fmean(means)
+    if given.interval == "percentile":
+        low, high = (quantile(means, share) for share in ((1 - given.confidence) / 2, (1 + given.confidence) / 2))
+    else:
+        z = 1.96 if given.confidence == 0.95 else NormalDist().inv_cdf((1 + given.confidence) / 2)
+        half = z * statistics.stdev(means) / (sqrt(given.resamples) if given.interval == "paper" else 1)
+        low, high = mean - half, mean + half
+    kept = low > given.threshold or high < -given.threshold
+    unstable = min(means) < 0 < max(means)
+    return {"mean": mean, "low": low, "high": high, "kept": kept, "sign_unstable": unstable, "score": mean * kept}
+
+
+def slow_shrinkage(column, given):
+    mean, half = statistics.fmean(column), given.kappa * statistics.stdev(column) / sqrt(len(column))
+    score = max(0.0, mean - half) + min(0.0, mean + half)
+    sides = {"mean": mean, "low": mean - half, "high": mean + half}
+    return sides | {"kept": score != 0, "sign_unstable": False, "score": score}
+
+
+FILTERED = [
+    (NoFilter(), slow_none),
+    (Bootstrap(), slow_bootstrap),
+    (Bootstrap(7, "normal", 0.9, seed=2), slow_bootstrap),
+    (Bootstrap(40, "percentile", 0.8, 0.15, seed=4), slow_bootstrap),
+    (Bootstrap(5, "paper", 0.99, 0.25, seed=6), slow_bootstrap),
+    (Shrinkage(1.0), slow_shrinkage),
+    (Shrinkage(2.5), slow_shrinkage),
+]
+
+
+@pytest.mark.parametrize("given_filter, slow", FILTERED, ids=lambda one: getattr(one, "__name__", repr(one)))
+def test_every_field_is_that_of_a_slow_computation(given_filter, slow):
+    given_scores = mixed_scores()
+    found = summarise(given_scores, given_filter)
+    expected = [slow(column, given_filter) for column in given_scores.values.T.tolist()]
+    for name in ("mean", "low", "high", "score"):
+        wanted = [edge[name] for edge in expected]
+        np.testing.assert_allclose(getattr(found, name), wanted, rtol=1e-9, atol=1e-15, err_msg=name)
+    for name in ("kept", "sign_unstable"):
+        assert getattr(found, name).tolist() == [edge[name] for edge in expected], name
+    if not isinstance(given_filter, NoFilter):
+        assert 0 < found.kept.sum() < GRAPH.n_edges
+    np.testing.assert_array_equal(found.ranking.value, found.score)
+    np.testing.assert_array_equal(found.ranking.kept, found.kept)
+    # The share of edges of both signs among those that aren't next to nothing.
+    relevant = [edge for edge in expected if abs(edge["mean"]) > 1e-6]
+    assert len(relevant) < GRAPH.n_edges
+    assert found.sign_instability == pytest.approx(sum(edge["sign_unstable"] for edge in relevant) / len(relevant))
+
+
+def test_sign_instability_by_hand():
+    """Of two examples a resample is one of them or both: edges of both signs are told by any that repeats one."""
+    values = np.array([[1.0, 1, 3, -1, -1, 1e-9, 0, 2], [2.0, -3, -1, -2, 3, -3e-9, 0, 1]])
+    found = summarise(EdgeScores(GRAPH, values), Bootstrap(40))
+    assert found.sign_unstable.tolist() == [False, True, True, False, True, True, False, False]
+    # Of eight edges two are next to nothing; of the others, three have both signs.
+    assert found.sign_instability == pytest.approx(3 / 6)
+    steady = summarise(EdgeScores(GRAPH, np.abs(values) + 1), Bootstrap(40))
+    assert steady.sign_instability == 0
+    nothing = summarise(EdgeScores(GRAPH, values * 1e-9), Bootstrap(40))
+    assert nothing.sign_unstable.sum() == 4 and nothing.sign_instability == 0
+
+
+def test_statistics_that_make_no_sense_are_refused():
+    found = summarise(scores(), Bootstrap())
+    for name in ("mean", "low", "high", "kept", "sign_unstable", "score"):
+        with pytest.raises(InputError, match=f"{name} has shape"):
+            replace(found, **{name: getattr(found, name)[1:]})
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(found, name)[0] = 0
+    with pytest.raises(InputError, match="low end below"):
+        replace(found, low=found.high, high=found.low)
+    with pytest.raises(InputError, match="finite"):
+        replace(found, mean=np.full(GRAPH.n_edges, np.nan))

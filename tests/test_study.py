@@ -22,22 +22,28 @@ from rich.console import Console
 from test_cli import refused
 from test_tasks import write
 
-from edgewise import Bootstrap, Curve, InputError, load_model
-from edgewise.formats.score_folder import read_scores
-from edgewise.formats.study_folder import (
-    Values,
-    cell_name,
-    fingerprint,
-    open_study,
-    read_plan,
-    read_values,
-    write_arrays,
-)
-from edgewise.recipes import GREEDY, Recipe, Settings, as_published, paper_recipes
+from edgewise import CMD, CPR, Bootstrap, Curve, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
 from edgewise.report.study import latex, markdown, terminal
-from edgewise.stability import mean_overlap, recipe_overlap
-from edgewise.statistics import Shrinkage
-from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, read_study, run
+from edgewise.study import (
+    GREEDY,
+    Entry,
+    Grid,
+    Plan,
+    Recipe,
+    Repeats,
+    Settings,
+    StudyTable,
+    TableRow,
+    as_published,
+    mean_overlap,
+    open_study,
+    paper_recipes,
+    read_study,
+    recipe_overlap,
+    remember,
+    run,
+)
+from edgewise.study.folder import read_plan
 from edgewise.tasks import load_third
 
 # The same fixture: a command in this process.
@@ -54,22 +60,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_recipes_have_the_names_of_the_papers_tables():
     found = paper_recipes(Bootstrap(), 0.5)
-    assert [recipe.name for recipe in found["CMD"]] == PAPER
-    assert [recipe.name for recipe in found["CPR"]] == [name for name in PAPER if "PNR" not in name]
-    assert Recipe("greedy", None, 0.5).name == "Greedy + PNR" and Recipe("top-n").name == "Top-n"
-    assert Recipe("ilp", Shrinkage(2), 0.4).name == "ILP + Shrinkage + PNR"
-    assert Recipe("ilp", Shrinkage(2), 0.4).parameters == "kappa 2, PNR 0.4"
-    assert Recipe("ilp", Bootstrap(15)).parameters == "tau 15"
+    assert [recipe.name for recipe in found[CMD]] == PAPER
+    assert [recipe.name for recipe in found[CPR]] == [name for name in PAPER if "PNR" not in name]
+    assert Recipe(Greedy(), pnr=0.5).name == "Greedy + PNR" and Recipe(TopN()).name == "Top-n"
+    assert Recipe(Ilp(), Shrinkage(2), 0.4).name == "ILP + Shrinkage + PNR"
+    assert Recipe(Ilp(), Shrinkage(2), 0.4).words == "kappa 2, PNR 0.4"
+    assert Recipe(Ilp(), Bootstrap(15)).words == "tau 15" and Recipe(Ilp(), Bootstrap(15)).parameters == {"tau": 15}
 
 
 def test_the_grid_is_the_papers_times_the_filters():
     grid, bootstrap = Grid(), Bootstrap(seed=4)
-    cmd, cpr = grid.recipes("CMD", bootstrap), grid.recipes("CPR", bootstrap)
+    cmd, cpr = grid.recipes(CMD, bootstrap), grid.recipes(CPR, bootstrap)
     assert cmd[0] == cpr[0] == GREEDY and len(set(cmd)) == len(cmd) == 3 * 7 * 10 and len(cpr) == 3 * 7
     assert {recipe.filter.seed for recipe in cmd if isinstance(recipe.filter, Bootstrap)} == {4}
     assert not any(recipe.has_pnr for recipe in cpr)
     paper = Grid(kappa=())
-    assert {recipe.name for recipe in paper.recipes("CMD", bootstrap)} > set(PAPER)
+    assert {recipe.name for recipe in paper.recipes(CMD, bootstrap)} > set(PAPER)
 
 
 def test_seeds_share_the_examples_of_a_data_set_but_not_of_a_generator():
@@ -88,24 +94,26 @@ def test_plans_that_make_no_sense_are_refused():
             Plan(**({"models": ("demo",), "tasks": ("ioi",)} | wrong))
     with pytest.raises(InputError, match="from 0 to 1"):
         Grid(pnr=(1.5,))
-    with pytest.raises(InputError, match="top-n, greedy, ilp"):
-        Grid(solvers=("greedy", "magic"))
+    for wrong, words in (((Greedy(), "magic"), "not 'magic'"), ((Ilp(),), "begin with it"), ((Greedy,), "not Greedy")):
+        with pytest.raises(InputError, match=words):
+            Grid(solvers=wrong)
 
 
 def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, tmp_path, monkeypatch):
     calls = {"score": 0, "evaluate": 0}
-    for name, verb in (("score", run.score_edges), ("evaluate", run.evaluate_circuits)):
+    for name, verb in (("score", remember.score_edges), ("evaluate", remember.evaluate_circuits)):
 
         def counted(*given, name=name, verb=verb, **more):
-            calls[name] += name == "score" or bool(given[2])
+            calls[name] += 1
             return verb(*given, **more)
 
-        monkeypatch.setattr(run, verb.__name__, counted)
+        monkeypatch.setattr(remember, verb.__name__, counted)
     folder = tmp_path / "study"
     words = ("study", *SMALL, "--seeds", 2, "--task", "ioi,greater-than", "--out", folder)
     code, out, _ = edgewise(*words)
     assert code == 0 and "ILP + Bootstrapping + PNR" in out
-    # Two tasks and two draws of data: one scoring pass each, and one evaluation on each of validation and test.
+    # Two tasks and two draws of data: one scoring pass each, and one evaluation on each of validation and test, which
+    # says how well the model does the task as well.
     assert calls == {"score": 4, "evaluate": 8}
 
     rows = list(csv.DictReader((folder / "tables.csv").open()))
@@ -127,7 +135,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
     before = contents(folder)
     for name in TABLES:
         (folder / name).unlink()
-    monkeypatch.setattr("edgewise.models.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("a finished study needs no model"))
     code, _, err = edgewise(*words)
     assert code == 0 and "going on" in err and contents(folder) == before
     line = refused(edgewise, *words, "--steps", 3)
@@ -137,7 +145,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
 def test_a_finished_study_is_reported_and_its_methods_compared_without_a_model(edgewise, tmp_path, monkeypatch):
     folder = tmp_path / "study"
     assert edgewise("study", *SMALL, "--seeds", 2, "--out", folder)[0] == 0
-    monkeypatch.setattr("edgewise.models.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("a finished study needs no model"))
     before = contents(folder)
     (folder / "tables.md").unlink()
     assert edgewise("report", folder)[0] == 0 and contents(folder) == before
@@ -160,22 +168,23 @@ def test_a_finished_study_is_reported_and_its_methods_compared_without_a_model(e
     assert (one["low"], one["high"]) == pytest.approx((-other["high"], -other["low"])) and one["p"] == other["p"]
     assert "choose one of: Greedy" in refused(edgewise, "compare", folder, "Magic")
 
-    next(folder.rglob("test-values-0.npz")).unlink()
+    shutil.rmtree(next(folder.rglob("cell-*")))
     assert "isn't finished" in refused(edgewise, "compare", folder)
     assert "isn't finished" in refused(edgewise, "report", folder)
 
 
 def test_a_plan_survives_its_file(tmp_path):
-    settings = as_published(Settings(bootstrap=Bootstrap(7, "normal"), time_limit=2.0))
-    plan = Plan(("demo", "a/b"), ("ioi",), 2, 9, Grid((5,), (), (0.5,)), settings, dtype="float64")
-    open_study(tmp_path, plan.record())
-    assert Plan.from_record(read_plan(tmp_path)) == plan
+    settings = as_published(Settings(bootstrap=Bootstrap(7, "normal")))
+    solvers = (Greedy(), Ilp(2.0))
+    plan = Plan(("demo",), ("ioi",), 2, 9, Grid((5,), (), (0.5,), solvers), settings, dtype="float64")
+    open_study(tmp_path, plan)
+    assert read_plan(tmp_path) == plan
     assert replace(plan, settings=replace(settings, batch_size=3, memory=5)).record() == plan.record()
 
 
 def test_tables_too_wide_for_the_terminal_become_several():
     columns = tuple((f"task{i}", "model") for i in range(7))
-    row = TableRow("CMD", "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
+    row = TableRow("CMD", -1, "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
     table = StudyTable("main", "caption", columns, (row,))
     console = Console(width=80, file=io.StringIO())
     console.print(*terminal(table, 80), sep="\n")
@@ -213,7 +222,9 @@ def test_a_study_killed_at_random_ends_with_the_same_tables(tmp_path):
 
 
 def table(values, baseline=True):
-    rows = tuple(TableRow("CMD", name, (Entry(value, 0.1, value - 1, value + 1),)) for name, value in values.items())
+    rows = tuple(
+        TableRow("CMD", -1, name, (Entry(value, 0.1, value - 1, value + 1),)) for name, value in values.items()
+    )
     return StudyTable("t", "A 5 % table_", (("ioi", "org/model_1"),), rows, baseline)
 
 
@@ -256,14 +267,13 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     code, out, err = edgewise(*words)
     assert code == 0 and "no `split` column" in err
     assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
-    draws = {folder.name for folder in (tmp_path / "study" / "cells").glob("*/*")}
-    assert draws == {"data-0"}
+    assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1
     assert edgewise("report", tmp_path / "study")[0] == 0
 
 
 def test_a_missing_split_is_found_before_the_work(edgewise, tmp_path, monkeypatch):
     path = write(tmp_path / "own.jsonl", own_rows(["train", "test"]))
-    monkeypatch.setattr(run, "score_edges", lambda *given, **more: pytest.fail("scored in vain"))
+    monkeypatch.setattr(remember, "score_edges", lambda *given, **more: pytest.fail("scored in vain"))
     assert "no rows of split 'validation'" in refused(edgewise, "study", "--task", path, "--out", tmp_path / "study")
 
 
@@ -271,8 +281,10 @@ def test_a_study_of_a_file_scores_once_and_knows_when_the_file_has_changed(edgew
     """The examples of a file are the same for every seed: one scoring pass, and resamples that differ."""
     rows = own_rows(["train", "validation", "test"])
     path, calls = write(tmp_path / "own.jsonl", rows), []
-    scoring = run.score_edges
-    monkeypatch.setattr(run, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1])
+    scoring = remember.score_edges
+    monkeypatch.setattr(
+        remember, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1]
+    )
     (tmp_path / "study").mkdir()
     words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
     code, out, err = edgewise(*words)
@@ -288,8 +300,8 @@ def test_a_study_as_published_resamples_the_evaluated_splits(edgewise, tmp_path)
     code, out, _ = edgewise(*words)
     assert code == 0 and "as published: the bootstrap resamples the evaluated split" in out
     assert "As published: size 0 joins" in (tmp_path / "study" / "tables.md").read_text()
-    draw = tmp_path / "study" / "cells" / "demo--ioi" / "data-0"
-    assert {path.name for path in draw.iterdir() if path.is_dir()} == {"scores", "scores-validation", "scores-test"}
+    # Of train, validation and test.
+    assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 3
     found = json.loads((tmp_path / "study" / "tables.json").read_text())
     assert set(found["as_published"]) == {
         "faithfulness",
@@ -329,17 +341,18 @@ def test_the_command_explains_itself(edgewise):
 
 
 def test_only_our_own_drafts_are_swept_away(tmp_path):
-    assert not open_study(tmp_path / "study", {"a": (1, 2)})
-    draft = tmp_path / "study" / "cells" / ".test-values-0.npz.x1y2.npz"
-    draft.parent.mkdir()
-    (draft.parent / "test-values-0.npz").write_text("")
-    for path in (draft, tmp_path / "study" / ".gitignore", tmp_path / "study" / ".tables.md.abc.md"):
+    folder, one, other = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
+    assert not open_study(folder, one)
+    Store(folder / "store").open().keep("values-1", remember.Unit(about=1))
+    for path in (folder / ".gitignore", folder / ".tables.md.abc.md"):
         path.write_text("")
-    assert open_study(tmp_path / "study", {"a": (1, 2)})
-    assert sorted(path.name for path in (tmp_path / "study").rglob(".*")) == [".gitignore"]
-    with pytest.raises(InputError, match="a differ"):
-        open_study(tmp_path / "study", {"a": (1, 3)})
-    assert not open_study(tmp_path / "study", {"a": (1, 3)}, overwrite=True)
+    (folder / "store" / ".values-2.x1y2").mkdir()
+    assert open_study(folder, one)
+    assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "store", "study.json"]
+    assert sorted(path.name for path in Store(folder / "store").open().folder.iterdir()) == ["store.json", "values-1"]
+    with pytest.raises(InputError, match="seeds differ"):
+        open_study(folder, other)
+    assert not open_study(folder, other, overwrite=True) and not (folder / "store").exists()
 
 
 def test_a_folder_that_is_no_study_is_left_alone(edgewise, tmp_path):
@@ -351,7 +364,7 @@ def test_a_folder_that_is_no_study_is_left_alone(edgewise, tmp_path):
 
 def test_differences_to_greedy_are_bold_where_the_interval_is_on_the_better_side():
     rows = tuple(
-        TableRow("CMD", str(low), (Entry((low + high) / 2, None, low, high),))
+        TableRow("CMD", -1, str(low), (Entry((low + high) / 2, None, low, high),))
         for low, high in ((-2, -1), (-2, 1), (1, 2))
     )
     shown = StudyTable("d", "", (("ioi", "demo"),), rows, False, True)
@@ -374,47 +387,18 @@ def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edge
 
 def test_a_hidden_folder_above_a_study_hides_nothing(tmp_path):
     folder = tmp_path / ".cache" / "study"
-    assert not open_study(folder, {"a": 1})
-    (folder / "cells").mkdir()
-    (folder / "cells" / "unit.npz").write_text("")
-    assert open_study(folder, {"a": 1})
-    with pytest.raises(InputError, match="a differ"):
-        open_study(folder, {"a": 2})
-    assert not cell_name("./model", "ioi").startswith(".")
+    assert not open_study(folder, Plan(seeds=1))
+    Store(folder / "store").open().keep("values-1", remember.Unit(about=1))
+    assert open_study(folder, Plan(seeds=1))
+    with pytest.raises(InputError, match="seeds differ"):
+        open_study(folder, Plan(seeds=2))
 
 
 def test_folders_of_others_are_never_emptied(edgewise, tmp_path):
     (tmp_path / "study.json").write_text('{"title": "my clinical study"}')
     (tmp_path / "thesis.txt").write_text("mine")
-    assert "isn't of format" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "this edgewise reads edgewise-study" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
     assert (tmp_path / "thesis.txt").exists()
-
-
-def test_no_two_models_and_tasks_share_a_folder():
-    names = ["demo", "ioi", "mib/ioi", "mib+ioi", "a b.csv", "a+b.csv", "/a/b.csv", "a/b.csv", "数据.csv",
-             "任务.csv", "a--b", "b--c", "a", "b", "c"]  # fmt: skip
-    assert len({cell_name(model, task) for model in names for task in names}) == len(names) ** 2
-    assert cell_name("demo", "greater-than") == "demo--greater-than"
-
-
-def test_units_of_other_recipes_or_circuits_are_not_taken(tmp_path):
-    values = Values("for these", np.ones((2, 3)), np.ones(3), np.zeros(3), 1.0)
-    write_arrays(tmp_path / "v.npz", values)
-    assert read_values(tmp_path / "v.npz", "for these").values.shape == (2, 3)
-    assert read_values(tmp_path / "v.npz", "for others") is None
-    (tmp_path / "v.npz").write_bytes((tmp_path / "v.npz").read_bytes()[:200])
-    with pytest.raises(InputError, match="remove it"):
-        read_values(tmp_path / "v.npz", "for these")
-
-
-def test_a_plan_knows_when_its_model_or_its_copy_of_the_data_has_changed(tmp_path):
-    (tmp_path / "model").mkdir()
-    weights = tmp_path / "model" / "model.safetensors"
-    weights.write_bytes(b"1234")
-    before = fingerprint(tmp_path / "model")
-    assert fingerprint(tmp_path / "model") == before
-    weights.write_bytes(b"12345")
-    assert fingerprint(tmp_path / "model") != before != fingerprint(weights)
 
 
 def test_seeds_that_share_examples_share_resamples():
@@ -422,9 +406,9 @@ def test_seeds_that_share_examples_share_resamples():
     rng = np.random.default_rng(0)
     full, empty, values = rng.normal(3, 1, 20), rng.normal(0, 1, 20), rng.normal(2, 1, (3, 20))
     curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
-    one, two = Repeats("CMD", GREEDY, (curve,), (0,)), Repeats("CMD", GREEDY, (curve, curve), (0, 0))
+    one, two = Repeats(CMD, GREEDY, (curve,), (0,)), Repeats(CMD, GREEDY, (curve, curve), (0, 0))
     np.testing.assert_allclose(two.resampled.draws, one.resampled.draws)
-    other = Repeats("CMD", GREEDY, (curve, curve), (0, 1))
+    other = Repeats(CMD, GREEDY, (curve, curve), (0, 1))
     assert other.resampled.draws.std() < 0.9 * one.resampled.draws.std()
 
 
@@ -433,8 +417,10 @@ def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_
     assert edgewise("study", *SMALL, "--seeds", 1, "--out", folder)[0] == 0
     study = read_study(folder)
     cell, settings = study.cells[0], study.plan.settings
-    scores = read_scores(next(folder.rglob("scores")))
-    for benchmark in ("CMD", "CPR"):
+    model = load_model("demo")
+    task = load_task("ioi", model, "train", 8, 0)
+    scores = remember.score(model, task, settings, Store(folder / "store"), lambda *_: None)
+    for benchmark in (CMD, CPR):
         for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(benchmark))):
             by_size = recipe_overlap(scores, recipe, benchmark, settings, run.OVERLAP_RESAMPLES)
             assert cell.overlap[benchmark][who] == (mean_overlap(by_size, settings.sizes),)

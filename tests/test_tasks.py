@@ -5,12 +5,17 @@ import re
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
 
-from edgewise import InputError, load_model, load_task
-from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, SPLITS, Readout, get_metric
+from edgewise import Example, InputError, PromptPair, load_model, load_task, make_task
+from edgewise.methods import choose
+from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Readout
+from edgewise.tasks.files import read_task
+from edgewise.tasks.greater_than import usable_endings
 from edgewise.tasks.ioi import usable_names
 
 load = cache(load_model)
@@ -151,6 +156,21 @@ def test_greater_than_asks_for_a_later_decade_where_numbers_are_split_digit_by_d
         assert int(example.text.incorrect) < int(year[0]) < int(example.text.correct)
         decades.add(year[0])
     assert decades == set("12345678")
+
+
+def test_any_later_year_is_right(spoken):
+    name, model = spoken
+    for example in load_task(name, model, "test", 40).examples:
+        if name != "greater-than":
+            assert not example.also_correct and not example.text.also_correct
+            continue
+        digits = len(example.text.correct)
+        own = re.search(r"year [0-9]{2}([0-9]{2})", example.text.clean).group(1)[:digits]
+        right = dict(zip(map(int, example.text.also_correct), example.also_correct, strict=True))
+        known = usable_endings(model.tokenizer).answers
+        assert sorted(right) == [answer for answer in known if answer > int(own)]
+        assert right[int(example.text.correct)] == example.correct and example.incorrect not in right.values()
+        assert len(set(right.values())) == len(right)
 
 
 def test_greater_than_is_refused_where_a_year_is_cut_elsewhere(demo):
@@ -301,7 +321,7 @@ def test_unknown_names_list_the_choices(demo, tmp_path):
     with pytest.raises(InputError, match="no task file"):
         load_task(str(tmp_path / "none.jsonl"), demo)
     with pytest.raises(InputError, match="logit-difference, probability-difference, kl, accuracy"):
-        get_metric("loss")
+        choose("metric", METRICS, "loss")
 
 
 def test_every_task_is_described():
@@ -322,15 +342,102 @@ def test_a_generator_that_has_no_more_prompts_says_so(demo):
 def test_metrics_by_hand():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], dtype=torch.float64))
     answers = torch.tensor([[0, 1], [0, 2]])
-    run = Readout(answers, logits.gather(1, answers), logits)
-    clean = Readout(answers, run.answer_logits, logits.flip(0))
+    run = Readout(answers, logits.gather(1, answers), answers[:, :1], logits)
+    clean = Readout(answers, run.answer_logits, answers[:, :1], logits.flip(0))
 
     def value(name):
-        return get_metric(name).value(run, clean).tolist()
+        return METRICS[name]().value(run, clean).tolist()
 
     assert value("logit-difference") == pytest.approx([0.5108256, -1.9459101])
     assert value("probability-difference") == pytest.approx([0.2, -0.6])
     assert value("accuracy") == [1, 0]
     by_hand = -sum(p * torch.log(torch.tensor(p / q)).item() for p, q in ((0.1, 0.5), (0.2, 0.3), (0.7, 0.2)))
     assert value("kl")[0] == pytest.approx(by_hand, abs=1e-6)
-    assert get_metric("kl").value(clean, clean).abs().max() == 0
+    assert METRICS["kl"]().value(clean, clean).abs().max() == 0
+
+
+def test_accuracy_counts_every_right_token_and_differences_only_the_two_answers():
+    logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]] * 3, dtype=torch.float64))
+    answers = torch.tensor([[0, 1]] * 3)
+    right = torch.tensor([[0, 0], [0, 2], [0, 1]])
+    run = Readout(answers, logits.gather(1, answers), right, logits)
+    assert METRICS["accuracy"]().value(run, run).tolist() == [0, 1, 0]
+    assert METRICS["logit-difference"]().value(run, run).tolist() == pytest.approx([-0.6931472] * 3)
+    assert METRICS["probability-difference"]().value(run, run).tolist() == pytest.approx([-0.1] * 3)
+
+
+SWAPPED = {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}
+
+
+def as_tokens(example):
+    names = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
+    return dict(zip(names, (example.clean, example.corrupted, example.correct, example.incorrect), strict=True))
+
+
+def test_prompts_in_memory_are_the_task_of_a_file_with_the_same_rows(demo, tmp_path):
+    rows = [GOOD, SWAPPED, GOOD | {"clean": GOOD["clean"].replace("store", "park")}]
+    whole = read_task(Path(write(tmp_path / "prompts.jsonl", rows)), None, demo)
+    assert (whole.name, whole.split, len(whole)) == ("prompts", "all", 3)
+    for given in ([PromptPair(**row) for row in rows], rows, [MappingProxyType(row | {"split": "dev"}) for row in rows],
+                  [rows[0], PromptPair(**rows[1]), rows[2]]):  # fmt: skip
+        assert make_task(given, demo) == make_task(iter(given), demo) == whole
+        assert make_task(given, demo, name="mine", split="train") == replace(whole, name="mine", split="train")
+    tokens = [as_tokens(example) for example in whole.examples]
+    read = read_task(Path(write(tmp_path / "prompts.jsonl", tokens)), None, demo)
+    assert make_task(tokens, demo) == make_task(tuple(tokens), replace(demo, tokenizer=None)) == read
+    assert read.digest == whole.digest and read.examples == tuple(replace(e, text=None) for e in whole.examples)
+
+
+def test_prompts_of_a_task_make_it_again(spoken):
+    name, model = spoken
+    task = load_task(name, model, "validation", 20)
+    assert make_task([e.text for e in task.examples], model, name, "validation") == task
+
+
+@pytest.mark.parametrize(
+    "row, words",
+    [(GOOD | {"corrupted": LONGER}, "equally many"),
+     (PromptPair(**GOOD | {"corrupted": LONGER}), "equally many"),
+     (PromptPair(**GOOD | {"correct": " Mary and John"}), "' Mary and John' is 3 tokens"),
+     (PromptPair(**GOOD, also_correct=(" Mary and John",)), "' Mary and John' is 3 tokens"),
+     (PromptPair(**GOOD | {"incorrect": " Mary"}), "same token"),
+     (PromptPair(**GOOD | {"correct": " Zebulon"}), "doesn't know the answer ' Zebulon'"),
+     (PromptPair(**GOOD | {"clean": 5}), "clean must be text"),
+     (PromptPair(**GOOD | {"clean": None}), "lacks clean"),
+     (PromptPair(**GOOD | {"clean": GOOD["clean"] + "\ud800"}), "clean holds half of a character"),
+     ({key: text for key, text in GOOD.items() if key != "correct"}, "lacks correct"),
+     ({"clean_ids": [1], "corrupted_ids": [2], "correct_id": 3, "incorrect_id": 4}, "lacks clean")],
+)  # fmt: skip
+def test_prompts_that_cannot_be_used_are_refused_with_their_number(demo, row, words):
+    for rows in ([GOOD, row], [PromptPair(**GOOD), SWAPPED, row]):
+        with pytest.raises(InputError, match=f"mine, example {len(rows)}.*{re.escape(words)}"):
+            make_task(rows, demo, name="mine")
+
+
+@pytest.mark.parametrize("thing", ["clean", 5, None, ["clean"], Example((1,), (2,), 3, 4)])
+def test_what_is_no_prompt_is_refused(demo, thing):
+    for rows in ([thing], [GOOD, thing]):
+        with pytest.raises(InputError, match=f"example {len(rows)} must be a prompt pair or .*{type(thing).__name__}"):
+            make_task(rows, demo)
+
+
+def test_no_prompts_or_tokens_of_another_model_are_refused(demo):
+    with pytest.raises(InputError, match="mine has no rows"):
+        make_task([], demo, name="mine")
+    with pytest.raises(InputError, match="no tokenizer; give tokens: clean_ids"):
+        make_task([GOOD], replace(demo, tokenizer=None))
+    row = {"clean_ids": [1, 3], "corrupted_ids": [1, 2], "correct_id": 3, "incorrect_id": 4}
+    for change, words in (
+        ({"clean_ids": [1, 10**6]}, "token 1000000 is outside"),
+        ({"correct_id": -1}, "token -1 is outside"),
+        ({"clean_ids": [1, 2.5]}, "whole numbers"),
+        ({"clean_ids": 5}, "not iterable"),
+        ({"correct_id": 4}, "same token"),
+        ({"clean_ids": []}, "empty"),
+        ({"corrupted_ids": [1]}, "equally many"),
+        ({"correct_id": None}, "lacks correct_id"),
+    ):
+        with pytest.raises(InputError, match=f"prompts, example 2.*{words}"):
+            make_task([row, row | change], demo)
+    with pytest.raises(InputError, match="example 2"):
+        make_task([row, GOOD], demo)

@@ -1,73 +1,96 @@
-"""edgewise: find circuits in language models. `discover` is the whole flow; every stage is a function of its own."""
+"""edgewise: find circuits in language models. `discover` is the whole flow; every stage is a function of its own.
+
+Methods are values: scorers (`EapIg`), filters (`Bootstrap`), solvers (`Ilp`), metrics, ablations and benchmarks are
+small frozen objects that verbs take, and so are your own.
+"""
 
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
 from .circuit import Circuit
 from .errors import InputError
-from .evaluate.curve import SIZES, Curve
-from .evaluate.intervals import compare
-from .evaluate.roc import auroc
+from .evaluate import (
+    CMD,
+    CPR,
+    SIZES,
+    Ablation,
+    Benchmark,
+    Cmd,
+    Cpr,
+    Curve,
+    Faithfulness,
+    Mean,
+    MibFaithfulness,
+    Patching,
+    PositionalMean,
+    RatioFaithfulness,
+    Zero,
+    auroc,
+    compare,
+)
 from .graph import Graph
 from .lazy import lazy_names
+from .ranking import Ranking
+from .score import Eap, EapIg, Scorer
 from .scores import EdgeScores
-from .select import Selection, SelectionProblem, solve, solve_path
-from .statistics import Bootstrap, EdgeStatistics, Shrinkage, summarise
+from .select import Greedy, Ilp, Selection, SelectionProblem, Solution, Solver, Status, TopN, solve, solve_path
+from .statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
+from .tasks.metrics import Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
+from .tasks.task import Example, PromptPair, Task
 
 if TYPE_CHECKING:
-    from .evaluate.verb import Evaluation, evaluate_circuits
-    from .models.load import Model, load_model, wrap_model
-    from .pipeline import Discovery, Settings, discover
-    from .score.verb import score_edges
-    from .tasks.load import load_task
-    from .tasks.task import Example, Task
+    from .evaluate.evaluation import Evaluation, evaluate_circuits
+    from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
+    from .pipeline import Discovery, discover
+    from .report.write_result import write_result
+    from .results import RunRecord, check_submission, convert, read_circuits, read_result
+    from .score.scorer import BatchScores
+    from .score.scoring import score_edges
+    from .store import Store
+    from .study import (
+        Grid,
+        Outcome,
+        Plan,
+        Recipe,
+        Settings,
+        Study,
+        Tuning,
+        as_published,
+        jaccard,
+        overlap,
+        paper_recipes,
+        read_study,
+        run_study,
+        select_circuits,
+        tune,
+    )
+    from .tasks.load import load_task, make_task
 
 __version__ = _version("edgewise")
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "Evaluation": ".evaluate.verb",
-        "evaluate_circuits": ".evaluate.verb",
-        "Model": ".models.load",
-        "load_model": ".models.load",
-        "wrap_model": ".models.load",
-        "Discovery": ".pipeline",
-        "Settings": ".pipeline",
-        "discover": ".pipeline",
-        "score_edges": ".score.verb",
-        "load_task": ".tasks.load",
-        "Example": ".tasks.task",
-        "Task": ".tasks.task",
-    },
-)
+# Where names live that need torch, so that the others come without waiting for it.
+_HOMES = {
+    ".evaluate.evaluation": ("Evaluation", "evaluate_circuits"),
+    ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
+    ".pipeline": ("Discovery", "discover"),
+    ".report.write_result": ("write_result",),
+    ".results": ("RunRecord", "check_submission", "convert", "read_circuits", "read_result"),
+    ".score.scoring": ("score_edges",),
+    ".score.scorer": ("BatchScores",),
+    ".store": ("Store",),
+    ".study": (
+        "Grid", "Outcome", "Plan", "Recipe", "Settings", "Study", "Tuning", "as_published", "jaccard", "overlap",
+        "paper_recipes", "read_study", "run_study", "select_circuits", "tune",
+    ),
+    ".tasks.load": ("load_task", "make_task"),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
 
-__all__ = [
-    "SIZES",
-    "Bootstrap",
-    "Circuit",
-    "Curve",
-    "Discovery",
-    "EdgeScores",
-    "EdgeStatistics",
-    "Evaluation",
-    "Example",
-    "Graph",
-    "InputError",
-    "Model",
-    "Selection",
-    "SelectionProblem",
-    "Settings",
-    "Shrinkage",
-    "Task",
-    "auroc",
-    "compare",
-    "discover",
-    "evaluate_circuits",
-    "load_model",
-    "load_task",
-    "score_edges",
-    "solve",
-    "solve_path",
-    "summarise",
-    "wrap_model",
-]
+__all__ = """
+    CMD CPR SIZES Ablation Accuracy BatchScores Benchmark Bootstrap Circuit Cmd Cpr Curve Discovery Eap EapIg EdgeScores
+    EdgeStatistics Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl LogitDifference Mean
+    Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan PositionalMean ProbabilityDifference
+    PromptPair Ranking RatioFaithfulness Readout Recipe RunRecord Scorer Selection SelectionProblem Settings Shrinkage
+    Solution Solver Status Store Study Task TopN Tuning Zero as_published auroc check_submission compare convert
+    discover evaluate_circuits inspect_model jaccard load_model load_task make_task overlap paper_recipes read_circuits
+    read_result read_study run_study score_edges select_circuits solve solve_path summarise tune wrap_model write_result
+""".split()

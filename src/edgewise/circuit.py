@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .formats.files import read_file, write_file
 from .graph import Graph
 
 
@@ -35,6 +39,30 @@ class Circuit:
         """The circuit of no edges."""
         return cls(graph, np.zeros(graph.n_edges, bool))
 
+    @classmethod
+    def from_edges(cls, graph: Graph, edges: Iterable[str]) -> Circuit:
+        """The circuit of the edges with these names, such as `input->a0.h1<q>`."""
+        mask = np.zeros(graph.n_edges, bool)
+        mask[graph.edge_indices(edges)] = True
+        return cls(graph, mask)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Circuit:
+        """The circuit in an EAP-IG json or pt. Edges that a json leaves out are outside."""
+        held = read_file(Path(path))
+        return cls(held.graph, held.members())
+
+    def save(
+        self, path: str | Path, score: NDArray[np.floating] | None = None, about: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write an EAP-IG json or pt, as the suffix says, whole or not at all.
+
+        score  [edge] the signed scores that the circuit was chosen by; zeros without them
+        about  plain data that says how it came about
+        """
+        known = np.zeros(self.graph.n_edges) if score is None else score
+        write_file(Path(path), self.graph, self.mask, known, about or {})
+
     @property
     def n_edges(self) -> int:
         """How many edges are inside."""
@@ -43,14 +71,20 @@ class Circuit:
     @property
     def nodes(self) -> NDArray[np.bool_]:
         """[node] whether a node has an edge inside."""
-        used = np.zeros(self.graph.n_nodes, bool)
-        used[self.graph.edge_source[self.mask]] = True
-        used[self.graph.edge_head[self.mask]] = True
-        return used
+        return self.graph.used_nodes(self.mask)
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The names of the edges inside, in the graph's order."""
+        names = self.graph.edge_names
+        return tuple(names[edge] for edge in np.flatnonzero(self.mask))
 
     def prune(self) -> Circuit:
         """Without the edges that lie on no path from `input` to `logits`."""
         return Circuit(self.graph, connected(self.graph, self.mask))
+
+    def __repr__(self) -> str:
+        return f"Circuit({self.n_edges:,} of {self.graph.n_edges:,} edges, {self.graph})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Circuit) and self.graph == other.graph and bool((self.mask == other.mask).all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -170,6 +171,16 @@ class Graph:
             return self._index_of_edge[name]
         except KeyError:
             raise InputError(f"there is no edge {name!r} in a graph of {self}") from None
+
+    def edge_indices(self, names: Iterable[str]) -> NDArray[np.intp]:
+        """The indices of edges, by their names."""
+        return np.array([self.edge_index(name) for name in names], np.intp)
+
+    def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """[node] whether a node has an edge of a mask [edge]."""
+        used = np.zeros(self.n_nodes, bool)
+        used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
+        return used
 
     @property
     def direct_edge(self) -> int:

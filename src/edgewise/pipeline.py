@@ -1,80 +1,97 @@
-"""The whole flow on one page: model + task -> score -> bootstrap -> select -> circuit -> evaluate -> result.
+"""The whole flow on one page: model + task -> score -> ranking -> select -> circuit -> evaluate -> curve.
 
-Which circuits are selected, and how, is said by recipes: compositions of filter, ranking, PNR and solver.
+Which circuits are selected, and how, is said by recipes: compositions of filter, PNR and solver.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .circuit import Circuit
-from .errors import unknown_name
-from .evaluate.ablations import ABLATIONS
-from .evaluate.curve import BETTER, Curve
-from .evaluate.verb import Evaluation, evaluate_circuits
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+from .evaluate import Benchmark
 from .models import Model
-from .recipes import DEFAULTS, Recipe, Settings, paper_recipes, select_circuits
-from .score import check_scoring, score_edges
+from .progress import Progress, showing
 from .scores import EdgeScores
-from .select import Selection
-from .statistics import Bootstrap, EdgeStatistics, Filter, summarise
+from .statistics import NO_FILTER, EdgeStatistics, summarise
+from .store import NOTHING, Store
+from .study import (
+    DEFAULTS,
+    GREEDY,
+    Competence,
+    Outcome,
+    Recipe,
+    Recipes,
+    Settings,
+    Tuning,
+    enter,
+    measure,
+    merged,
+    paper_recipes,
+    tune,
+)
+from .study.remember import overlap_by_size, score
 from .tasks import Task
 
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What one recipe came to, for one of the benchmark's two metrics: a circuit per size, and their curve."""
-
-    benchmark: str
-    recipe: Recipe
-    selections: tuple[Selection, ...]
-    curve: Curve
-
-    @property
-    def area(self) -> float:
-        """CPR or CMD."""
-        return self.curve.area(self.benchmark)
+# Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
+LARGEST_OVERLAP = 2_000_000_000
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """Everything that a run found; `statistics` are those of every filter that a recipe had."""
+    """Everything that a run found, and what it was told.
 
+    scores      of train; `statistics` are those of the settings' bootstrap
+    outcomes    of every recipe, by benchmark
+    competence  how well the model does the test examples
+    tuning      how one more recipe was chosen by cross-validation on train; None if it wasn't asked for
+    overlap     benchmark -> recipe -> the overlap of circuits over resamples of train [size], NaN where they are empty
+    seconds     that each stage took; scores that were found rather than made count as long as making them took
+    """
+
+    model: Model
+    train: Task
+    test: Task
     settings: Settings
     scores: EdgeScores
-    statistics: Mapping[Filter | None, EdgeStatistics]
+    statistics: EdgeStatistics
     outcomes: tuple[Outcome, ...]
+    competence: Competence
+    tuning: Tuning | None
+    overlap: Mapping[Benchmark, Mapping[Recipe, FloatArray]]
+    seed: int
     seconds: Mapping[str, float]
 
     @property
-    def filtered(self) -> EdgeStatistics:
-        """The statistics of the settings' bootstrap."""
-        return self.statistics[self.settings.bootstrap]
+    def benchmarks(self) -> tuple[Benchmark, ...]:
+        """Those that recipes were tried for."""
+        return tuple(dict.fromkeys(outcome.benchmark for outcome in self.outcomes))
 
-    def best(self, benchmark: str) -> Outcome:
+    def of(self, benchmark: Benchmark) -> tuple[Outcome, ...]:
+        """The outcomes of one benchmark."""
+        found = tuple(outcome for outcome in self.outcomes if outcome.benchmark == benchmark)
+        if not found:
+            known = ", ".join(repr(one) for one in self.benchmarks)
+            raise InputError(f"no recipe was tried for {benchmark!r}; this run has {known}")
+        return found
+
+    def best(self, benchmark: Benchmark) -> Outcome:
         """The outcome of the highest CPR or the lowest CMD."""
-        if benchmark not in BETTER:
-            raise unknown_name("benchmark metric", benchmark, list(BETTER))
-        sign = BETTER[benchmark]
-        return max((o for o in self.outcomes if o.benchmark == benchmark), key=lambda o: sign * o.area)
+        return max(self.of(benchmark), key=lambda outcome: benchmark.better * outcome.area)
 
-    def exported(self, benchmark: str) -> Outcome:
+    def exported(self, benchmark: Benchmark) -> Outcome:
         """The outcome to take circuits from: that of a recipe that was chosen beforehand and so has a name of its own,
         or else the best, which looks at the evaluated examples to choose."""
-        mine = (o for o in self.outcomes if o.benchmark == benchmark and o.recipe.alias)
-        return next(mine, None) or self.best(benchmark)
+        return _exported(self.of(benchmark), benchmark)
 
-
-Progress = Callable[[str, int, int], None]
-
-
-def check_settings(settings: Settings) -> None:
-    """Refuse settings that can't be scored with, or whose ablation doesn't exist, before any work is done."""
-    check_scoring(settings.method, settings.steps, settings.metric)
-    if settings.ablation not in ABLATIONS:
-        raise unknown_name("ablation", settings.ablation, list(ABLATIONS))
+    def __repr__(self) -> str:
+        best = "; ".join(f"{b.name} {self.best(b).area:.4f} by {self.best(b).recipe.name}" for b in self.benchmarks)
+        return f"Discovery({self.model.name!r} on {self.test.name!r}: {best})"
 
 
 def discover(
@@ -82,80 +99,88 @@ def discover(
     train: Task,
     test: Task,
     settings: Settings = DEFAULTS,
-    scores: EdgeScores | None = None,
-    progress: Progress = lambda stage, done, total: None,
-    more: Mapping[str, Sequence[Recipe]] | None = None,
+    recipes: Recipes | None = None,
+    *,
+    tune_among: Recipes | None = None,
+    stability: int = 0,
+    seed: int = 0,
+    store: Store = NOTHING,
+    progress: Progress | None = None,
 ) -> Discovery:
     """Score edges on `train`, select circuits by every recipe at every size, evaluate them on `test`.
 
-    `scores` of an earlier run spare the scoring. `more` recipes, by benchmark, join those of the paper.
+    recipes     benchmark -> recipes, of one's own; by default the paper's
+    tune_among  recipes of which one more per benchmark is chosen, by cross-validation on train
+    stability   how often train is resampled for the overlap of circuits; 0 leaves it out
+    seed        of the folds and of those resamples
+    store       where finished work is kept and found
     """
-    check_settings(settings)
-    seconds: dict[str, float] = {}
-    clock = _Clock(seconds)
-
-    if scores is None:
-        scores = score_edges(
-            model, train, settings.method, settings.steps, settings.metric, settings.batch_size,
-            lambda done, total: progress("score", done, total), memory=settings.memory,
-        )  # fmt: skip
-    clock.lap("score")
-
-    recipes = paper_recipes(settings.bootstrap, settings.pnr)
-    tasks = [
-        (benchmark, recipe)
-        for benchmark, rows in recipes.items()
-        for recipe in dict.fromkeys((*rows, *(more or {}).get(benchmark, ())))
-    ]
-    resampled = scores
-    if settings.filter_on_test:
-        resampled = score_edges(
-            model, test, settings.method, settings.steps, settings.metric, settings.batch_size,
-            lambda done, total: progress("score test", done, total), memory=settings.memory,
-        )  # fmt: skip
-    filters = dict.fromkeys(recipe.filter for _, recipe in tasks)
-    statistics = {
-        filter: summarise(resampled if isinstance(filter, Bootstrap) else scores, filter) for filter in filters
-    }
-    clock.lap("bootstrap")
-
-    selected = []
-    progress("select", 0, len(tasks))
-    for done, (benchmark, recipe) in enumerate(tasks, start=1):
-        selected.append(select_circuits(statistics[recipe.filter], recipe, benchmark, settings))
-        progress("select", done, len(tasks))
-    clock.lap("select")
-
-    circuits = list(dict.fromkeys(s.circuit for selections in selected for s in selections))
-    evaluation = evaluate_circuits(
-        model, test, circuits, settings.metric, settings.ablation, settings.batch_size,
-        lambda done, total: progress("evaluate", done, total), settings.memory,
+    chosen = paper_recipes(settings.bootstrap) if recipes is None else recipes
+    clock = _Clock()
+    with showing(progress) as report:
+        scores = score(model, train, settings, store, report)
+        evaluated = score(model, test, settings, store, report) if _on_evaluated(chosen) else None
+        clock.lap("score")
+        statistics = _statistics(scores, evaluated, settings)
+        clock.lap("bootstrap")
+        tuning = None
+        if tune_among is not None:
+            tuning = tune(model, train, scores, settings, tune_among, store=store, progress=report, seed=seed)
+            chosen = merged(chosen, tuning.chosen)
+        clock.lap("tune")
+        choices = [(b, recipe) for b, some in chosen.items() for recipe in some]
+        measured = measure(model, test, enter(choices, scores, evaluated), settings, store, report)
+        clock.lap("measure")
+    overlap = _overlap(scores, measured.outcomes, settings, stability, seed, store)
+    clock.lap("overlap")
+    made = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
+    seconds = {**clock.seconds, **measured.seconds, **made}
+    return Discovery(
+        model, train, test, settings, scores, statistics, measured.outcomes, measured.competence, tuning, overlap,
+        seed, seconds,
     )  # fmt: skip
-    row_of = {circuit: row for row, circuit in enumerate(circuits)}
-    outcomes = [
-        Outcome(benchmark, recipe, selections, curve_of(selections, evaluation, row_of, settings))
-        for (benchmark, recipe), selections in zip(tasks, selected, strict=True)
-    ]
-    clock.lap("evaluate")
-    return Discovery(settings, scores, statistics, tuple(outcomes), seconds)
 
 
-def curve_of(
-    selections: Sequence[Selection], evaluation: Evaluation, row_of: Mapping[Circuit, int], settings: Settings
-) -> Curve:
-    """The curve of circuits, one per size, whose rows in the evaluation are known."""
-    values = evaluation.values[[row_of[selection.circuit] for selection in selections]]
-    asked, kept = (tuple(getattr(s, name) for s in selections) for name in ("asked", "kept"))
-    return Curve(settings.sizes, asked, kept, values, evaluation.full, evaluation.empty, settings.faithfulness)
+def _on_evaluated(recipes: Recipes) -> bool:
+    """Whether a filter asks for scores of the evaluated examples, as the paper's public script does."""
+    return any(recipe.filter.on_evaluated for some in recipes.values() for recipe in some)
+
+
+def _statistics(scores: EdgeScores, evaluated: EdgeScores | None, settings: Settings) -> EdgeStatistics:
+    """Those of the settings' bootstrap; without a second example, those of the scores as they are."""
+    seen = evaluated if evaluated is not None and settings.bootstrap.on_evaluated else scores
+    return summarise(seen, settings.bootstrap if seen.n_examples > 1 else NO_FILTER)
+
+
+def _exported(outcomes: Sequence[Outcome], benchmark: Benchmark) -> Outcome:
+    """That of a recipe that was chosen beforehand and so has a name of its own, or else the best."""
+    mine = [outcome for outcome in outcomes if outcome.benchmark == benchmark]
+    named = (outcome for outcome in mine if outcome.recipe.alias)
+    return next(named, None) or max(mine, key=lambda outcome: benchmark.better * outcome.area)
+
+
+def _overlap(
+    scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, store: Store
+) -> dict[Benchmark, dict[Recipe, FloatArray]]:
+    """Of greedy and of the exported recipe."""
+    if not resamples or scores.n_examples < 2 or scores.values.nbytes > LARGEST_OVERLAP:
+        return {}
+    return {
+        b: {
+            recipe: overlap_by_size(scores, recipe, b, settings, resamples, seed, store)
+            for recipe in dict.fromkeys((GREEDY, _exported(outcomes, b).recipe))
+        }
+        for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)
+    }
 
 
 class _Clock:
     """Notes how long each stage took."""
 
-    def __init__(self, seconds: dict[str, float]) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
         self._since = time.perf_counter()
 
     def lap(self, stage: str) -> None:
         now = time.perf_counter()
-        self._seconds[stage], self._since = now - self._since, now
+        self.seconds[stage], self._since = now - self._since, now

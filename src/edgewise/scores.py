@@ -1,19 +1,29 @@
-"""Edge scores with their example axis, and where they came from."""
+"""Edge scores with their example axis, where they came from, and the folder that keeps them.
+
+A folder of scores has `scores.npy` [example, edge] and `scores.json`, which says of what.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .disk import read_format, whole_folder, write_json
 from .errors import InputError
+from .formats.edge_file import EdgeFile
+from .formats.files import read_file
 from .graph import Graph
 
 CHUNK_BYTES = 64 * 2**20
+FORMAT, VERSION = "edgewise-scores", 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +70,37 @@ class EdgeScores:
             means[columns] = self.values[:, columns].mean(0, dtype=np.float64)
         return means
 
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the values."""
+        found = hashlib.sha256(repr((self.graph, self.values.shape, str(self.values.dtype))).encode())
+        for row in self.values:
+            found.update(np.ascontiguousarray(row).tobytes())
+        return found.hexdigest()
+
+    @classmethod
+    def load(cls, path: str | Path) -> EdgeScores:
+        """Scores from a folder made by `edgewise score` or `edgewise run`, or from an EAP-IG json or pt.
+
+        Large arrays stay on disk. A file has no example axis: its scores are one row.
+        """
+        path = Path(path)
+        return read_folder(path) if path.is_dir() or not path.suffix else cls.of_file(read_file(path))
+
+    @classmethod
+    def of_file(cls, held: EdgeFile) -> EdgeScores:
+        """The scores of a file, as one row: the mean over examples that are no longer known."""
+        return cls(held.graph, held.scored()[None], {"file": held.path.name})
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder of scores, whole or not at all."""
+        with whole_folder(Path(folder), overwrite) as draft:
+            fill_folder(draft, self)
+
+    def __repr__(self) -> str:
+        about = ", ".join(str(self.provenance[name]) for name in ("method", "task", "file") if name in self.provenance)
+        return f"EdgeScores({self.n_examples:,} examples x {self.graph.n_edges:,} edges{f', {about}' * bool(about)})"
+
 
 def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
     """Slices of the edge axis, such that [example, slice] fits comfortably in memory."""
@@ -67,3 +108,36 @@ def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
     step = max(1, CHUNK_BYTES // (8 * examples))
     for first in range(0, edges, step):
         yield slice(first, min(first + step, edges))
+
+
+def fill_folder(folder: Path, scores: EdgeScores) -> None:
+    """Write scores into a folder that exists. An array that already lies there, memory-mapped, is not written again."""
+    array = folder / "scores.npy"
+    if not array.exists():
+        np.save(array, scores.values)
+    about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
+    write_json(folder / "scores.json", {"format": FORMAT, "version": VERSION} | about)
+
+
+def read_folder(path: Path) -> EdgeScores:
+    """Scores from a score folder or a result folder."""
+    folder = path / "scores" if (path / "scores").is_dir() else path
+    if not (folder / "scores.json").is_file():
+        raise InputError(
+            f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
+        )
+    about = read_format(folder / "scores.json", FORMAT, VERSION)
+    try:
+        graph = Graph(**about["graph"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / 'scores.json'} doesn't say of which graph the scores are: {error}") from None
+    try:
+        values = np.load(folder / "scores.npy", mmap_mode="r")
+    except (OSError, EOFError, ValueError) as error:
+        raise InputError(f"{folder / 'scores.npy'} can't be read: {error}") from None
+    if values.dtype.kind != "f":
+        raise InputError(f"{folder / 'scores.npy'} holds {values.dtype}, but scores are floating-point numbers")
+    try:
+        return EdgeScores(graph, values, about.get("provenance") or {})
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None

@@ -6,35 +6,80 @@ matrix product, never a second run of the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, unknown_name
 from .graph import Graph
+from .methods import Method, check_is
+from .ranking import Ranking
 from .scores import EdgeScores, column_chunks
 
 FloatArray = NDArray[np.float64]
 NEGLIGIBLE = 1e-6
 
 
+class Filter(Method, ABC):
+    """How scores per example become what selection reads. Derive from it for a filter of one's own.
+
+    title         what tables call it; empty for no filter
+    on_evaluated  whether it resamples scores of the evaluated examples, rather than those of train
+    drop_failed   whether edges that fail are lost, rather than chosen last
+    """
+
+    title: ClassVar[str] = ""
+    on_evaluated: bool = False
+    drop_failed: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The hyper-parameters that tables show, by the names that they have there."""
+        return {}
+
+    @abstractmethod
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """What is known of every edge, and the score to select by."""
+
+
 @dataclass(frozen=True)
-class Bootstrap:
+class NoFilter(Filter):
+    """Scores as they are: the mean over examples."""
+
+    name: ClassVar[str] = "none"
+
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """Every edge is kept; intervals have no width."""
+        mean, n_edges = scores.mean(), scores.graph.n_edges
+        never = np.zeros(n_edges, bool)
+        return EdgeStatistics(scores.graph, mean, mean.copy(), mean.copy(), ~never, never, mean.copy())
+
+
+@dataclass(frozen=True)
+class Bootstrap(Filter):
     """How to resample: `resamples` (tau) draws of as many examples as there are, with replacement.
 
     interval    'paper' (mean +- z sd / sqrt(tau)), 'normal' (mean +- z sd) or 'percentile'
     threshold   an edge is kept if its interval lies above this, or below its negative
+
+    The last two repeat what the paper's public script does: failed edges are lost, the evaluated split is resampled.
     """
 
+    name: ClassVar[str] = "bootstrap"
+    title: ClassVar[str] = "Bootstrapping"
     resamples: int = 10
     interval: str = "paper"
     confidence: float = 0.95
     threshold: float = 0.0
     seed: int = 0
+    drop_failed: bool = False
+    on_evaluated: bool = False
 
     def __post_init__(self) -> None:
         if self.interval not in INTERVALS:
@@ -48,22 +93,60 @@ class Bootstrap:
         if self.seed < 0:
             raise InputError(f"a seed must be at least 0, not {self.seed}")
 
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """tau."""
+        return {"tau": self.resamples}
+
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """Mean and interval over the resamples' means; an edge whose interval contains 0 has score 0."""
+        _refuse_single_row(scores)
+        n_edges = scores.graph.n_edges
+        weights = resampling_weights(scores.n_examples, self.resamples, self.seed)
+        mean, low, high = np.empty((3, n_edges))
+        unstable = np.empty(n_edges, bool)
+        for columns in column_chunks((scores.n_examples + 2 * self.resamples, n_edges)):
+            means = weights @ scores.values[:, columns].astype(np.float64)
+            mean[columns] = means.mean(0)
+            low[columns], high[columns] = INTERVALS[self.interval](means, self.confidence)
+            unstable[columns] = (means > 0).any(0) & (means < 0).any(0)
+        above, below = low > self.threshold, high < -self.threshold
+        kept = (above & (mean > 0)) | (below & (mean < 0))
+        return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, np.where(kept, mean, 0.0))
+
 
 @dataclass(frozen=True)
-class Shrinkage:
+class Shrinkage(Filter):
     """Be sure rather than large: a score loses `kappa` standard errors of its mean over examples, but not its sign.
 
     An edge within kappa standard errors of 0 gets 0. No resampling: the standard error is sd / sqrt(examples).
     """
 
+    name: ClassVar[str] = "shrinkage"
+    title: ClassVar[str] = "Shrinkage"
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa < float("inf"):
             raise InputError(f"kappa is a number of standard errors, at least 0, but {self.kappa} was given")
 
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """kappa."""
+        return {"kappa": self.kappa}
 
-Filter = Bootstrap | Shrinkage
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """The score is the end of the interval that is nearer to 0."""
+        _refuse_single_row(scores)
+        mean = scores.mean()
+        half = self.kappa * standard_error(scores)
+        low, high, kept = mean - half, mean + half, np.abs(mean) > half
+        score = np.where(kept, np.where(mean > 0, low, high), 0.0)
+        return EdgeStatistics(scores.graph, mean, low, high, kept, np.zeros(len(mean), bool), score)
+
+
+FILTERS: dict[str, type[Filter]] = {one.name: one for one in (NoFilter, Bootstrap, Shrinkage)}
+NO_FILTER = NoFilter()
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +157,7 @@ class EdgeStatistics:
     low, high          the confidence interval (equal to the mean without a filter)
     kept               whether the edge passed the filter (all True without one)
     sign_unstable      whether the resamples' means had both signs
+    score              the signed score to select by: 0 where the filter failed (so chosen last, not lost)
     """
 
     graph: Graph
@@ -82,10 +166,10 @@ class EdgeStatistics:
     high: FloatArray
     kept: NDArray[np.bool_]
     sign_unstable: NDArray[np.bool_]
-    filter: Filter | None = None
+    score: FloatArray
 
     def __post_init__(self) -> None:
-        for name in ("mean", "low", "high", "kept", "sign_unstable"):
+        for name in ("mean", "low", "high", "kept", "sign_unstable", "score"):
             array = getattr(self, name)
             if array.shape != (self.graph.n_edges,):
                 raise InputError(f"{name} has shape {array.shape}, but the graph has {self.graph.n_edges} edges")
@@ -94,57 +178,32 @@ class EdgeStatistics:
             raise InputError("statistics must be finite, with every interval's low end below its high end")
 
     @property
-    def score(self) -> FloatArray:
-        """[edge] the signed score to select by: 0 where the filter failed (so chosen last, not lost).
-
-        Elsewhere it is the mean, or with shrinkage the end of the interval that is nearer to 0.
-        """
-        nearer = np.where(self.mean > 0, self.low, self.high)
-        return np.where(self.kept, nearer if isinstance(self.filter, Shrinkage) else self.mean, 0.0)
-
-    @property
     def sign_instability(self) -> float:
         """The share of edges of non-negligible mean whose resamples had both signs."""
         relevant = np.abs(self.mean) > NEGLIGIBLE
         return float(self.sign_unstable[relevant].mean()) if relevant.any() else 0.0
 
+    @property
+    def ranking(self) -> Ranking:
+        """What selection reads of them."""
+        return Ranking(self.graph, self.score, kept=self.kept)
 
-def summarise(scores: EdgeScores, filter: Filter | None = None) -> EdgeStatistics:
-    """Statistics of every edge, without a filter (None), with the bootstrap's, or shrunk by standard errors."""
-    n_edges = scores.graph.n_edges
-    if filter is None:
-        mean = scores.mean()
-        return EdgeStatistics(
-            scores.graph, mean, mean.copy(), mean.copy(), np.ones(n_edges, bool), np.zeros(n_edges, bool)
-        )
+    def __repr__(self) -> str:
+        return f"EdgeStatistics({int(self.kept.sum()):,} of {self.graph.n_edges:,} edges kept)"
+
+
+def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:
+    """Statistics of every edge: as they are, with the bootstrap's filter, shrunk by standard errors, or one's own."""
+    check_is("filter", Filter, filter)
+    return filter.statistics(scores)
+
+
+def _refuse_single_row(scores: EdgeScores) -> None:
     if scores.n_examples < 2:
         raise InputError(
             "these scores have a single row (one example, or a data set's mean), which can't be resampled; "
             "score more examples with edgewise, or leave the bootstrap out"
         )
-    return _shrunk(scores, filter) if isinstance(filter, Shrinkage) else _bootstrapped(scores, filter)
-
-
-def _bootstrapped(scores: EdgeScores, bootstrap: Bootstrap) -> EdgeStatistics:
-    n_edges = scores.graph.n_edges
-    weights = resampling_weights(scores.n_examples, bootstrap.resamples, bootstrap.seed)
-    mean, low, high = np.empty((3, n_edges))
-    kept, unstable = np.empty((2, n_edges), bool)
-    for columns in column_chunks((scores.n_examples + 2 * bootstrap.resamples, n_edges)):
-        means = weights @ scores.values[:, columns].astype(np.float64)
-        mean[columns] = means.mean(0)
-        low[columns], high[columns] = INTERVALS[bootstrap.interval](means, bootstrap.confidence)
-        unstable[columns] = (means > 0).any(0) & (means < 0).any(0)
-    above, below = low > bootstrap.threshold, high < -bootstrap.threshold
-    kept[:] = (above & (mean > 0)) | (below & (mean < 0))
-    return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, bootstrap)
-
-
-def _shrunk(scores: EdgeScores, shrinkage: Shrinkage) -> EdgeStatistics:
-    mean = scores.mean()
-    half = shrinkage.kappa * standard_error(scores)
-    kept = np.abs(mean) > half
-    return EdgeStatistics(scores.graph, mean, mean - half, mean + half, kept, np.zeros(len(mean), bool), shrinkage)
 
 
 def standard_error(scores: EdgeScores) -> FloatArray:

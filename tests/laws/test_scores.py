@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,18 +11,20 @@ from conftest import VOCABULARY, random_task
 from slow import SlowModel, slow_scores
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Circuit, InputError
-from edgewise.evaluate.verb import evaluate_circuits
+from edgewise import Circuit, Eap, EapIg, InputError, Kl, LogitDifference, Patching, ProbabilityDifference, Zero
+from edgewise.evaluate import evaluate_circuits
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.prepare import prepare
-from edgewise.score import METHODS, score_edges
-from edgewise.tasks import Task, get_metric
+from edgewise.score import SCORERS, score_edges
+from edgewise.tasks import Task
+
+SCORED = [SCORERS[name]() for name in sorted(SCORERS)]
 
 
-@pytest.mark.parametrize("method, steps", [("eap", None), ("eap-ig", 3)])
-def test_scores_are_those_of_the_slow_implementation(loaded, model, method, steps):
+@pytest.mark.parametrize("scorer, steps", [(Eap(), None), (EapIg(3), 3)])
+def test_scores_are_those_of_the_slow_implementation(loaded, model, scorer, steps):
     task = random_task(3, seed=1, longest=8)
-    found = score_edges(model, task, method, steps or 1)
+    found = score_edges(model, task, scorer)
     slow = SlowModel(loaded)
     for row, example in enumerate(task.examples):
         expected = slow_scores(
@@ -32,7 +36,7 @@ def test_scores_are_those_of_the_slow_implementation(loaded, model, method, step
 
 
 @pytest.mark.parametrize("share", [0.03, 0.3, 0.8])
-@pytest.mark.parametrize("ablation", ["patching", "zero"])
+@pytest.mark.parametrize("ablation", [Patching(), Zero()], ids=lambda one: one.name)
 def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, ablation):
     task = random_task(3, seed=2, longest=8)
     rng = np.random.default_rng(int(share * 100))
@@ -45,7 +49,7 @@ def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, abl
     slow = SlowModel(loaded)
     for row, example in enumerate(task.examples):
         reference, _ = slow.run(slow.embed(list(example.corrupted)), slow.combine)
-        if ablation == "zero":
+        if ablation == Zero():
             reference = {name: value * 0 for name, value in reference.items()}
         _, logits = slow.run(slow.embed(list(example.clean)), slow.circuit(inside, reference))
         expected = (logits[example.correct] - logits[example.incorrect]).item()
@@ -74,46 +78,44 @@ def test_eap_is_exact_patching_on_a_linear_model():
     without = [Circuit(model.graph, np.arange(model.graph.n_edges) != edge) for edge in range(model.graph.n_edges)]
     runs = evaluate_circuits(model, task, [full, *without])
     exact = (runs.full - runs.values[1:]).T
-    for method in ("eap", "eap-ig"):
-        found = score_edges(model, task, method).values
+    for scorer in (Eap(), EapIg()):
+        found = score_edges(model, task, scorer).values
         np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-6 * np.abs(exact).max())
     assert np.abs(exact).max() > 1e-2
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_scores_do_not_depend_on_batch_size_or_order(model, method):
+@pytest.mark.parametrize("scorer", SCORED, ids=lambda one: one.name)
+def test_scores_do_not_depend_on_batch_size_or_order(model, scorer):
     task = random_task(6, seed=5)
-    whole = score_edges(model, task, method, batch_size=6).values
+    whole = score_edges(model, task, scorer, batch_size=6).values
     scale = np.abs(whole).max()
     np.testing.assert_allclose(
-        score_edges(model, task, method, batch_size=1).values, whole, rtol=1e-5, atol=1e-6 * scale
+        score_edges(model, task, scorer, batch_size=1).values, whole, rtol=1e-5, atol=1e-6 * scale
     )
     backwards = Task(task.name, task.split, task.examples[::-1])
     np.testing.assert_allclose(
-        score_edges(model, backwards, method, batch_size=4).values[::-1], whole, rtol=1e-5, atol=1e-6 * scale
+        score_edges(model, backwards, scorer, batch_size=4).values[::-1], whole, rtol=1e-5, atol=1e-6 * scale
     )
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, method):
+@pytest.mark.parametrize("scorer", SCORED, ids=lambda one: one.name)
+def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, scorer):
     task = random_task(5, seed=6)
-    rows = list(range(5))
+    scorer = replace(scorer, steps=4) if isinstance(scorer, EapIg) else scorer
     found = []
     for pad, share in (("right", True), ("right", False), ("left", True)):
-        batch = make_batch(task.examples, rows, torch.device("cpu"), pad)
-        found.append(
-            METHODS[method](prepare(model.transformer, batch, share), get_metric("logit-difference"), 4).values
-        )
+        batch = make_batch(task.examples, torch.device("cpu"), pad)
+        found.append(scorer.score(prepare(model.transformer, batch, share), LogitDifference()).values)
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-8, atol=1e-10 * found[0].abs().max().item())
 
 
-@pytest.mark.parametrize("metric", ["probability-difference", "kl"])
+@pytest.mark.parametrize("metric", [ProbabilityDifference(), Kl()], ids=lambda one: one.name)
 def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(model, metric):
     """Completeness: with many steps, the scores of the edges out of `input` sum to the change of the metric
     along the path, because every path of the network starts with one of them."""
     task = random_task(2, seed=7)
-    scores = score_edges(model, task, "eap-ig", 400, metric)
+    scores = score_edges(model, task, EapIg(400), metric)
     effect = scores.provenance["clean_metric"] - scores.provenance["corrupted_metric"]
     from_input = scores.mean()[model.graph.edge_source == 0].sum()
     assert from_input == pytest.approx(effect, rel=0.02, abs=1e-3)
@@ -126,13 +128,13 @@ def test_a_batch_that_does_not_fit_is_halved_and_changes_nothing(model, monkeypa
     values = evaluate_circuits(model, task, circuits).values
     real = make_batch
 
-    def tight(examples, rows, *rest):
-        if len(rows) > 2:
+    def tight(examples, *rest):
+        if len(examples) > 2:
             raise torch.OutOfMemoryError("there is no room")
-        return real(examples, rows, *rest)
+        return real(examples, *rest)
 
-    monkeypatch.setattr("edgewise.score.verb.make_batch", tight)
-    monkeypatch.setattr("edgewise.evaluate.verb.make_batch", tight)
+    monkeypatch.setattr("edgewise.score.scoring.make_batch", tight)
+    monkeypatch.setattr("edgewise.evaluate.evaluation.make_batch", tight)
     np.testing.assert_allclose(score_edges(model, task).values, whole, rtol=1e-5, atol=1e-6 * np.abs(whole).max())
     np.testing.assert_allclose(evaluate_circuits(model, task, circuits).values, values, rtol=1e-9, atol=1e-9)
 
@@ -141,7 +143,7 @@ def test_an_example_that_does_not_fit_at_all_is_refused_in_words(model, monkeypa
     def full(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate too much")
 
-    monkeypatch.setattr("edgewise.score.verb.make_batch", full)
+    monkeypatch.setattr("edgewise.score.scoring.make_batch", full)
     with pytest.raises(InputError, match="doesn't fit"):
         score_edges(model, random_task(3))
 

@@ -9,23 +9,39 @@ import pytest
 import torch
 import transformers
 
-from edgewise import Circuit, Example, Task
-from edgewise.evaluate.verb import evaluate_circuits
+from edgewise import Circuit, Eap, EapIg, Example, Greedy, Patching, PositionalMean, Task, TopN, Zero
+from edgewise.evaluate import evaluate_circuits
 from edgewise.models import wrap_model
 from edgewise.score import score_edges
 from edgewise.select import SelectionProblem, solve
 
+PATCHING = Patching()
 # HuggingFace's rotary tables are float32 in a float64 model too.
 TOLERANCE = {"gpt2": 1e-7, "qwen2": 1e-5, "gemma2": 1e-5}
+
+
+def mean_scores(fixture, scorer):
+    """[edge]."""
+    return score_edges(fixture.model, fixture.task, scorer).mean()
+
+
+def run_circuits(fixture, circuits, ablation=PATCHING):
+    """Logit differences: `values` [circuit, example], and those of the model, `full` [example]."""
+    return evaluate_circuits(fixture.model, fixture.task, circuits, ablation=ablation)
+
+
+def choose_edges(graph, score, rank, solver, count):
+    """The mask of the circuit that a solver chooses, by "absolute" or "signed" scores."""
+    return solve(SelectionProblem.build(graph, score, rank, count), solver).circuit.mask
 
 
 class Fixture:
     """A random model, its prompt pairs, and what EAP-IG made of them."""
 
     def __init__(self, folder):
-        meta = json.loads((folder / "meta.json").read_text())
-        kind = getattr(transformers, meta["hf_class"])
-        loaded = kind(kind.config_class(**meta["hf_config"]))
+        self.meta = json.loads((folder / "meta.json").read_text())
+        kind = getattr(transformers, self.meta["hf_class"])
+        loaded = kind(kind.config_class(**self.meta["hf_config"]))
         weights = np.load(folder / "hf_state_dict.npz")
         loaded.load_state_dict({name: torch.tensor(weights[name]) for name in weights.files})
         self.model = wrap_model(loaded.double(), name=folder.name)
@@ -40,28 +56,50 @@ class Fixture:
         self.lengths = data["length"]
         self.scores = np.load(folder / "scores.npz")
         self.evaluation = np.load(folder / "evaluation.npz")
-        self.circuits = [circuit["key"] for circuit in meta["circuits"]]
+        self.keys = [circuit["key"] for circuit in self.meta["circuits"]]
 
     def edges(self, matrix):
+        """[edge], of a matrix [source, destination]."""
         graph = self.model.graph
         return matrix[graph.edge_source, graph.edge_destination]
 
+    def scored(self, method):
+        """Their scores [edge]."""
+        return self.edges(self.scores[f"{method}|f64"])
 
-@pytest.fixture(scope="module", params=sorted(TOLERANCE))
-def fixture(request):
-    from conftest import SHARED
+    def circuits(self):
+        """Their circuits, before pruning."""
+        masks = (self.evaluation[f"in_graph_raw|{key}"] for key in self.keys)
+        return [Circuit(self.model.graph, self.edges(mask)) for mask in masks]
 
-    if not SHARED.is_dir():
-        pytest.skip("the shared reference data isn't here")
-    return Fixture(SHARED / "fixtures" / request.param)
+    def differences(self, ablation):
+        """Their logit differences [circuit, example]."""
+        return np.stack([self.evaluation[f"ld|{key}|{ablation}|f64"] for key in self.keys])
 
 
-@pytest.mark.parametrize("method, theirs", [("eap", "EAP"), ("eap-ig", "EAP-IG-inputs")])
-def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, method, theirs):
+@pytest.fixture(scope="module")
+def fixture(parity_folder):
+    return Fixture(parity_folder)
+
+
+def test_nodes_and_edges_are_theirs(fixture):
+    graph = fixture.model.graph
+    assert list(graph.source_names) == fixture.meta["src_nodes"]
+    assert list(graph.destination_names) == fixture.meta["dst_nodes"]
+    is_edge = np.zeros((graph.n_sources, len(graph.destination_names)), bool)
+    is_edge[graph.edge_source, graph.edge_destination] = True
+    np.testing.assert_array_equal(is_edge, fixture.scores["real_edge_mask"])
+
+
+@pytest.mark.parametrize("theirs", ["EAP", "EAP-IG-inputs", "clean-corrupted"])
+def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, theirs):
     if fixture.model.name == "gemma2":
         pytest.skip("theirs leaves out the norm after attention, ours differentiates through it")
-    expected = fixture.edges(fixture.scores[f"{theirs}|f64"]) * fixture.batch
-    found = score_edges(fixture.model, fixture.task, method, 5).mean()
+    expected = fixture.scored(theirs) * fixture.batch
+    if theirs == "clean-corrupted":  # the gradients of both ends: EAP's, and those of the first step of EAP-IG
+        found = (mean_scores(fixture, Eap()) + mean_scores(fixture, EapIg(1))) / 2
+    else:
+        found = mean_scores(fixture, {"EAP": Eap(), "EAP-IG-inputs": EapIg(5)}[theirs])
     tolerance = TOLERANCE[fixture.model.name]
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
@@ -69,32 +107,28 @@ def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, method, 
 def test_leaving_out_one_edge_has_the_effect_that_theirs_has(fixture):
     """Their exact patching of one edge at a time; for Gemma-2 it is the judge of what an edge is."""
     graph = fixture.model.graph
-    edges = np.arange(0, graph.n_edges, 3)  # a third of them is enough, and a third of the time
+    # Every edge of the small models; of the large ones a third is enough, and a third of the time.
+    edges = np.arange(0, graph.n_edges, 3 if graph.n_edges > 200 else 1)
     without = [Circuit(graph, np.arange(graph.n_edges) != edge) for edge in edges]
-    found = evaluate_circuits(fixture.model, fixture.task, without)
+    found = run_circuits(fixture, without)
     effect = (found.full - found.values).mean(1)
-    expected = fixture.edges(fixture.scores["exact|f64"])[edges]
+    expected = fixture.scored("exact")[edges]
     np.testing.assert_allclose(effect, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_gemma_scores_are_nearer_to_exact_patching_than_without_the_norm_after_attention(fixture):
     if fixture.model.name != "gemma2":
         pytest.skip("only Gemma-2 norms what its heads write")
-    exact, theirs = (fixture.edges(fixture.scores[f"{name}|f64"]) for name in ("exact", "EAP-IG-inputs"))
-    ours = score_edges(fixture.model, fixture.task, "eap-ig", 5).mean()
+    exact, theirs = fixture.scored("exact"), fixture.scored("EAP-IG-inputs")
+    ours = mean_scores(fixture, EapIg(5))
     assert np.corrcoef(ours, exact)[0, 1] > np.corrcoef(theirs, exact)[0, 1]
     assert np.abs(ours - exact).mean() < np.abs(theirs * fixture.batch - exact).mean()
 
 
-@pytest.mark.parametrize("ablation", ["patching", "zero"])
+@pytest.mark.parametrize("ablation", [Patching(), Zero()], ids=lambda one: one.name)
 def test_circuits_give_their_logit_differences(fixture, ablation):
-    circuits = [
-        Circuit(fixture.model.graph, fixture.edges(fixture.evaluation[f"in_graph_raw|{key}"]))
-        for key in fixture.circuits
-    ]
-    found = evaluate_circuits(fixture.model, fixture.task, circuits, ablation=ablation)
-    expected = np.stack([fixture.evaluation[f"ld|{key}|{ablation}|f64"] for key in fixture.circuits])
-    np.testing.assert_allclose(found.values, expected, rtol=0, atol=1e-5)
+    found = run_circuits(fixture, fixture.circuits(), ablation)
+    np.testing.assert_allclose(found.values, fixture.differences(ablation.name), rtol=0, atol=1e-5)
     np.testing.assert_allclose(found.full, fixture.evaluation["baseline|f64"], rtol=0, atol=1e-5)
 
 
@@ -102,29 +136,30 @@ def test_positional_means_give_theirs_where_no_prompt_is_padded(fixture):
     """Theirs averages padding in; ours doesn't. They agree on prompts as short as the shortest."""
     if fixture.model.name == "gemma2":
         pytest.skip("theirs adds the mean to the clean run's activations, too, where a norm follows attention")
-    circuits = [
-        Circuit(fixture.model.graph, fixture.edges(fixture.evaluation[f"in_graph_raw|{key}"]))
-        for key in fixture.circuits
-    ]
-    found = evaluate_circuits(fixture.model, fixture.task, circuits, ablation="positional-mean")
-    expected = np.stack([fixture.evaluation[f"ld|{key}|mean-positional|f64"] for key in fixture.circuits])
+    found = run_circuits(fixture, fixture.circuits(), PositionalMean())
     short = fixture.lengths == fixture.lengths.min()
     assert short.sum() >= 2
+    expected = fixture.differences("mean-positional")
     np.testing.assert_allclose(found.values[:, short], expected[:, short], rtol=0, atol=1e-5)
+
+
+def test_pruning_leaves_their_edges(fixture):
+    for key, circuit in zip(fixture.keys, fixture.circuits(), strict=True):
+        expected = fixture.edges(fixture.evaluation[f"in_graph|{key}"])
+        np.testing.assert_array_equal(circuit.prune().mask, expected, err_msg=key)
 
 
 def test_greedy_and_top_n_choose_their_edges(fixture):
     """But for equal scores, which they break by when a node was reached and ours by edge order."""
-    score = fixture.edges(fixture.scores["EAP-IG-inputs|f64"])
+    score = fixture.scored("EAP-IG-inputs")
     _, place, count_of = np.unique(score, return_inverse=True, return_counts=True)
     untied = count_of[place] == 1
     assert untied.mean() > 0.9
-    for key in fixture.circuits:
+    for key in fixture.keys:
         kind, rank, count = key.split("_")[0], "absolute" if "abs1" in key else "signed", int(key.rsplit("_n", 1)[1])
-        solver = {"greedy": "greedy", "topn": "top-n"}.get(kind)
+        solver = {"greedy": Greedy(), "topn": TopN()}.get(kind)
         if solver is None:
             continue
-        problem = SelectionProblem.build(fixture.model.graph, score, rank, count)
         expected = fixture.edges(fixture.evaluation[f"in_graph|{key}"])
-        found = solve(problem, solver).circuit.mask
+        found = choose_edges(fixture.model.graph, score, rank, solver, count)
         assert (found == expected)[untied].all() and found.sum() == expected.sum(), key

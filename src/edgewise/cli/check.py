@@ -22,8 +22,8 @@ def command(
     Exits with 0 if all of it would be accepted, and with 1 if not. Circuits of edges are checked, not of neurons.
     """
 
-    from ..formats.submission import check_submission
     from ..report.tables import list_table
+    from ..results import check_submission
 
     found = check_submission(folder)
     if json:

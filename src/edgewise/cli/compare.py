@@ -28,11 +28,9 @@ def command(
     best: what can't be told apart from it is as good, as far as these examples say. A study's methods are compared
     on test, with the hyper-parameters that validation chose.
     """
-    from ..evaluate.curve import DEFINITIONS
-    from ..formats.result_folder import read_result
-    from ..formats.study_folder import is_study
     from ..report.comparisons import contests_of_run, contests_of_study, pair_table, pairs
-    from ..study import read_study
+    from ..results import read_result
+    from ..study import is_study, read_study
 
     contests = contests_of_study(read_study(folder)) if is_study(folder) else contests_of_run(read_result(folder))
     found = pairs(contests, method, other)
@@ -42,6 +40,6 @@ def command(
     for _, same in groupby(found, key=lambda pair: id(pair.contest)):
         out.print(pair_table(list(same)))
         out.print()
-    say(f"*: the interval excludes 0; bold: on the better side; faithfulness: {DEFINITIONS[contests[0].faithfulness]}")
+    say(f"*: the interval excludes 0; bold: on the better side; faithfulness: {contests[0].faithfulness.words}")
     if method is None:
         say("The best was chosen by looking at these examples, so its lead is flattered.")

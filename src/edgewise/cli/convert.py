@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..evaluate import BENCHMARKS
 from . import options
 from .console import print_json, say
 
@@ -29,8 +30,14 @@ def command(
     file_format: Annotated[str, typer.Option("--format", help="With --submission: pt or json.")] = "pt",
     benchmark: Annotated[
         str,
-        typer.Option(help="With --submission circuits from a result folder: CMD or CPR, to choose its best method."),
+        typer.Option(help=f"With --submission circuits from a result folder: for {options.names(BENCHMARKS)}."),
     ] = "CMD",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="With --submission circuits from a result folder: whose circuits; default: the tuned method's."
+        ),
+    ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -41,7 +48,8 @@ def command(
     """
 
     from ..errors import InputError
-    from ..formats.convert import convert, convert_to_submission
+    from ..methods import choose
+    from ..results import convert, convert_to_submission
 
     if submission is None:
         if task is not None or model is not None:
@@ -54,7 +62,16 @@ def command(
             "a submission has one folder per task and model; give --task and --model, such as ioi and gpt2"
         )
     else:
-        done = convert_to_submission(source, target, submission, task, model, f".{file_format}", benchmark.upper())
+        done = convert_to_submission(
+            source,
+            target,
+            submission,
+            task,
+            model,
+            f".{file_format}",
+            choose("benchmark", BENCHMARKS, benchmark),
+            method,
+        )
     if json:
         print_json(done.record())
         return

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import open_model, out, print_json, progress_bars, say, warn_of_few
+from .console import open_model, out, print_json, say, warn_of_few
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
-    from ..evaluate.verb import Evaluation
+    from ..evaluate import Evaluation, Faithfulness
 
 NAME = "evaluate"
 
@@ -43,59 +43,57 @@ def command(
     Faithfulness comes with its interval over resamples of the examples.
     """
     from ..circuit import Circuit
-    from ..errors import InputError, unknown_name
-    from ..evaluate.curve import FAITHFULNESS
-    from ..evaluate.intervals import CONFIDENCE
-    from ..evaluate.verb import evaluate_circuits
-    from ..formats.files import read_circuit
-    from ..formats.write import write_json
+    from ..disk import write_json
+    from ..errors import InputError
+    from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
+    from ..methods import choose
     from ..models.memory import parse_bytes
-    from ..tasks import load_task
+    from ..progress import bars
+    from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
     if out_file is not None and out_file.resolve() in [path.resolve() for path in circuits]:
         raise InputError(f"{out_file} is one of the circuits; choose another --out")
     if out_file is not None and out_file.is_dir():
         raise InputError(f"{out_file} is a folder; --out names a JSON file")
-    if faithfulness not in FAITHFULNESS:
-        raise unknown_name("faithfulness definition", faithfulness, list(FAITHFULNESS))
+    definition = choose("faithfulness definition", FAITHFULNESS, faithfulness)
+    measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     ready = {"full": Circuit.full, "empty": Circuit.empty}
-    files = {path: read_circuit(path) for path in circuits if str(path) not in ready}
+    files = {path: Circuit.load(path) for path in circuits if str(path) not in ready}
     loaded = open_model(model, device, dtype, bos)
     for path, circuit in files.items():
         if circuit.graph != loaded.graph:
             raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
     pairs = load_task(task, loaded, split, examples, seed)
     chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
-    with progress_bars() as progress:
+    with bars() as progress:
         found = evaluate_circuits(
-            loaded, pairs, chosen, metric, ablation, batch_size,
-            lambda done, total: progress("evaluate", done, total), room,
-        )  # fmt: skip
+            loaded, pairs, chosen, measure, replaced, batch_size=batch_size, memory=room, progress=progress
+        )
     record = {
         "model": model,
         "task": task,
         "split": pairs.split,
         "examples": len(pairs),
-        "metric": metric,
-        "ablation": ablation,
-        "faithfulness": faithfulness,
+        "metric": measure.name,
+        "ablation": replaced.name,
+        "faithfulness": definition.name,
         "confidence": CONFIDENCE,
-        **_outcome(circuits, chosen, found, faithfulness, per_example),
+        **_outcome(circuits, chosen, found, definition, per_example),
     }
     if out_file is not None:
         write_json(out_file, record)
     if json:
         print_json(record)
     else:
-        _show(record)
+        _show(record, definition)
 
 
 def _outcome(
-    paths: list[Path], circuits: list[Circuit], found: Evaluation, definition: str, per_example: bool
+    paths: list[Path], circuits: list[Circuit], found: Evaluation, definition: Faithfulness, per_example: bool
 ) -> dict[str, Any]:
     """The metric and faithfulness of every circuit, with its interval, as plain data."""
-    from ..evaluate.intervals import faithfulness_intervals
+    from ..evaluate import faithfulness_intervals
 
     faithful = faithfulness_intervals(found.values, found.full, found.empty, definition)
     rows = [
@@ -115,9 +113,8 @@ def _outcome(
     return outcome
 
 
-def _show(record: dict[str, Any]) -> None:
+def _show(record: dict[str, Any], definition: Faithfulness) -> None:
     """Print what circuits came to."""
-    from ..evaluate.curve import DEFINITIONS
     from ..report.tables import list_table
 
     rows = [
@@ -127,7 +124,7 @@ def _show(record: dict[str, Any]) -> None:
     ]  # fmt: skip
     names = ["circuit", "edges", "metric", "faithfulness", f"{record['confidence']:.0%} interval"]
     out.print(list_table(names, rows))
-    say(f"metric: {record['metric']}; faithfulness: {DEFINITIONS[record['faithfulness']]}")
+    say(f"metric: {record['metric']}; faithfulness: {definition.words}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     warn_of_few(record["examples"])
     say(f"the model itself {record['full']:.4f}, the empty circuit {record['empty']:.4f}")

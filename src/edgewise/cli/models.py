@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options
-from .console import out, print_json, quiet_libraries, say
+from .console import out, print_json, say
 
 NAME = "models"
 
@@ -23,7 +23,6 @@ def command(
     from ..models import DEMO, FAMILIES, SMOLLM2, inspect_model
     from ..report.tables import key_value_table, list_table
 
-    quiet_libraries()
     if name is None:
         if json:
             families = {

@@ -1,10 +1,33 @@
-"""Options that several commands share."""
+"""Options that several commands share; what can be chosen is read from each family's own mapping."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ..evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
+from ..methods import choose, parameters
+from ..score import SCORERS
+from ..select import SOLVERS
+from ..statistics import INTERVALS, Bootstrap
+from ..tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    from ..study import Settings
+
+
+def names(known: Mapping[str, object]) -> str:
+    """The names of a family in a sentence: 'a, b or c'."""
+    *most, last = known
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def takers(known: Mapping[str, type], parameter: str) -> str:
+    """The names of those of a family that have a parameter."""
+    return names({name: kind for name, kind in known.items() if parameter in parameters(kind)})
+
 
 ModelName = Annotated[
     str,
@@ -30,17 +53,23 @@ Memory = Annotated[
     str, typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB. Changes no result.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the built-in tasks and of the bootstrap.")]
-Metric = Annotated[str, typer.Option("--metric", help="logit-difference, probability-difference, kl or accuracy.")]
+Metric = Annotated[str, typer.Option("--metric", help=f"{names(METRICS)}.")]
 Ablation = Annotated[
-    str,
-    typer.Option("--ablation", help="What replaces edges outside a circuit: patching, zero, mean or positional-mean."),
+    str, typer.Option("--ablation", help=f"What replaces edges outside a circuit: {names(ABLATIONS)}.")
 ]
 Faithfulness = Annotated[
-    str, typer.Option("--faithfulness", help="mib: 0 for the empty circuit, 1 for the model; or ratio.")
+    str,
+    typer.Option("--faithfulness", help="; ".join(f"{name}: {one.words}" for name, one in FAITHFULNESS.items()) + "."),
 ]
-Method = Annotated[str, typer.Option("--method", help="Attribution method: eap-ig or eap.")]
-Steps = Annotated[int, typer.Option("--steps", min=1, help="Integration steps of eap-ig.")]
-Interval = Annotated[str, typer.Option("--interval", help="Confidence interval: paper, normal or percentile.")]
+Method = Annotated[str, typer.Option("--method", help=f"Attribution method: {names(SCORERS)}.")]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, help=f"Integration steps of {takers(SCORERS, 'steps')} (5 by default).")
+]
+Solver = Annotated[str, typer.Option("--solver", help=f"{names(SOLVERS)}; ilp is optimal, and proven so.")]
+Rank = Annotated[
+    str, typer.Option("--rank", help=" or ".join(f"{one.rank} (for {name})" for name, one in BENCHMARKS.items()) + ".")
+]
+Interval = Annotated[str, typer.Option("--interval", help=f"Confidence interval: {names(INTERVALS)}.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Level of the confidence interval.")]
 Threshold = Annotated[
     float, typer.Option("--threshold", help="An edge is kept if its interval lies above this, or below its negative.")
@@ -60,3 +89,32 @@ Fill = Annotated[
 Nested = Annotated[bool, typer.Option("--nested", help="Each size contains the smaller ones.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
+
+
+def build_settings(
+    method: str,
+    steps: int | None,
+    metric: str,
+    ablation: str,
+    faithfulness: str,
+    bootstrap: Bootstrap,
+    fill: bool,
+    nested: bool,
+    batch_size: int | None,
+    memory: str,
+) -> Settings:
+    """The settings that a command's options mean; refuses what can't be, before any work is done."""
+    from ..models.memory import parse_bytes
+    from ..study import Settings
+
+    return Settings(
+        scorer=choose("scoring method", SCORERS, method, steps=steps),
+        metric=choose("metric", METRICS, metric),
+        ablation=choose("ablation", ABLATIONS, ablation),
+        faithfulness=choose("faithfulness definition", FAITHFULNESS, faithfulness),
+        bootstrap=bootstrap,
+        fill=fill,
+        nested=nested,
+        batch_size=batch_size,
+        memory=parse_bytes(memory),
+    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +11,9 @@ from . import options
 from .console import out, print_json, say
 from .run import show_areas
 from .study import report_study
+
+if TYPE_CHECKING:
+    from ..results import RunRecord
 
 NAME = "report"
 
@@ -21,8 +23,7 @@ def command(
     json: options.Json = False,
 ) -> None:
     """Show the tables of a run or a study again, and make its figures (and a study's table files) anew."""
-    from ..formats.study_folder import is_study
-    from ..study import read_study
+    from ..study import is_study, read_study
 
     if is_study(folder):
         report_study(folder, read_study(folder), json)
@@ -31,37 +32,32 @@ def command(
 
 
 def _report_run(folder: Path, json: bool) -> None:
-    from ..formats.result_folder import read_result
     from ..report.figures import write_figures
     from ..report.tables import key_value_table
+    from ..results import read_result
 
     result = read_result(folder)
     (folder / "figures").mkdir(exist_ok=True)
     figures = write_figures(folder / "figures", result)
     if json:
-        print_json({"run": dict(result.run), "figures": [str(path) for path in figures]})
+        print_json({"run": result.run.record(), "figures": [str(path) for path in figures]})
         return
-    out.print(key_value_table(str(folder), _facts(folder, result.run)))
-    for words in (result.run.get("as_published") or {}).values():
+    out.print(key_value_table(str(folder), _facts(result.run)))
+    for words in (result.run.as_published or {}).values():
         say(f"as published: {words}")
     show_areas(result)
     say(f"figures: {', '.join(str(path) for path in figures)}")
 
 
-def _facts(folder: Path, run: Mapping[str, Any]) -> dict[str, str]:
+def _facts(run: RunRecord) -> dict[str, str]:
     """What a run was, in words."""
-    from ..errors import InputError
-    from ..report.tables import short
+    from ..report.tables import method_name, short
 
-    try:
-        train, test, settings = run["train"], run["test"], run["settings"]
-        return {
-            "model": f"{short(run['model'])} ({run['graph']['edges']:,} edges)",
-            "task": f"{short(run['task'])}, {test['examples']} examples of {test['split']}",
-            "accuracy": f"{run['accuracy']['top-1']:.1%}",
-            "scored by": f"{settings['method']} on {train['examples']} examples of {train['split']}",
-            "ablation": settings["ablation"],
-            "sign instability": f"{run['sign_instability']:.1%}",
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder / 'run.json'} isn't whole: {error}; run it again") from None
+    return {
+        "model": f"{short(run.model)} ({run.graph.n_edges:,} edges)",
+        "task": f"{short(run.task)}, {run.test.examples} examples of {run.test.split}",
+        "accuracy": f"{run.accuracy.top:.1%}",
+        "scored by": f"{method_name(run.settings['scorer'])} on {run.train.examples} examples of {run.train.split}",
+        "ablation": method_name(run.settings["ablation"]),
+        "sign instability": f"{run.sign_instability:.1%}",
+    }

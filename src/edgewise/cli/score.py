@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from . import options
-from .console import open_model, out, print_json, progress_bars, say
+from .console import open_model, out, print_json, say
 
 NAME = "score"
 SHOWN = 10
@@ -22,7 +22,7 @@ def command(
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "train",
     examples: options.Examples = None,
     method: options.Method = "eap-ig",
-    steps: options.Steps = 5,
+    steps: options.Steps = None,
     metric: options.Metric = "logit-difference",
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
@@ -39,33 +39,34 @@ def command(
     """
     import numpy as np
 
-    from ..formats.score_folder import write_scores
-    from ..formats.write import refuse_existing, whole_folder
+    from ..disk import refuse_existing, whole_folder
+    from ..methods import choose
     from ..models.memory import parse_bytes
+    from ..progress import bars
     from ..report.tables import list_table
-    from ..score import check_scoring, score_edges
-    from ..tasks import load_task
+    from ..score import SCORERS, check_scoring, score_edges
+    from ..scores import fill_folder
+    from ..tasks import METRICS, load_task
 
     refuse_existing(out_folder, overwrite)
     room = parse_bytes(memory)
-    check_scoring(method, steps, metric)
+    scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
+    check_scoring(scorer, measure)
     loaded = open_model(model, device, dtype, bos)
     pairs = load_task(task, loaded, split, examples, seed)
-    started = time.perf_counter()
-    with whole_folder(out_folder, overwrite) as draft, progress_bars() as progress:
+    with whole_folder(out_folder, overwrite) as draft, bars() as progress:
         scores = score_edges(
-            loaded, pairs, method, steps, metric, batch_size,
-            lambda done, total: progress("score", done, total), draft / "scores.npy", {"seed": seed}, room,
+            loaded, pairs, scorer, measure, batch_size=batch_size, memory=room, file=draft / "scores.npy",
+            progress=progress,
         )  # fmt: skip
-        write_scores(draft, scores)
+        scores = replace(scores, provenance={**scores.provenance, "seed": seed})
+        fill_folder(draft, scores)
         mean = scores.mean()
-    seconds = time.perf_counter() - started
     if json:
-        print_json(
-            dict(scores.provenance) | {"edges": loaded.graph.n_edges, "seconds": seconds, "out": str(out_folder)}
-        )
+        print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
         return
     names = loaded.graph.edge_names
     rows = [(names[edge], f"{mean[edge]:+.4f}") for edge in np.argsort(-np.abs(mean), kind="stable")[:SHOWN]]
     out.print(list_table(["strongest edges", "score"], rows))
+    seconds = scores.provenance["seconds"]
     say(f"{len(pairs)} examples x {loaded.graph.n_edges:,} edges in {seconds:.1f} s, written to {out_folder}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
 from .console import out, print_json, say
+
+if TYPE_CHECKING:
+    from ..select import Selection
 
 NAME = "select"
 
@@ -21,8 +25,8 @@ def command(
         str,
         typer.Option(help="How many edges: a count such as 324, a share such as 0.01, or several, as 0.01,0.05,0.1."),
     ],
-    solver: Annotated[str, typer.Option(help="ilp (optimal, proven), greedy or top-n.")] = "ilp",
-    rank: Annotated[str, typer.Option(help="signed (for CPR) or absolute (for CMD).")] = "absolute",
+    solver: options.Solver = "ilp",
+    rank: options.Rank = "absolute",
     pnr: Annotated[float | None, typer.Option(help="The least share of positive edges, from 0 to 1.")] = None,
     bootstrap: Annotated[
         int | None, typer.Option(help="Filter edges by a bootstrap of this many resamples (tau).")
@@ -46,17 +50,19 @@ def command(
     The files it writes can be read by EAP-IG and MIB, too.
     """
     from ..errors import InputError
-    from ..formats.files import check_suffix, read_scores, write_circuit
-    from ..report.tables import key_value_table, list_table
-    from ..select import SelectionProblem, parse_edges, solve, solve_path
-    from ..statistics import Bootstrap, Shrinkage, summarise
+    from ..formats.files import check_suffix
+    from ..methods import choose
+    from ..scores import EdgeScores
+    from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
+    from ..statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
 
+    how = choose("solver", SOLVERS, solver, time_limit=time_limit)
     # Made even if it isn't used, so that its words are checked.
     tau = Bootstrap.resamples if bootstrap is None else bootstrap
     resampling = Bootstrap(tau, interval, confidence, threshold, seed)
     if bootstrap and kappa is not None:
         raise InputError("--bootstrap and --kappa are two filters; give one of them")
-    way = resampling if bootstrap else None if kappa is None else Shrinkage(kappa)
+    way = resampling if bootstrap else NO_FILTER if kappa is None else Shrinkage(kappa)
     several = "," in edges
     if out_path is not None and not several:
         check_suffix(out_path)
@@ -64,14 +70,11 @@ def command(
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
     if out_path is not None and out_path.resolve() == scores.resolve():
         raise InputError(f"{out_path} is the scores themselves; choose another --out")
-    given = read_scores(scores)
+    given = EdgeScores.load(scores)
     statistics = summarise(given, way)
     budgets = [parse_edges(part.strip(), given.graph.n_edges) for part in edges.split(",")]
-    problem = SelectionProblem.build(given.graph, statistics.score, rank, budgets[0], pnr)
-    if several:
-        selections = solve_path(problem, budgets, solver, time_limit, fill, nested)
-    else:
-        selections = (solve(problem, solver, time_limit, fill),)
+    problem = SelectionProblem.of(statistics.ranking, rank, budgets[0], pnr)
+    selections = solve_path(problem, budgets, how, fill, nested) if several else (solve(problem, how, fill),)
     about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
     if bootstrap:
         about["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
@@ -80,12 +83,19 @@ def command(
     if out_path is not None:
         for selection, record in zip(selections, records, strict=True):
             path = out_path / f"circuit-{selection.asked}.json" if several else out_path
-            write_circuit(path, selection.circuit, statistics.score, dict(given.provenance) | record)
+            selection.circuit.save(path, statistics.score, dict(given.provenance) | record)
             record["out"] = str(path)
     if json:
         print_json({"circuits": records} if several else records[0])
-        return
-    if several:
+    else:
+        _show(selections, records, pnr)
+
+
+def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:
+    """Print what was selected, and how it ended."""
+    from ..report.tables import key_value_table, list_table
+
+    if len(records) > 1:
         columns = ["edges_asked", "edges_kept", "objective", "gap", "status", "seconds"]
         columns += ["possible_pnr"] if any(r["possible_pnr"] is not None for r in records) else []
         rows = [[f"{r[c]:.6g}" if isinstance(r[c], float) else r[c] for c in columns] for r in records]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from . import options
-from .console import open_model, out, print_json, progress_bars, say, warn
+from .console import out, print_json, say, warn
 
 if TYPE_CHECKING:
-    from ..study import Plan, Study
+    from ..study import Study
 
 NAME = "study"
 Number = TypeVar("Number", int, float)
@@ -29,7 +29,7 @@ def command(
     ] = 3,
     examples: options.Examples = None,
     method: options.Method = "eap-ig",
-    steps: options.Steps = 5,
+    steps: options.Steps = None,
     metric: options.Metric = "logit-difference",
     ablation: options.Ablation = "patching",
     faithfulness: options.Faithfulness = "mib",
@@ -61,24 +61,20 @@ def command(
     Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
-    from importlib.metadata import version
-
-    from ..formats.study_folder import is_study, open_study
     from ..models import inspect_model
-    from ..models.memory import parse_bytes
-    from ..pipeline import check_settings
-    from ..recipes import Settings
-    from ..recipes import as_published as published
+    from ..progress import bars
+    from ..select import Greedy, Ilp, TopN
     from ..statistics import Bootstrap
-    from ..study import Grid, Plan, run_study
+    from ..study import Grid, Plan, is_study, open_study, run_study
+    from ..study import as_published as published
     from ..tasks import check_task, has_splits, is_task_file
 
-    settings = Settings(
-        method, steps, metric, ablation, faithfulness, bootstrap=Bootstrap(10, interval, confidence, threshold),
-        time_limit=time_limit, fill=fill, nested=nested, batch_size=batch_size, memory=parse_bytes(memory),
+    settings = options.build_settings(
+        method, steps, metric, ablation, faithfulness, Bootstrap(10, interval, confidence, threshold), fill, nested,
+        batch_size, memory,
     )  # fmt: skip
-    check_settings(settings)
-    grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float))
+    solvers = (Greedy(), TopN(), Ilp(time_limit))
+    grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float), solvers)
     tasks = _names(task or ["ioi"])
     for name in tasks:
         check_task(name)
@@ -87,30 +83,18 @@ def command(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit,
     )  # fmt: skip
-    if len(plan.models) > 1 and not is_study(out_folder):
+    if not is_study(out_folder):
         for name in plan.models:
-            inspect_model(name)  # one that can't be loaded is found before the work on the others
-    if open_study(out_folder, plan.record() | {"files": _files(plan), "edgewise": version("edgewise")}, overwrite):
+            inspect_model(name)  # one that can't be loaded is found before anything is written
+    if open_study(out_folder, plan, overwrite):
         warn(f"note: going on with the study in {out_folder}")
     for name in unsplit:
         warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
     if time_limit is not None:
         warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
-    with progress_bars() as progress:
-        study = run_study(plan, out_folder, lambda name: open_model(name, device, dtype, bos), progress)
+    with bars() as progress:
+        study = run_study(plan, out_folder, progress)
     report_study(out_folder, study, json)
-
-
-def _files(plan: Plan) -> dict[str, str]:
-    """The local files of a plan's models and tasks, with their fingerprints."""
-    from ..formats.study_folder import fingerprint
-    from ..models import DEMO, SMOLLM2
-    from ..tasks import is_task_file
-
-    models = [name for name in plan.models if name not in (DEMO, SMOLLM2)]
-    tasks = [name if is_task_file(name) else name.partition("=")[2] for name in plan.tasks]
-    paths = [Path(name) for name in (*models, *tasks) if name]
-    return {str(path): fingerprint(path) for path in paths if path.exists()}
 
 
 def report_study(folder: Path, study: Study, json: bool) -> None:

@@ -1,103 +1,140 @@
-"""Ablations: what a destination reads in place of a source that is outside the circuit."""
+"""Ablations: what a destination reads in place of a source that is outside the circuit.
+
+Torch is imported where it is used, so that the command line can list ablations without waiting for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+from ..errors import InputError
+from ..methods import Method
 
-from ..models import Batch, Model, make_batch
-from ..models.circuits import reference_from_sources
-from ..models.forward import Trace
-from ..models.prepare import Prepared, prepare
-from ..models.transformer import at_least_float32
-from ..tasks import Task
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Reference = Callable[[Batch, Prepared], Trace]
+    from ..models import Model
+    from ..models.forward import Trace
+    from ..models.prepare import Prepared
+    from ..tasks import Example, Task
+
+
+class Ablation(Method, ABC):
+    """What replaces edges outside a circuit. Derive from it for an ablation of one's own.
+
+    shares_prefix  whether runs agree up to the first token in which the prompts differ
+    """
+
+    shares_prefix: ClassVar[bool] = False
+
+    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]]) -> Ablation:
+        """The ablation once it has seen the task, for those that must; by default, as it is."""
+        return self
+
+    @abstractmethod
+    def reference(self, batch: Prepared) -> Trace:
+        """The run whose sources stand in for those outside the circuit."""
 
 
 @dataclass(frozen=True)
-class Ablation:
-    """prepare: (model, task, batches of rows) -> how to make a batch's reference.
-
-    shares_prefix: whether runs agree up to the first token in which the prompts differ.
-    """
-
-    prepare: Callable[[Model, Task, list[list[int]]], Reference]
-    shares_prefix: bool
-
-
-def _patching(model: Model, task: Task, batches: list[list[int]]) -> Reference:
+class Patching(Ablation):
     """The source's output on the corrupted prompt."""
-    return lambda batch, ready: ready.run(ready.corrupted)
+
+    name: ClassVar[str] = "patching"
+    shares_prefix: ClassVar[bool] = True
+
+    def reference(self, batch: Prepared) -> Trace:
+        """The corrupted run."""
+        return batch.run(batch.corrupted)
 
 
-def _zero(model: Model, task: Task, batches: list[list[int]]) -> Reference:
+@dataclass(frozen=True)
+class Zero(Ablation):
     """Nothing."""
 
-    def reference(batch: Batch, ready: Prepared) -> Trace:
-        width = (*ready.clean.shape[:2], model.graph.n_heads, model.transformer.d_head)
-        sources = _sources(
-            ready.clean * 0,
-            [ready.clean.new_zeros(width)] * model.graph.n_layers,
-            [ready.clean * 0] * model.graph.n_layers,
-        )
-        return reference_from_sources(model.transformer, sources, ready.frame)
+    name: ClassVar[str] = "zero"
 
-    return reference
+    def reference(self, batch: Prepared) -> Trace:
+        """A run in which every source gives zeros."""
+        n_layers, nothing = batch.model.graph.n_layers, batch.clean * 0
+        heads = batch.clean.new_zeros((*batch.clean.shape[:2], batch.model.graph.n_heads, batch.model.d_head))
+        return batch.run_from_sources(nothing, [heads] * n_layers, [nothing] * n_layers)
 
 
-def _mean(model: Model, task: Task, batches: list[list[int]]) -> Reference:
+@dataclass(frozen=True)
+class Mean(Ablation):
     """The source's mean output over all positions of the task's clean prompts."""
-    return _means(model, task, batches, positional=False)
+
+    name: ClassVar[str] = "mean"
+    positional: ClassVar[bool] = False
+
+    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]]) -> Ablation:
+        """With the means, which take one more run of the clean prompts."""
+        return Means(_means(model, task, batches, self.positional))
+
+    def reference(self, batch: Prepared) -> Trace:
+        """Not without a task: means are taken by `prepare`."""
+        raise InputError(f"ablation {self.name!r} takes means over a task; call prepare(model, task, batches) first")
 
 
-def _positional_mean(model: Model, task: Task, batches: list[list[int]]) -> Reference:
+@dataclass(frozen=True)
+class PositionalMean(Mean):
     """The source's mean output at the same position of the task's clean prompts."""
-    return _means(model, task, batches, positional=True)
+
+    name: ClassVar[str] = "positional-mean"
+    positional: ClassVar[bool] = True
 
 
-ABLATIONS: dict[str, Ablation] = {
-    "patching": Ablation(_patching, shares_prefix=True),
-    "zero": Ablation(_zero, shares_prefix=False),
-    "mean": Ablation(_mean, shares_prefix=False),
-    "positional-mean": Ablation(_positional_mean, shares_prefix=False),
-}
+ABLATIONS: dict[str, type[Ablation]] = {one.name: one for one in (Patching, Zero, Mean, PositionalMean)}
 
 
-def _means(model: Model, task: Task, batches: list[list[int]], positional: bool) -> Reference:
-    longest = max(example.length for example in task.examples)
-    totals: list[Tensor] | None = None
+@dataclass(frozen=True, eq=False)
+class Means(Ablation):
+    """Means that are known: per source of a `Trace` (embedding, then mixes, then MLPs) [position, ...]."""
+
+    means: tuple[Tensor, ...]
+
+    def reference(self, batch: Prepared) -> Trace:
+        """A run in which every source gives its mean."""
+        here = [mean[batch.frame.positions].to(batch.clean.dtype) for mean in self.means]
+        n_layers = batch.model.graph.n_layers
+        return batch.run_from_sources(here[0], here[1 : 1 + n_layers], here[1 + n_layers :])
+
+
+def _means(model: Model, task: Task, batches: Sequence[Sequence[int]], positional: bool) -> tuple[Tensor, ...]:
+    """Per source its mean [position, ...], the same at every position unless `positional`."""
+    import torch
+
+    from ..models import run_batches
+
+    longest = task.longest
+    totals: list[Tensor] = []
     count = torch.zeros(longest, device=model.transformer.device)
-    for rows in batches:
-        batch = make_batch(task.examples, rows, model.transformer.device)
-        ready = prepare(model.transformer, batch, share_prefix=False)
-        trace = ready.run(ready.clean)
-        real, width = batch.real, batch.real.shape[1]
-        count[:width] += real.sum(0)
-        outputs = [at_least_float32(output) for output in (trace.embedding, *trace.mix, *trace.mlp_out)]
-        sums = [torch.einsum("bp,bp...->p...", real.to(output.dtype), output) for output in outputs]
-        if totals is None:
-            totals = [one.new_zeros((longest, *one.shape[1:])) for one in sums]
+    for _, (real, sums) in run_batches(model, task.examples, batches, _position_sums):
+        width = len(real)
+        count[:width] += real
+        totals = totals or [one.new_zeros((longest, *one.shape[1:])) for one in sums]
         for total, one in zip(totals, sums, strict=True):
             total[:width] += one
-    assert totals is not None
     if positional:
-        means = [total / count.view(-1, *[1] * (total.ndim - 1)).to(total.dtype) for total in totals]
-    else:
-        means = [(total.sum(0) / count.sum().to(total.dtype)).expand_as(total) for total in totals]
-
-    def reference(batch: Batch, ready: Prepared) -> Trace:
-        here = [mean[ready.frame.positions].to(ready.clean.dtype) for mean in means]
-        n_layers = model.graph.n_layers
-        sources = _sources(here[0], here[1 : 1 + n_layers], here[1 + n_layers :])
-        return reference_from_sources(model.transformer, sources, ready.frame)
-
-    return reference
+        return tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total.dtype) for total in totals)
+    return tuple((total.sum(0) / count.sum().to(total.dtype)).expand_as(total) for total in totals)
 
 
-def _sources(embedding: Tensor, mix: list[Tensor], mlp_out: list[Tensor]) -> Trace:
-    """A trace that says what the sources give, and nothing of what they read."""
-    return Trace(embedding, (), (), (), (), tuple(mix), (), tuple(mlp_out), embedding)
+def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, list[Tensor]]:
+    """How many prompts of a batch reach each position, and per source the sum of its outputs there."""
+    import torch
+
+    from ..models import make_batch
+    from ..models.prepare import prepare
+    from ..models.transformer import at_least_float32
+
+    batch = make_batch(examples, model.transformer.device)
+    ready = prepare(model.transformer, batch, share_prefix=False)
+    with torch.no_grad():
+        trace = ready.run(ready.clean)
+        outputs = [at_least_float32(output) for output in (trace.embedding, *trace.mix, *trace.mlp_out)]
+        return batch.real.sum(0), [torch.einsum("bp,bp...->p...", batch.real.to(o.dtype), o) for o in outputs]

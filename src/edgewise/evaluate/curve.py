@@ -2,63 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError
+from ..methods import check_is
+from .benchmarks import CMD, CPR, Benchmark
+from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
 
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
-
-
-def _mib(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
-    """(m(C) - m(empty)) / (m(full) - m(empty)): 0 for the empty circuit, 1 for the full model."""
-    size = np.maximum(np.maximum(np.abs(full), np.abs(empty)), 1e-9)
-    range_ = full - empty
-    return (circuit - empty) / np.where(np.abs(range_) <= 1e-9 * size, np.nan, range_)
-
-
-def _ratio(circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
-    """m(C) / m(full), as in the paper's validation tables; not on MIB's scale."""
-    return circuit / np.where(full == 0, np.nan, full)
-
-
-# Definitions give NaN where they divide by nothing.
-FAITHFULNESS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {"mib": _mib, "ratio": _ratio}
-DEFINITIONS = {"mib": "MIB's, 0 for the empty circuit and 1 for the model", "ratio": "a ratio, not on MIB's scale"}
-UNDEFINED = {
-    "mib": "the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined",
-    "ratio": "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib",
-}
-
-
-def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: str = "mib") -> FloatArray:
-    """Faithfulness of circuits from their mean metric, by MIB's definition or as a ratio; arrays broadcast."""
-    found = _faithfulness(circuit, full, empty, definition)
-    if np.isnan(found).any() and not np.isnan(np.asarray(circuit, np.float64)).any():
-        raise InputError(UNDEFINED[definition].format(full=float(np.asarray(full, np.float64).mean())))
-    return found
-
-
-def reweighted_faithfulness(
-    weights: FloatArray, values: FloatArray, full: FloatArray, empty: FloatArray, definition: str = "mib"
-) -> FloatArray:
-    """[resample, circuit] faithfulness of mean metrics under weights [resample, example], all means alike.
-
-    NaN in resamples of which the full and the empty circuit can't be told apart.
-    """
-    return _faithfulness(weights @ values.T, weights @ full[:, None], weights @ empty[:, None], definition)
-
-
-def _faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: str) -> FloatArray:
-    """Faithfulness, NaN where it is undefined."""
-    if definition not in FAITHFULNESS:
-        raise unknown_name("faithfulness definition", definition, list(FAITHFULNESS))
-    return FAITHFULNESS[definition](*(np.asarray(part, np.float64) for part in (circuit, full, empty)))
 
 
 def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
@@ -70,19 +27,6 @@ def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
 def area(shares: ArrayLike, heights: ArrayLike) -> float:
     """The area under one curve."""
     return float(areas(shares, heights))
-
-
-def _under(height: FloatArray) -> FloatArray:
-    return height
-
-
-def _distance(height: FloatArray) -> FloatArray:
-    return np.abs(1 - height)
-
-
-# What the benchmark's two metrics take the area of, and which way is better.
-HEIGHTS: dict[str, Callable[[FloatArray], FloatArray]] = {"CPR": _under, "CMD": _distance}
-BETTER = {"CPR": 1, "CMD": -1}
 
 
 def size_to_edges(share: float, n_edges: int) -> int:
@@ -98,7 +42,7 @@ class Curve:
 
     shares       [size] of all edges, increasing; `asked` and `kept` are edges [size]
     values       [size, example] the metric of each circuit; `full` and `empty` are [example]
-    definition   of faithfulness: 'mib' or 'ratio'
+    definition   of faithfulness
     """
 
     shares: tuple[float, ...]
@@ -107,7 +51,7 @@ class Curve:
     values: FloatArray
     full: FloatArray
     empty: FloatArray
-    definition: str = "mib"
+    definition: Faithfulness = MIB
 
     def __post_init__(self) -> None:
         sizes, examples = len(self.shares), len(self.full)
@@ -117,8 +61,7 @@ class Curve:
             raise InputError(f"a curve of {sizes} sizes needs as many numbers of edges")
         if any(b <= a for a, b in zip(self.shares, self.shares[1:], strict=False)):
             raise InputError(f"the sizes of a curve must increase, but {self.shares} were given")
-        if self.definition not in FAITHFULNESS:
-            raise unknown_name("faithfulness definition", self.definition, list(FAITHFULNESS))
+        check_is("definition of faithfulness", Faithfulness, self.definition)
 
     @property
     def faithfulness(self) -> FloatArray:
@@ -128,22 +71,37 @@ class Curve:
     @property
     def cpr(self) -> float:
         """The area under faithfulness: higher is better, without bound."""
-        return self.area("CPR")
+        return self.area(CPR)
 
     @property
     def cmd(self) -> float:
         """The area between faithfulness and 1: best at 0."""
-        return self.area("CMD")
+        return self.area(CMD)
 
-    def area(self, benchmark: str) -> float:
-        """CPR or CMD, by name."""
-        if benchmark not in HEIGHTS:
-            raise unknown_name("benchmark metric", benchmark, list(HEIGHTS))
-        return area(self.shares, HEIGHTS[benchmark](self.faithfulness))
+    def area(self, benchmark: Benchmark) -> float:
+        """CPR, CMD or an area of one's own."""
+        check_is("benchmark", Benchmark, benchmark)
+        return area(self.shares, benchmark.height(self.faithfulness))
 
     def reweighted(self, weights: FloatArray) -> FloatArray:
         """[resample, size] faithfulness under weights [resample, example]; see `reweighted_faithfulness`."""
         return reweighted_faithfulness(weights, self.values, self.full, self.empty, self.definition)
+
+    def at(self, examples: slice | NDArray[np.intp]) -> Curve:
+        """The curve of some of the examples, or of all of them in another order."""
+        return replace(self, values=self.values[:, examples], full=self.full[examples], empty=self.empty[examples])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Curve]) -> Curve:
+        """The curve of several sets of examples, one after the other; edges are those that were asked for."""
+        first = parts[0]
+        values, full, empty = (
+            np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("values", "full", "empty")
+        )
+        return replace(first, kept=first.asked, values=values, full=full, empty=empty)
+
+    def __repr__(self) -> str:
+        return f"Curve({len(self.shares)} sizes x {len(self.full):,} examples, CMD {self.cmd:.4f}, CPR {self.cpr:.4f})"
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per size."""

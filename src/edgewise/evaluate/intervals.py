@@ -20,14 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError
+from ..methods import check_is
 from ..statistics import resampling_weights
-from .curve import BETTER, HEIGHTS, Curve, areas, faithfulness, reweighted_faithfulness
+from .benchmarks import Benchmark
+from .curve import Curve, areas
+from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-LEAST = {"CPR": float("-inf"), "CMD": 0.0}
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Comparison:
     `benchmark` says which sign is an improvement: higher for CPR, lower for CMD.
     """
 
-    benchmark: str
+    benchmark: Benchmark
     difference: float
     low: float
     high: float
@@ -61,12 +63,12 @@ class Comparison:
     @property
     def is_better(self) -> bool:
         """Whether the whole interval lies on the better side of 0."""
-        return self.low > 0 if BETTER[self.benchmark] > 0 else self.high < 0
+        return self.low > 0 if self.benchmark.better > 0 else self.high < 0
 
     @property
     def is_worse(self) -> bool:
         """Whether the whole interval lies on the worse side of 0."""
-        return self.high < 0 if BETTER[self.benchmark] > 0 else self.low > 0
+        return self.high < 0 if self.benchmark.better > 0 else self.low > 0
 
     @property
     def verdict(self) -> str:
@@ -86,13 +88,13 @@ class Resampled:
     draws    [resample]; NaN where a resample leaves faithfulness undefined, as one of very few examples may
     """
 
-    benchmark: str
+    benchmark: Benchmark
     estimate: float
     draws: FloatArray
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The area with its interval; no distance is below 0."""
-        reach, least = _reach(self.estimate, self.draws, confidence), LEAST[self.benchmark]
+        reach, least = _reach(self.estimate, self.draws, confidence), self.benchmark.least
         return Interval(self.estimate, max(self.estimate - reach, least), self.estimate + reach, confidence)
 
     def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
@@ -103,14 +105,13 @@ class Resampled:
         return Comparison(self.benchmark, difference, difference - reach, difference + reach, p, confidence)
 
 
-def resample(curve: Curve, benchmark: str, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
+def resample(curve: Curve, benchmark: Benchmark, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
     """The curve's CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
-    if benchmark not in HEIGHTS:
-        raise unknown_name("benchmark metric", benchmark, list(HEIGHTS))
     if resamples < 2:
         raise InputError(f"an interval needs at least 2 resamples, not {resamples}")
+    check_is("benchmark", Benchmark, benchmark)
     weights = resampling_weights(len(curve.full), resamples, seed)
-    draws = areas(curve.shares, HEIGHTS[benchmark](curve.reweighted(weights)))
+    draws = areas(curve.shares, benchmark.height(curve.reweighted(weights)))
     return Resampled(benchmark, curve.area(benchmark), draws)
 
 
@@ -123,7 +124,7 @@ def mean_of(parts: Sequence[Resampled]) -> Resampled:
 def compare(
     one: Curve,
     other: Curve,
-    benchmark: str,
+    benchmark: Benchmark,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -141,7 +142,7 @@ def faithfulness_intervals(
     values: FloatArray,
     full: FloatArray,
     empty: FloatArray,
-    definition: str = "mib",
+    definition: Faithfulness = MIB,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,

@@ -1,1 +1,1 @@
-"""Files: those of the field (EAP-IG, MIB), and the project's own result folder."""
+"""Files of the field: read strictly, written whole, as graphs and arrays [edge]."""

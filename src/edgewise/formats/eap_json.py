@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
+from ..disk import read_json, whole_file
 from ..errors import InputError
 from ..graph import Graph
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
-from .write import read_json, whole_file
 
 EDGES_AT_ONCE = 2**16
+Bools = NDArray[np.bool_]
 
 
 def read(path: Path) -> EdgeFile:
@@ -46,11 +46,11 @@ def read(path: Path) -> EdgeFile:
     )
 
 
-def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
-    """Write a circuit with the signed scores [edge] that it was chosen by; `about` says how."""
-    graph = circuit.graph
+def write(path: Path, graph: Graph, mask: Bools, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
+    """Write a circuit's mask with the signed scores that it was chosen by, both [edge]; `about` says how."""
     check_score(path, graph, score)
-    nodes = dict(zip(graph.node_names, ({"in_graph": inside} for inside in circuit.nodes.tolist()), strict=True))
+    used = graph.used_nodes(mask).tolist()
+    nodes = dict(zip(graph.node_names, ({"in_graph": inside} for inside in used), strict=True))
     head = json.dumps({"cfg": cfg_of(graph), "nodes": nodes})
     tail = json.dumps({"edgewise": dict(about)}, allow_nan=False)
     with whole_file(path) as draft, draft.open("w", encoding="utf-8") as file:
@@ -58,13 +58,11 @@ def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], abo
         for start in range(0, graph.n_edges, EDGES_AT_ONCE):
             some = slice(start, start + EDGES_AT_ONCE)
             file.write(", " * bool(start))
-            file.write(", ".join(_members_as_json(graph, some, score[some], circuit.mask[some])))
+            file.write(", ".join(_members_as_json(graph, some, score[some], mask[some])))
         file.write(f"}}, {tail[1:]}")
 
 
-def _members_as_json(
-    graph: Graph, edges: slice, score: NDArray[np.floating], inside: NDArray[np.bool_]
-) -> Iterator[str]:
+def _members_as_json(graph: Graph, edges: slice, score: NDArray[np.floating], inside: Bools) -> Iterator[str]:
     sources, destinations = graph.source_names, graph.destination_names
     rows = (graph.edge_source[edges], graph.edge_destination[edges], score, np.where(inside, "true", "false"))
     for u, v, value, flag in zip(*(row.tolist() for row in rows), strict=True):

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
+from ..disk import whole_file
 from ..errors import InputError
 from ..graph import Graph
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
-from .write import whole_file
 
 if TYPE_CHECKING:
     import torch
@@ -53,11 +52,12 @@ def read(path: Path) -> EdgeFile:
     )
 
 
-def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
-    """Write a circuit with the signed scores [edge] that it was chosen by; `about` says how."""
+def write(
+    path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
+) -> None:
+    """Write a circuit's mask with the signed scores that it was chosen by, both [edge]; `about` says how."""
     import torch
 
-    graph = circuit.graph
     check_score(path, graph, score)
     with np.errstate(over="ignore"):
         short = score.astype(np.float32)
@@ -66,8 +66,8 @@ def write_circuit(path: Path, circuit: Circuit, score: NDArray[np.floating], abo
         "src_nodes": list(graph.source_names),
         "dst_nodes": list(graph.destination_names),
         "edges_scores": torch.from_numpy(_padded(graph, short if (short == score).all() else score)),
-        "edges_in_graph": torch.from_numpy(_padded(graph, circuit.mask)),
-        "nodes_in_graph": torch.from_numpy(circuit.nodes[: graph.n_sources]),
+        "edges_in_graph": torch.from_numpy(_padded(graph, mask)),
+        "nodes_in_graph": torch.from_numpy(graph.used_nodes(mask)[: graph.n_sources]),
         # Through JSON, so that nothing but plain values gets in: others can't be loaded again.
         "edgewise": json.loads(json.dumps(dict(about), allow_nan=False)),
     }

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
-from ..scores import EdgeScores
 
 KEYS = ("n_layers", "n_heads", "d_model")
 # Pairs of source and destination: several times those of the largest models there are. A file that says more is broken.
@@ -23,7 +21,7 @@ NEURONS = ("neurons", "neurons_in_graph")
 
 @dataclass(frozen=True, eq=False)
 class EdgeFile:
-    """An EAP-IG / MIB file, read. It is asked for what one needs: `scores()`, `circuit()`, or both.
+    """An EAP-IG / MIB file, read. It is asked for what one needs: `scored()`, `members()`, or both.
 
     score   [edge], NaN where the file has none; None if it has none at all
     mask    [edge] the edges that are in_graph; None if the file doesn't say
@@ -43,8 +41,8 @@ class EdgeFile:
             if array is not None:
                 array.setflags(write=False)
 
-    def scores(self) -> EdgeScores:
-        """The scores, as one row: the mean over examples that are no longer known."""
+    def scored(self) -> NDArray[np.floating]:
+        """[edge] the scores; refuses a file in which an edge has none."""
         if self.score is None:
             raise InputError(f"{self.path} has no scores, only membership; give a file in which every edge has a score")
         wrong = np.flatnonzero(~np.isfinite(self.score))
@@ -53,10 +51,10 @@ class EdgeFile:
                 f"{self.path}: {wrong.size} of {self.graph.n_edges} edges have no score that is a finite number "
                 f"(none, NaN or infinite), the first is edge {edge_name(self.graph, int(wrong[0]))}; score every edge"
             )
-        return EdgeScores(self.graph, self.score[None], {"file": self.path.name})
+        return self.score
 
-    def circuit(self) -> Circuit:
-        """The circuit: the edges that are in_graph."""
+    def members(self) -> NDArray[np.bool_]:
+        """[edge] the edges that are in_graph; refuses a file that doesn't say, or that is about neurons."""
         if self.mask is None:
             raise InputError(
                 f"{self.path} has scores only: no edge says whether it is in_graph; select a circuit first"
@@ -65,7 +63,7 @@ class EdgeFile:
             raise InputError(
                 f"{self.path} is a circuit of neurons; edgewise runs circuits of edges between whole nodes"
             )
-        return Circuit(self.graph, self.mask)
+        return self.mask
 
 
 def graph_of(cfg: object, path: Path) -> Graph:

@@ -4,23 +4,20 @@ Three verbs: outputs of the sources (`run`, `source_differences`), gradients at 
 (`destination_gradients`, `contract`), logits of circuits (`run_circuit`, `read_out`).
 """
 
-from .batch import Batch, make_batch, plan_batches, run_batches
-from .families import FAMILIES, check_config
-from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, inspect_model, load_model, wrap_model
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DEMO",
-    "DTYPES",
-    "FAMILIES",
-    "SMOLLM2",
-    "Batch",
-    "Model",
-    "ModelFacts",
-    "check_config",
-    "inspect_model",
-    "load_model",
-    "make_batch",
-    "plan_batches",
-    "run_batches",
-    "wrap_model",
-]
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .batch import Batch, make_batch, plan_batches, run_batches
+    from .families import FAMILIES, check_config
+    from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, ModelSource, inspect_model, load_model, wrap_model
+
+_HOMES = {
+    ".batch": ("Batch", "make_batch", "plan_batches", "run_batches"),
+    ".families": ("FAMILIES", "check_config"),
+    ".load": (
+        "DEMO", "DTYPES", "SMOLLM2", "Model", "ModelFacts", "ModelSource", "inspect_model", "load_model", "wrap_model",
+    ),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

@@ -45,7 +45,8 @@ HARMLESS = frozenset(
     "torchscript tie_encoder_decoder finetuning_task prefix max_length min_length do_sample early_stopping "
     "num_beams temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
     "num_return_sequences encoder_no_repeat_ngram_size num_beam_groups diversity_penalty "
-    "return_dict_in_generate output_scores".split()
+    "return_dict_in_generate output_scores use_bfloat16 tf_legacy_loss remove_invalid_values output_past "
+    "use_return_dict pruned_heads".split()
 )
 
 
@@ -62,7 +63,7 @@ def check_config(config: Any) -> Family:
             allowed = " or ".join(repr(v) for v in family.demands[name])
             raise InputError(f"this {kind} config has {name} = {value!r}, which isn't handled; expected {allowed}")
         known = name in family.honours or name in family.demands or name in HARMLESS
-        if not known and value not in (None, False, {}, []):
+        if not known and value is not None and value != {} and value != []:
             raise InputError(f"this {kind} config has {name} = {value!r}, an attribute that isn't handled for {kind}")
     return family
 
@@ -273,20 +274,21 @@ _GEMMA = (_LLAMA | _WINDOWS | {"hidden_activation", "query_pre_attn_scalar"}) | 
     "attn_logit_softcapping",
 }
 _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activation_function layer_norm_epsilon".split())
-_GPT2_DEMANDS = {
-    "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-    "add_cross_attention": (False,),
-}
-_CAUSAL = {"use_bidirectional_attention": (None, False)}
+# What transformers 4 wrote into every config.
+_DECODER = {"add_cross_attention": (False,)}
+_GPT2_DEMANDS = {"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,), **_DECODER}
+_GEMMA_DEMANDS = {"use_bidirectional_attention": (None, False), **_DECODER}
+_QWEN_DEMANDS = {"use_mrope": (None, False), **_DECODER}
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(_gpt2, _gpt2_shape, _GPT2, _GPT2_DEMANDS),
-    "gpt_neox": Family(_gpt_neox, _gpt_neox_shape, _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual"}),
-    "llama": Family(_llama, _llama_shape, _LLAMA),
-    "mistral": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
-    "qwen2": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
-    "qwen3": Family(_llama, _llama_shape, _LLAMA | _WINDOWS),
-    "gemma2": Family(_llama, _llama_shape, _GEMMA, _CAUSAL),
-    "gemma3_text": Family(_llama, _llama_shape, _GEMMA, _CAUSAL),
+    "gpt_neox": Family(
+        _gpt_neox, _gpt_neox_shape, _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual"}, _DECODER
+    ),
+    "llama": Family(_llama, _llama_shape, _LLAMA, _DECODER),
+    "mistral": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _DECODER),
+    "qwen2": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
+    "qwen3": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
+    "gemma2": Family(_llama, _llama_shape, _GEMMA, _GEMMA_DEMANDS),
+    "gemma3_text": Family(_llama, _llama_shape, _GEMMA, _GEMMA_DEMANDS),
 }

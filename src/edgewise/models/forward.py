@@ -162,10 +162,11 @@ def _turned(x: Tensor, frame: Frame, layer: Layer) -> Tensor:
     return part if size == x.shape[-1] else torch.cat([part, rest], -1)
 
 
-def read_out(model: Transformer, stream: Tensor, answers: Tensor, all_logits: bool) -> Readout:
+def read_out(model: Transformer, stream: Tensor, answers: Tensor, right: Tensor, all_logits: bool) -> Readout:
     """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them."""
     y = model.final_norm(stream)
     if all_logits:
         logits = soft_cap(y @ model.unembed.T, model.logit_cap)
-        return Readout(answers, logits.gather(1, answers), logits)
-    return Readout(answers, soft_cap((model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1), model.logit_cap))
+        return Readout(answers, logits.gather(1, answers), right, logits)
+    answer_logits = (model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1)
+    return Readout(answers, soft_cap(answer_logits, model.logit_cap), right)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from importlib.util import find_spec
+from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
 from .families import build_transformer, check_config
@@ -24,17 +31,62 @@ BOS_CHOICES = ("auto", "yes", "no")
 BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 
 
+@dataclass(frozen=True)
+class ModelSource:
+    """How a model is loaded, so that another process, or another day, can load the same one: see `load_model`."""
+
+    name: str = DEMO
+    device: str = "auto"
+    dtype: str = "auto"
+    bos: str = "auto"
+
+    def load(self) -> Model:
+        """The model."""
+        return load_model(self.name, self.device, self.dtype, self.bos)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
+        it is loaded. No weights are loaded for it."""
+        how = (content_digest(self.name), choose_device(self.device).type, self.dtype, self.bos)
+        return hashlib.sha256(repr(how).encode()).hexdigest()
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A loaded model: its parts, and its tokenizer if it has one.
 
-    bos  the token put in front of every prompt, or None
+    bos     the token put in front of every prompt, or None
+    source  how it was loaded; None if it was made in memory
+    module  the HuggingFace model whose weights these are
     """
 
     name: str
     transformer: Transformer
     tokenizer: Any = None
     bos: int | None = None
+    source: ModelSource | None = None
+    module: Any = None
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that its outputs depend on; for a model made in memory, of its config and weights."""
+        if self.source is not None:
+            return self.source.digest
+        found = hashlib.sha256(repr((self.module.config.to_json_string(), self.bos)).encode())
+        for name, tensor in sorted(self.module.state_dict().items()):
+            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {tensor.device.type}".encode())
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()
+
+    @property
+    def max_length(self) -> int:
+        """The longest prompt that it takes."""
+        return self.transformer.max_length
+
+    def __repr__(self) -> str:
+        device, dtype = self.transformer.device, str(self.transformer.dtype).removeprefix("torch.")
+        return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
 
     @property
     def graph(self) -> Graph:
@@ -52,7 +104,7 @@ class ModelFacts:
     """What a model's config says, without its weights.
 
     weight_bytes   of all weights, in the dtype that they are stored in
-    scoring_bytes  that scoring one example of `example_length` tokens needs beyond the weights
+    scoring_bytes  that scoring one example of `example_length` tokens by EAP-IG of five steps needs beyond the weights
     """
 
     family: str
@@ -98,19 +150,72 @@ def find_model(name: str) -> Place:
     return Place(name, local=path.is_dir())
 
 
-def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto", bos: str = "auto") -> Model:
+def content_digest(name: str) -> str:
+    """A hash of the bytes of a model's files, or its commit on the hub."""
+    place = find_model(name)
+    if not place.local:
+        return _commit(name)
+    folder = Path(place.where)
+    paths = sorted(path for path in folder.iterdir() if path.is_file()) if place.gguf is None else [folder / place.gguf]
+    return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+
+
+def _commit(name: str) -> str:
+    """Which version of a model on the hub this is: its commit, which the place of its config in the cache names."""
+    from transformers.utils import cached_file
+
+    try:
+        config = Path(str(cached_file(name, "config.json")))
+    except OSError as error:
+        raise InputError(_not_found(name, error)) from None
+    found = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
+    return f"{name}@{found[1] if found else file_digest(config)}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep transformers' own bars and hints out of our output, and leave it as it was."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    restore = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
+    hub = getLogger("huggingface_hub")
+    level = hub.level
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub.setLevel(ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        hub.setLevel(level)
+        if bars:
+            logging.enable_progress_bar()
+        restore()  # transformers switches the hub's bars with its own
+
+
+def load_model(name: str | Path = DEMO, device: str = "auto", dtype: str = "auto", bos: str = "auto") -> Model:
     """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
     device  any that torch offers; 'auto' takes the best there is
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
     bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
     """
+    source = ModelSource(str(name), device, dtype, bos)
+    with quiet():
+        loaded, tokenizer = _load(source)
+    return replace(wrap_model(loaded, tokenizer, source.name, bos), source=source)
+
+
+def _load(source: ModelSource) -> tuple[Any, Any]:
+    """The HuggingFace model and its tokenizer."""
     import transformers
 
-    on = choose_device(device)
+    name, on = source.name, choose_device(source.device)
     place = find_model(name)
     config = _config(name, place)
-    kind = choose_dtype(dtype, None if place.gguf else getattr(config, "dtype", None), on)
+    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
     try:
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **place.arguments(), dtype=kind, output_loading_info=True
@@ -121,8 +226,7 @@ def load_model(name: str = DEMO, device: str = "auto", dtype: str = "auto", bos:
     absent = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
     if absent:
         raise InputError(f"model {name!r} lacks weights or has some of the wrong shape: {', '.join(absent[:5])}")
-    loaded.to(on)
-    return wrap_model(loaded, _load_tokenizer(place), name, bos)
+    return loaded.to(on), _load_tokenizer(place)
 
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
@@ -130,14 +234,16 @@ def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str
     if not hasattr(loaded, "config") or not hasattr(loaded, "requires_grad_"):
         raise InputError(f"a HuggingFace causal language model is needed, not {type(loaded).__name__}")
     loaded.eval().requires_grad_(False)
-    return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos))
+    return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos), module=loaded)
 
 
-def inspect_model(name: str) -> ModelFacts:
+def inspect_model(name: str | Path) -> ModelFacts:
     """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
     import transformers
 
-    config = _config(name, find_model(name))
+    name = str(name)
+    with quiet():
+        config = _config(name, find_model(name))
     graph = check_config(config).shape(config)
     with torch.device("meta"):
         parameters = sum(p.numel() for p in transformers.AutoModelForCausalLM.from_config(config).parameters())
@@ -149,7 +255,7 @@ def inspect_model(name: str) -> ModelFacts:
         dtype=str(stored).removeprefix("torch."),
         longest_prompt=config.max_position_embeddings,
         weight_bytes=parameters * stored.itemsize,
-        scoring_bytes=scoring_bytes(graph, ModelFacts.example_length),
+        scoring_bytes=scoring_bytes(graph, ModelFacts.example_length, runs=5),
     )
     return facts
 

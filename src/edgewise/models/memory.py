@@ -9,9 +9,10 @@ BUDGET = 1_000_000_000
 MOST = 64
 
 
-def scoring_bytes(graph: Graph, length: int) -> int:
-    """What scoring one example needs: differences of all sources, gradients of a layer, traces of all layers."""
-    streams = graph.n_sources + 8 * graph.n_heads + 40 * graph.n_layers
+def scoring_bytes(graph: Graph, length: int, runs: int = 1) -> int:
+    """What scoring one example needs: differences of all sources, gradients of a layer, a trace, and gradients at the
+    destinations of all layers for each of the `runs` that they are averaged over."""
+    streams = graph.n_sources + 8 * graph.n_heads + 25 * graph.n_layers + runs * (5 * graph.n_layers + 4)
     return 4 * streams * length * graph.d_model
 
 
@@ -21,7 +22,7 @@ def circuit_bytes(graph: Graph, length: int) -> int:
     return 4 * streams * length * graph.d_model
 
 
-def batch_size(bytes_per_example: int, budget: int = BUDGET) -> int:
+def batch_size_for(bytes_per_example: int, budget: int = BUDGET) -> int:
     """Examples per batch that fit into a budget of bytes, at least one."""
     return max(1, min(MOST, budget // bytes_per_example))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ..tasks.metrics import Readout
 from .batch import Batch
+from .circuits import reference_from_sources
 from .forward import Frame, Trace, keys_and_values, make_frame, read_out, run
 from .transformer import Transformer
 
@@ -27,15 +29,29 @@ class Prepared:
     corrupted: Tensor
     last: Tensor
     answers: Tensor
+    right: Tensor
 
     def run(self, embedding: Tensor) -> Trace:
         """A run of the model from an output of the node `input`."""
         return run(self.model, embedding, self.frame)
 
+    def run_from_sources(self, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor]) -> Trace:
+        """A run in which every source gives what is said here, whatever it reads.
+
+        mix      per layer, [example, position, head, d_head] each head's output before the output projection
+        mlp_out  per layer, [example, position, d_model]
+        """
+        sources = Trace(embedding, (), (), (), (), tuple(mix), (), tuple(mlp_out), embedding)
+        return reference_from_sources(self.model, sources, self.frame)
+
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
         """What a run says at each example's last position."""
         rows = torch.arange(len(self.last), device=self.last.device)
-        return read_out(self.model, trace.final[rows, self.last], self.answers, all_logits)
+        return self.read_stream(trace.final[rows, self.last], all_logits)
+
+    def read_stream(self, stream: Tensor, all_logits: bool) -> Readout:
+        """The same for the stream [example, d_model] at each example's last position."""
+        return read_out(self.model, stream, self.answers, self.right, all_logits)
 
 
 def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:
@@ -52,4 +68,4 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prep
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
-    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers)
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right)

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..errors import InputError, unknown_name
-from ..evaluate.curve import BETTER
-from ..evaluate.intervals import CONFIDENCE, Comparison, Resampled, resample
-from ..formats.result_folder import Result
+from ..evaluate import CONFIDENCE, Benchmark, Comparison, Faithfulness, Resampled, resample
+from ..methods import plain
+from ..results import Result
 from ..study import Study
 from .tables import short
 
@@ -23,15 +23,14 @@ class Contest:
 
     task: str
     model: str
-    benchmark: str
-    faithfulness: str
+    benchmark: Benchmark
+    faithfulness: Faithfulness
     methods: Mapping[str, Resampled]
 
     @property
     def best(self) -> str:
         """The method of the best area; of equals the first."""
-        sign = BETTER[self.benchmark]
-        return max(self.methods, key=lambda name: sign * self.methods[name].estimate)
+        return max(self.methods, key=lambda name: self.benchmark.better * self.methods[name].estimate)
 
 
 @dataclass(frozen=True)
@@ -47,19 +46,17 @@ class Pair:
         """As plain data, for JSON."""
         contest = self.contest
         areas = {"area": contest.methods[self.one].estimate, "other_area": contest.methods[self.other].estimate}
-        about = {name: getattr(contest, name) for name in ("task", "model", "benchmark", "faithfulness")}
+        about = {name: plain(getattr(contest, name)) for name in ("task", "model", "benchmark", "faithfulness")}
         names = {"method": self.one, "other": self.other}
         return about | names | areas | self.comparison.record() | {"verdict": self.comparison.verdict}
 
 
 def contests_of_run(result: Result) -> list[Contest]:
     """A run has one contest per metric."""
-    task, model, definition = result.run["task"], result.run["model"], result.run["settings"]["faithfulness"]
+    run, definition = result.run, result.rows[0].curve.definition
     return [
-        Contest(
-            task, model, b, definition, {row.name: resample(row.curve, b) for row in result.rows if row.benchmark == b}
-        )
-        for b in dict.fromkeys(row.benchmark for row in result.rows)
+        Contest(run.task, run.model, b, definition, {row.name: resample(row.curve, b) for row in result.of(b)})
+        for b in result.benchmarks
     ]
 
 
@@ -82,9 +79,7 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
     """The method less the other one, wherever both were measured; without `other`, all methods less `method`; without
     either, all methods less the best of each contest."""
     known = list(dict.fromkeys(name for contest in contests for name in contest.methods))
-    for name in (method, other):
-        if name is not None and name not in known:
-            raise unknown_name("method", name, known)
+    method, other = (None if name is None else _as_known(name, known) for name in (method, other))
     found = []
     for contest in contests:
         target = other or method or contest.best
@@ -100,14 +95,24 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
     return found
 
 
+def _as_known(name: str, known: Sequence[str]) -> str:
+    """A method's name as tables have it, from one in any case."""
+    found = next((one for one in known if one.lower() == name.lower()), None)
+    if found is None:
+        raise unknown_name("method", name, list(known))
+    return found
+
+
 def pair_table(found: Sequence[Pair]) -> Table:
     """Pairs that share a contest, as a table; a star where the interval excludes 0."""
     contest, others = found[0].contest, {pair.other for pair in found}
-    heading = f"{contest.benchmark} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
+    heading = (
+        f"{contest.benchmark.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
+    )
     # Without edges, the longest names fit into 80 columns.
     table = Table(title=escape(heading), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
     table.add_column("method", no_wrap=True)
-    for name in (contest.benchmark, "difference", f"{CONFIDENCE:.0%} interval", "p"):
+    for name in (contest.benchmark.name, "difference", f"{CONFIDENCE:.0%} interval", "p"):
         table.add_column(name, justify="right", no_wrap=True)
     for pair in found:
         area, less = contest.methods[pair.one].estimate, pair.comparison

@@ -10,15 +10,17 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from ..evaluate.curve import BETTER
-from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
-from ..formats.result_folder import Result, ResultRow
-from .tables import short
+from ..evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
+from ..results import Result, ResultRow
+from ..select import Greedy, Ilp, TopN
+from ..statistics import Bootstrap, Shrinkage
+from ..study.recipes import TUNED
+from .tables import method_name, short
 
-COLOURS = {"greedy": "#6b7280", "top-n": "#d97706", "ilp": "#2563eb"}
+COLOURS = {Greedy.name: "#6b7280", TopN.name: "#d97706", Ilp.name: "#2563eb"}
 OTHER = "#7c3aed"
+# By whether there is a bootstrap, and whether there is PNR.
 STYLES = {(False, False): "-", (True, False): "--", (False, True): ":", (True, True): "-."}
-HEADINGS = {"CMD": "CMD: distance to 1, lower is better", "CPR": "CPR: area below, higher is better"}
 
 
 def write_figures(folder: Path, result: Result) -> list[Path]:
@@ -26,13 +28,12 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
 
     A band shows the best method's interval over resamples of the evaluated examples.
     """
-    figure, axes = plt.subplots(1, 2, figsize=(11.5, 4.6), constrained_layout=True)
-    for axis, benchmark in zip(axes, ("CMD", "CPR"), strict=True):
-        _draw(axis, benchmark, [row for row in result.rows if row.benchmark == benchmark])
-    run = result.run
-    figure.suptitle(
-        f"{short(run['model'])} · {short(run['task'])} · {run['settings']['method']} · {run['settings']['ablation']}"
-    )
+    shown, run = result.benchmarks, result.run
+    figure, axes = plt.subplots(1, len(shown), figsize=(5.75 * len(shown), 4.6), squeeze=False, constrained_layout=True)
+    for axis, benchmark in zip(axes[0], shown, strict=True):
+        _draw(axis, benchmark, result.of(benchmark))
+    how = (method_name(run.settings[name]) for name in ("scorer", "ablation"))
+    figure.suptitle(" · ".join((short(run.model), short(run.task), *how)))
     paths = [folder / f"faithfulness.{kind}" for kind in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=160)
@@ -40,14 +41,15 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
     return paths
 
 
-def _draw(axis: Axes, benchmark: str, rows: list[ResultRow]) -> None:
+def _draw(axis: Axes, benchmark: Benchmark, rows: list[ResultRow]) -> None:
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.axhline(0, color="#d1d5db", linewidth=0.8)
-    best = max(rows, key=lambda row: BETTER[benchmark] * row.area)
-    for row in sorted(rows, key=lambda row: BETTER[benchmark] * row.area):
-        colour = COLOURS.get(row.selections[0]["solver"], OTHER) if row.name != "Tuned" else OTHER
-        style = STYLES["Bootstrapping" in row.name, "PNR" in row.name]
-        marker = "s" if "Shrinkage" in row.name else "o"
+    best = max(rows, key=lambda row: benchmark.better * row.area)
+    for row in sorted(rows, key=lambda row: benchmark.better * row.area):
+        way = method_name(row.recipe["filter"])
+        colour = COLOURS.get(row.recipe["solver"], OTHER) if row.name != TUNED else OTHER
+        style = STYLES[way == Bootstrap.name, row.recipe["pnr"] is not None]
+        marker = "s" if way == Shrinkage.name else "o"
         curve = row.curve
         found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
         # A curve may start at size 0, which a logarithmic axis can't show.
@@ -58,8 +60,9 @@ def _draw(axis: Axes, benchmark: str, rows: list[ResultRow]) -> None:
         axis.plot(x, middle, style, color=colour, marker=marker, markersize=3, linewidth=1.5,
                   label=f"{row.name}  {row.area:.3f}")  # fmt: skip
     axis.set_xscale("log")
-    axis.set_title(f"{HEADINGS[benchmark]}\nband: {CONFIDENCE:.0%} interval of {best.name}", fontsize=10)
+    heading = f"{benchmark.name}: {benchmark.words}, {benchmark.improves}"
+    axis.set_title(f"{heading}\nband: {CONFIDENCE:.0%} interval of {best.name}", fontsize=10)
     axis.set_xlabel("edges asked for, share of all")
-    axis.set_ylabel(f"faithfulness ({rows[0].curve.definition})")
+    axis.set_ylabel(f"faithfulness ({rows[0].curve.definition.name})")
     axis.legend(fontsize=7.5, frameon=False, handlelength=4)
     axis.spines[["top", "right"]].set_visible(False)

@@ -13,10 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate.intervals import CONFIDENCE
-from ..formats.write import whole_file, write_json
-from ..recipes import published_words
-from ..study import Entry, Study, StudyTable, TableRow
+from ..disk import whole_file, write_json
+from ..evaluate import BOTH, CONFIDENCE
+from ..study import GREEDY, Entry, Study, StudyTable, TableRow, published_words
 from ..study.tables import DIGITS, verdicts
 from .tables import LOW_ACCURACY, short
 
@@ -33,8 +32,14 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
         "plan": study.plan.record(),
         "as_published": published,
         "cells": [
-            {"task": c.task, "model": c.model, "examples": dict(c.examples), "accuracy": c.accuracy, "beats": c.beats}
-            for c in study.cells
+            {
+                "task": cell.task,
+                "model": cell.model,
+                "examples": dict(cell.examples),
+                "accuracy": cell.competence.top,
+                "beats": cell.competence.beats,
+            }
+            for cell in study.cells
         ],
         "verdicts": told,
         "entries": records(tables, bool(published)),
@@ -60,11 +65,11 @@ def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dic
 def competence(cell: Mapping[str, Any]) -> str:
     """How well a model does a task, and on how many examples, in a sentence."""
     counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
-    beats = f", the correct answer beats the incorrect one in {cell['beats']:.0%}" if cell["beats"] is not None else ""
-    poor = cell["beats"] is not None and cell["beats"] < LOW_ACCURACY
+    poor = cell["beats"] < LOW_ACCURACY
     return (
         f"{short(cell['task'])}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
-        f"{cell['accuracy']:.0%}{beats}{': it hardly does this task, so a circuit may mean nothing' * poor}."
+        f"{cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
+        f"{': it hardly does this task, so a circuit may mean nothing' * poor}."
     )
 
 
@@ -173,7 +178,7 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
             for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
                 if entry is not None:
                     bold, underlined = table.marks(row, column)
-                    about = {"table": table.name, "benchmark": row.benchmark, "method": row.label}
+                    about = {"table": table.name, "benchmark": row.about, "method": row.label}
                     how = {"faithfulness": table.faithfulness, "as_published": as_published}
                     marks = {"bold": bold, "underlined": underlined}
                     found.append(about | {"task": task, "model": model} | entry.record() | marks | how)
@@ -183,8 +188,8 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
 def curve_records(study: Study) -> list[dict[str, Any]]:
     """Every curve on test as plain data, a record per method, seed and size."""
     return [
-        {"task": cell.task, "model": cell.model, "benchmark": benchmark, "method": one.recipe.name,
-         "parameters": one.recipe.parameters, "seed": seed, **size}
+        {"task": cell.task, "model": cell.model, "benchmark": benchmark.name, "method": one.recipe.name,
+         "parameters": one.recipe.words, "seed": seed, **size}
         for cell in study.cells for benchmark, repeats in cell.test.items() for one in repeats
         for seed, curve in enumerate(one.curves) for size in curve.rows()
     ]  # fmt: skip
@@ -251,10 +256,10 @@ def write_figure(path: Path, study: Study) -> None:
     figure, axes = plt.subplots(
         2, columns, figsize=(3.4 * columns + 0.6, 5.4), squeeze=False, sharex=True, constrained_layout=True
     )
-    for row, benchmark in enumerate(("CMD", "CPR")):
+    for row, benchmark in enumerate(BOTH):
         for axis, cell in zip(axes[row], study.cells, strict=True):
             chosen = cell.chosen(benchmark)
-            shown = {"Greedy": cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
+            shown = {GREEDY.name: cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
             axis.axhline(1, color="#111827", linewidth=0.8)
             for (name, repeats), colour in zip(shown.items(), ("#6b7280", "#2563eb"), strict=False):
                 heights = [curve.faithfulness for curve in repeats.curves]
@@ -269,9 +274,9 @@ def write_figure(path: Path, study: Study) -> None:
                           label=f"{name}  {repeats.mean:.4f}")  # fmt: skip
             axis.set_xscale("log")
             axis.set_title(f"{short(cell.task)} · {short(cell.model)}", fontsize=9)
-            axis.legend(fontsize=7, frameon=False, title=benchmark, title_fontsize=7, loc="lower right")
+            axis.legend(fontsize=7, frameon=False, title=benchmark.name, title_fontsize=7, loc="lower right")
             axis.spines[["top", "right"]].set_visible(False)
-        axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness})", fontsize=8)
+        axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness.name})", fontsize=8)
     for axis in axes[-1]:
         axis.set_xlabel("edges asked for, share of all", fontsize=8)
     figure.savefig(path, dpi=90)

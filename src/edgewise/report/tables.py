@@ -9,11 +9,10 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from ..evaluate.curve import BETTER, Curve
-from ..evaluate.intervals import CONFIDENCE, Resampled, resample
-from ..formats.result_folder import ResultRow
+from ..evaluate import CONFIDENCE, Benchmark, Curve, Resampled, resample
+from ..results import ResultRow
+from ..study import GREEDY
 
-TITLES = {"CMD": "CMD, lower is better (absolute ranking)", "CPR": "CPR, higher is better (signed ranking)"}
 # A model whose correct answer beats the incorrect one less often hardly does a task.
 LOW_ACCURACY = 0.6
 # Sizes at which tables say how many edges were kept.
@@ -24,19 +23,19 @@ LEGEND = (
 )
 
 
-def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
+def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark) -> Table:
     """The paper's ablation table for one metric: the best is bold, whatever beats greedy is underlined.
 
     With an interval over the evaluated examples, and a star where the paired difference to greedy excludes 0.
     """
-    chosen = [row for row in rows if row.benchmark == benchmark]
-    sign = BETTER[benchmark]
+    sign = benchmark.better
     best = max(sign * row.area for row in chosen)
     areas = {row.name: resample(row.curve, benchmark) for row in chosen}
-    greedy = areas.get("Greedy")
-    table = Table(title=TITLES[benchmark], title_justify="left", title_style="bold")
+    greedy = areas.get(GREEDY.name)
+    title = f"{benchmark.name}, {benchmark.improves} ({benchmark.rank} ranking)"
+    table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
-    for name in (benchmark, f"{CONFIDENCE:.0%} interval", "edges kept of asked"):
+    for name in (benchmark.name, f"{CONFIDENCE:.0%} interval", "edges kept of asked"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in chosen:
         beats = greedy is not None and sign * row.area > sign * greedy.estimate
@@ -44,7 +43,7 @@ def area_table(rows: Sequence[ResultRow], benchmark: str) -> Table:
         text = f"{row.area:.4f}"
         interval = areas[row.name].interval()
         table.add_row(
-            row.name,
+            escape(row.name),
             (f"[{style}]{text}[/]" if style else text) + _star(areas[row.name], greedy),
             f"{interval.low:.4f}-{interval.high:.4f}",
             _kept(row.curve),
@@ -69,6 +68,11 @@ def short(name: str) -> str:
     """A model's or a task's name without its path, its owner or where its copy is."""
     known, equals, _ = name.partition("=")
     return known if equals or name.startswith("mib/") else Path(name).name
+
+
+def method_name(record: Any) -> str:
+    """The name of a method in a record: alone, or with its parameters."""
+    return str(record["name"]) if isinstance(record, Mapping) else str(record)
 
 
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:

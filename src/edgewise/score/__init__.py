@@ -1,5 +1,14 @@
 """Scoring: how much does corrupting each edge hurt? One file per attribution method, one verb."""
 
-from .verb import METHODS, check_scoring, score_edges
+from typing import TYPE_CHECKING
 
-__all__ = ["METHODS", "check_scoring", "score_edges"]
+from ..lazy import lazy_names
+from .eap import Eap
+from .eap_ig import EapIg
+from .scorer import Scorer
+
+if TYPE_CHECKING:
+    from .scoring import check_contrast, check_scoring, score_edges
+
+SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap)}
+__getattr__ = lazy_names(__name__, dict.fromkeys(("check_contrast", "check_scoring", "score_edges"), ".scoring"))

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..models.gradients import contract, destination_gradients, source_differences
-from ..models.prepare import Prepared
+from ..errors import InputError
 from ..tasks.metrics import Metric
-from .method import BatchScores, loss
+from .scorer import BatchScores, Scorer, loss
+
+if TYPE_CHECKING:
+    from ..models.prepare import Prepared
 
 
-def score_eap(batch: Prepared, metric: Metric, steps: int) -> BatchScores:
-    """One forward and one forward + backward pass; `steps` plays no part."""
-    with torch.no_grad():
-        corrupted = batch.run(batch.corrupted)
-        corrupted_readout = batch.read_out(corrupted, metric.reads_all_logits)
-    clean = batch.run(batch.clean.detach().requires_grad_())
-    readout = batch.read_out(clean, metric.reads_all_logits)
-    gradients = destination_gradients(batch.model, clean, loss(metric, readout, readout))
-    values = contract(batch.model, source_differences(batch.model, clean, corrupted), [gradients])
-    with torch.no_grad():
-        return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))
+@dataclass(frozen=True)
+class Eap(Scorer):
+    """One forward and one forward + backward pass."""
+
+    name: ClassVar[str] = "eap"
+
+    def check(self, metric: Metric) -> None:
+        """A metric that is flat at the clean run would give zeros."""
+        super().check(metric)
+        if metric.flat_at_clean:
+            raise InputError(
+                f"metric {metric.name!r} has no slope at the clean run, where {self.name} takes it, so every score "
+                "would be 0; use eap-ig, or another metric"
+            )
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Source differences times the gradient of the clean run."""
+        import torch
+
+        from ..models.gradients import contract, destination_gradients, source_differences
+
+        with torch.no_grad():
+            corrupted = batch.run(batch.corrupted)
+            corrupted_readout = batch.read_out(corrupted, metric.reads_all_logits)
+        clean = batch.run(batch.clean.detach().requires_grad_())
+        readout = batch.read_out(clean, metric.reads_all_logits)
+        gradients = destination_gradients(batch.model, clean, loss(metric, readout, readout))
+        values = contract(batch.model, source_differences(batch.model, clean, corrupted), [gradients])
+        with torch.no_grad():
+            return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))

@@ -2,31 +2,51 @@
 
 from __future__ import annotations
 
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from ..models.gradients import contract, destination_gradients, source_differences
-from ..models.prepare import Prepared
+from ..errors import InputError
+from ..graph import Graph
+from ..models.memory import scoring_bytes
 from ..tasks.metrics import Metric
-from .method import BatchScores, loss
+from .scorer import BatchScores, Scorer, loss
+
+if TYPE_CHECKING:
+    from ..models.prepare import Prepared
 
 
-def score_eap_ig(batch: Prepared, metric: Metric, steps: int) -> BatchScores:
-    """One forward pass and `steps` forward + backward passes, at corrupted + (k / steps)(clean - corrupted).
+@dataclass(frozen=True)
+class EapIg(Scorer):
+    """One forward pass and `steps` forward + backward passes, at corrupted + (k / steps)(clean - corrupted)."""
 
-    Step k = 0 is the corrupted run, which serves for the activation differences too.
-    """
-    with torch.no_grad():
-        clean = batch.run(batch.clean)
-        clean_readout = batch.read_out(clean, metric.reads_all_logits)
-    gradients = []
-    for step in range(steps):
-        embedding = torch.lerp(batch.corrupted, batch.clean, step / steps).requires_grad_()
-        trace = batch.run(embedding)
-        readout = batch.read_out(trace, metric.reads_all_logits)
-        gradients.append(destination_gradients(batch.model, trace, loss(metric, readout, clean_readout)))
-        if step == 0:
-            differences = source_differences(batch.model, clean, trace)
-            corrupted_metric = metric.value(readout, clean_readout).detach()
-    return BatchScores(
-        contract(batch.model, differences, gradients), metric.value(clean_readout, clean_readout), corrupted_metric
-    )
+    name: ClassVar[str] = "eap-ig"
+    steps: int = 5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"integrated gradients need at least 1 step, not {self.steps}")
+
+    def bytes_per_example(self, graph: Graph, length: int) -> int:
+        """The gradients of every step are kept until the last."""
+        return scoring_bytes(graph, length, self.steps)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Step k = 0 is the corrupted run, which serves for the activation differences too."""
+        import torch
+
+        from ..models.gradients import contract, destination_gradients, source_differences
+
+        with torch.no_grad():
+            clean = batch.run(batch.clean)
+            clean_readout = batch.read_out(clean, metric.reads_all_logits)
+        gradients = []
+        for step in range(self.steps):
+            embedding = torch.lerp(batch.corrupted, batch.clean, step / self.steps).requires_grad_()
+            trace = batch.run(embedding)
+            readout = batch.read_out(trace, metric.reads_all_logits)
+            gradients.append(destination_gradients(batch.model, trace, loss(metric, readout, clean_readout)))
+            if step == 0:
+                differences = source_differences(batch.model, clean, trace)
+                corrupted_metric = metric.value(readout, clean_readout).detach()
+        values = contract(batch.model, differences, gradients)
+        return BatchScores(values, metric.value(clean_readout, clean_readout), corrupted_metric)

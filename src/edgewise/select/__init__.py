@@ -1,17 +1,11 @@
-"""Selection: scores of all edges to the edges of a circuit. One problem, one file per solver, one verb."""
+"""Selection: a ranking of all edges to the edges of a circuit. One problem, one file per solver, one verb."""
 
+from .greedy import Greedy
+from .ilp import Ilp
 from .problem import RANKINGS, Infeasible, SelectionProblem, parse_edges
 from .selection import Selection, Status
-from .verb import SOLVERS, solve, solve_path
+from .solution import Solution, Solver
+from .solving import solve, solve_path
+from .top_n import TopN
 
-__all__ = [
-    "RANKINGS",
-    "SOLVERS",
-    "Infeasible",
-    "Selection",
-    "SelectionProblem",
-    "Status",
-    "parse_edges",
-    "solve",
-    "solve_path",
-]
+SOLVERS: dict[str, type[Solver]] = {one.name: one for one in (TopN, Greedy, Ilp)}

@@ -8,6 +8,8 @@ reached nodes that beats that edge is popped, in order. So there is one step per
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,29 +17,36 @@ from numpy.typing import NDArray
 from ..graph import Graph
 from .problem import SelectionProblem
 from .selection import Status
-from .solution import Solution
+from .solution import Solution, Solver
 
 Ints = NDArray[np.int64]
 
 
-def solve_greedy(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """`budget` pops, what is required counted as popped; with PNR, the first of them among the positive edges.
+@dataclass(frozen=True)
+class Greedy(Solver):
+    """From the logits backwards, the best edge into what is reached; then pruned."""
 
-    If the positive edges that can be reached run out before that, the others have their turn early.
-    """
-    graph = problem.graph
-    rank = np.empty(graph.n_edges, np.int64)
-    rank[problem.order] = np.arange(graph.n_edges)
-    mask = problem.required.copy()
-    reached = np.zeros(graph.n_nodes, bool)
-    reached[-1] = True
-    reached[graph.edge_source[mask]] = True
-    missing = problem.least_positive - int(problem.is_positive[mask].sum())
-    if missing > 0:
-        mask[pop_order(graph, rank, problem.is_positive & ~mask, reached)[:missing]] = True
+    name: ClassVar[str] = "greedy"
+    title: ClassVar[str] = "Greedy"
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """`budget` pops, what is required counted as popped; with PNR, the first of them among the positive edges.
+
+        If the positive edges that can be reached run out before that, the others have their turn early.
+        """
+        graph = problem.graph
+        rank = np.empty(graph.n_edges, np.int64)
+        rank[problem.order] = np.arange(graph.n_edges)
+        mask = problem.required.copy()
+        reached = np.zeros(graph.n_nodes, bool)
+        reached[-1] = True
         reached[graph.edge_source[mask]] = True
-    mask[pop_order(graph, rank, ~mask, reached)[: problem.budget - int(mask.sum())]] = True
-    return Solution(mask, Status.HEURISTIC, problem.upper_bound)
+        missing = problem.least_positive - int(problem.is_positive[mask].sum())
+        if missing > 0:
+            mask[pop_order(graph, rank, problem.is_positive & ~mask, reached)[:missing]] = True
+            reached[graph.edge_source[mask]] = True
+        mask[pop_order(graph, rank, ~mask, reached)[: problem.budget - int(mask.sum())]] = True
+        return Solution(mask, Status.HEURISTIC, problem.upper_bound)
 
 
 def pop_order(graph: Graph, rank: Ints, allowed: NDArray[np.bool_], reached: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from ..circuit import connected
+from ..errors import InputError
 from .branch import search_integers
 from .fill import fill_with_worthless, join_best
 from .highs import Answer, FloatArray, optimise
 from .problem import Infeasible, SelectionProblem
 from .reduced import Bools, Reduction, reduce
 from .selection import Effort, Status
-from .solution import Solution
+from .solution import Solution, Solver
 
 # Edges offered at first on either side of the border between in and out.
 WINDOW = 60
@@ -36,12 +38,27 @@ NEARLY = 0.1
 PENALTIES = (1e1, 1e4, 1e7)
 
 
-def solve_ilp(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """An optimal circuit, or the best one found within `time_limit` seconds together with its bound.
+@dataclass(frozen=True)
+class Ilp(Solver):
+    """The circuit of the largest total value, proven; with a time limit in seconds, the best one found by then."""
 
-    Of equally good circuits, one with as many edges as the budget allows.
-    """
-    deadline = time.perf_counter() + (np.inf if time_limit is None else time_limit)
+    name: ClassVar[str] = "ilp"
+    title: ClassVar[str] = "ILP"
+    time_limit: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
+            raise InputError(f"the time limit must be a positive number of seconds, not {self.time_limit}")
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """An optimal circuit, or the best one found in time together with its bound.
+
+        Of equally good circuits, one with as many edges as the budget allows.
+        """
+        return _solve(problem, time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit))
+
+
+def _solve(problem: SelectionProblem, deadline: float) -> Solution:
     mask = _best_edges(problem)
     if mask is not None:
         return Solution(fill_with_worthless(problem, mask), Status.OPTIMAL, problem.objective(mask))
@@ -116,7 +133,8 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
 def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
     """Which edges are sure and which offered at first: by rank, apart for positive and other edges where PNR binds."""
     order, room = problem.optional_order, problem.budget - problem.n_required
-    least = problem.least_positive - int(problem.is_positive[problem.required].sum())
+    # No more than there is room for: if that is too few, the problem is infeasible, which is for others to find.
+    least = min(room, problem.least_positive - int(problem.is_positive[problem.required].sum()))
     if int(problem.is_positive[order[:room]].sum()) >= least:
         classes = [(order, room)]
     else:
@@ -169,7 +187,7 @@ def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
 
     None if time ran out before that was known.
     """
-    counting = solve_ilp(problem.with_value(problem.is_positive.astype(np.float64)), _left(deadline))
+    counting = _solve(problem.with_value(problem.is_positive.astype(np.float64)), deadline)
     count = int((counting.mask & problem.is_positive).sum())
     if count >= problem.least_positive:
         return counting.mask

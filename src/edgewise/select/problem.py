@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..errors import InputError, unknown_name
 from ..graph import Graph
+from ..ranking import Ranking
 
 RANKINGS = ("signed", "absolute")
 
@@ -50,15 +51,26 @@ class SelectionProblem:
             array.setflags(write=False)
 
     @classmethod
+    def of(cls, ranking: Ranking, rank: str, budget: int, pnr: float | None = None) -> SelectionProblem:
+        """The problem for a ranking, by its 'signed' or its 'absolute' values."""
+        if rank not in RANKINGS:
+            raise unknown_name("ranking", rank, RANKINGS)
+        if pnr is not None and not ranking.signed:
+            raise InputError("PNR asks for a share of positive edges, but this ranking has no signs; leave PNR out")
+        value = ranking.value.astype(np.float64, copy=False)
+        value = np.abs(value) if rank == "absolute" else value
+        return cls(ranking.graph, value, ranking.value > 0, budget, pnr)
+
+    @classmethod
     def build(
         cls, graph: Graph, score: NDArray[np.floating], rank: str, budget: int, pnr: float | None = None
     ) -> SelectionProblem:
         """The problem for signed scores [edge], ranked 'signed' or 'absolute'."""
-        if rank not in RANKINGS:
-            raise unknown_name("ranking", rank, RANKINGS)
-        signed: NDArray[np.float64] = np.array(score, np.float64)
-        value = np.abs(signed) if rank == "absolute" else signed
-        return cls(graph, value, signed > 0, budget, pnr)
+        return cls.of(Ranking(graph, score), rank, budget, pnr)
+
+    def __repr__(self) -> str:
+        pnr = "" if self.pnr is None else f", PNR {self.pnr:g}"
+        return f"SelectionProblem({self.budget:,} of {self.graph.n_edges:,} edges{pnr})"
 
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
         """The same problem for another number of edges; what depends on the values alone is shared."""

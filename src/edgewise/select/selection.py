@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -72,6 +73,9 @@ class Selection:
         """How far the objective may be from the optimum, relative to the bound."""
         return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-300)
 
+    def __repr__(self) -> str:
+        return f"Selection({self.kept:,} of {self.asked:,} edges by {self.solver}, {self.status.value})"
+
     def record(self) -> dict[str, Any]:
         """The outcome as plain data, for JSON."""
         return {
@@ -88,3 +92,15 @@ class Selection:
             "free_objective": self.free_objective,
             "possible_pnr": self.possible_pnr,
         }
+
+    @classmethod
+    def from_record(cls, circuit: Circuit, record: Mapping[str, Any]) -> Selection:
+        """The selection of a circuit that `record` came from."""
+        return cls(
+            circuit=circuit,
+            solver=record["solver"],
+            status=Status(record["status"]),
+            asked=record["edges_asked"],
+            effort=Effort(record["rounds"], record["columns"]),
+            **{name: record[name] for name in ("objective", "bound", "seconds", "free_objective", "possible_pnr")},
+        )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from .problem import SelectionProblem
 from .selection import Status
-from .solution import Solution
+from .solution import Solution, Solver
 
 
-def solve_top_n(problem: SelectionProblem, time_limit: float | None = None) -> Solution:
-    """What is required, the best positive edges as far as PNR asks, then the best of the others up to the budget."""
-    order, mask = problem.optional_order, problem.required.copy()
-    missing = max(0, problem.least_positive - int(problem.is_positive[mask].sum()))
-    mask[order[problem.is_positive[order]][:missing]] = True
-    mask[order[~mask[order]][: problem.budget - int(mask.sum())]] = True
-    return Solution(mask, Status.HEURISTIC, problem.upper_bound)
+@dataclass(frozen=True)
+class TopN(Solver):
+    """The best edges, then pruned to those that connect."""
+
+    name: ClassVar[str] = "top-n"
+    title: ClassVar[str] = "Top-n"
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """What is required, the best positive edges as far as PNR asks, then the best of the others."""
+        order, mask = problem.optional_order, problem.required.copy()
+        missing = max(0, problem.least_positive - int(problem.is_positive[mask].sum()))
+        mask[order[problem.is_positive[order]][:missing]] = True
+        mask[order[~mask[order]][: problem.budget - int(mask.sum())]] = True
+        return Solution(mask, Status.HEURISTIC, problem.upper_bound)

@@ -1,23 +1,36 @@
-"""Studies: the paper's experiments over models, tasks, recipes, hyper-parameters and seeds, in one go.
+"""Everything that compares methods: recipes, curves, tuning, stability, and the paper's experiments as a study.
 
-plan -> run (unit by unit, each kept on disk) -> outcome (curves per recipe and seed) -> tables
+recipes + rankings -> curves (the one way there) -> tune, or plan -> run -> outcome -> tables
 """
 
-from .outcome import Cell, Repeats, Study
-from .plan import Grid, Plan
-from .run import read_study, run_study
-from .tables import Entry, StudyTable, TableRow, study_tables
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Cell",
-    "Entry",
-    "Grid",
-    "Plan",
-    "Repeats",
-    "Study",
-    "StudyTable",
-    "TableRow",
-    "read_study",
-    "run_study",
-    "study_tables",
-]
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .curves import enter, measure
+    from .folder import is_study, open_study
+    from .measured import Competence, Contender, Measured, Outcome
+    from .outcome import Cell, Repeats, Study
+    from .plan import Grid, Plan
+    from .recipes import GREEDY, Recipe, Recipes, merged, paper_recipes, select_circuits, shrinkage_recipes
+    from .run import read_study, run_study
+    from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
+    from .stability import jaccard, mean_overlap, overlap, recipe_overlap
+    from .tables import Entry, StudyTable, TableRow, study_tables
+    from .tuning import Tuning, tune, tuning_recipes, tuning_task
+
+_HOMES = {
+    ".curves": ("enter", "measure"),
+    ".measured": ("Competence", "Contender", "Measured", "Outcome"),
+    ".folder": ("is_study", "open_study"),
+    ".outcome": ("Cell", "Repeats", "Study"),
+    ".plan": ("Grid", "Plan"),
+    ".recipes": ("GREEDY", "Recipe", "Recipes", "merged", "paper_recipes", "select_circuits", "shrinkage_recipes"),
+    ".run": ("read_study", "run_study"),
+    ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
+    ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),
+    ".tables": ("Entry", "StudyTable", "TableRow", "study_tables"),
+    ".tuning": ("Tuning", "tune", "tuning_recipes", "tuning_task"),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

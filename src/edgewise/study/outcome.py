@@ -9,17 +9,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..evaluate.curve import BETTER, Curve
-from ..evaluate.intervals import Resampled, mean_of, resample
-from ..recipes import Recipe
+from ..evaluate import Benchmark, Curve, Resampled, mean_of, resample
+from .measured import Competence
 from .plan import Plan
+from .recipes import Recipe
 
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
     """One recipe's curves, one per seed, and the seed that each one's examples were drawn with."""
 
-    benchmark: str
+    benchmark: Benchmark
     recipe: Recipe
     curves: tuple[Curve, ...]
     data_seeds: tuple[int, ...]
@@ -50,28 +50,26 @@ class Repeats:
 class Cell:
     """A model on a task.
 
+    competence  how well the model does the task on the test examples, mean over seeds
     validation  every recipe, in the plan's order: benchmark -> recipes
     test        for every combination the recipe that was best on validation, plain greedy first
     overlap     benchmark -> of 'greedy' and of the 'chosen' recipe, for every draw of examples: the mean Jaccard
                 overlap of circuits over resamples of train
-    accuracy    of the model on the test examples, mean over seeds
-    beats       how often its correct answer beats the incorrect one there; None if the metric doesn't say
     """
 
     model: str
     task: str
     examples: Mapping[str, int]
-    accuracy: float
-    beats: float | None
-    validation: Mapping[str, tuple[Repeats, ...]]
-    test: Mapping[str, tuple[Repeats, ...]]
-    overlap: Mapping[str, Mapping[str, tuple[float, ...]]]
+    competence: Competence
+    validation: Mapping[Benchmark, tuple[Repeats, ...]]
+    test: Mapping[Benchmark, tuple[Repeats, ...]]
+    overlap: Mapping[Benchmark, Mapping[str, tuple[float, ...]]]
 
-    def chosen(self, benchmark: str) -> Recipe:
+    def chosen(self, benchmark: Benchmark) -> Recipe:
         """The combination, with its hyper-parameters, that was best on validation."""
         return best(self.validation[benchmark]).recipe
 
-    def on_test(self, benchmark: str, recipe: Recipe) -> Repeats:
+    def on_test(self, benchmark: Benchmark, recipe: Recipe) -> Repeats:
         """A recipe's curves on test."""
         return next(one for one in self.test[benchmark] if one.recipe == recipe)
 
@@ -83,10 +81,13 @@ class Study:
     plan: Plan
     cells: tuple[Cell, ...]
 
+    def __repr__(self) -> str:
+        return f"Study({', '.join(f'{cell.task} x {cell.model}' for cell in self.cells)}; {self.plan.seeds} seeds)"
+
 
 def best(repeats: Sequence[Repeats]) -> Repeats:
     """That of the best mean area; of equals the first, which is the simpler."""
-    return max(repeats, key=lambda one: BETTER[one.benchmark] * one.mean)
+    return max(repeats, key=lambda one: one.benchmark.better * one.mean)
 
 
 def by_name(repeats: Sequence[Repeats]) -> dict[str, list[Repeats]]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, unknown_name
-from ..recipes import DEFAULTS, Recipe, Settings
-from ..select import SOLVERS
-from ..statistics import Bootstrap, Filter, Shrinkage
-from ..tasks import GENERATORS
+from ..disk import tree_digest
+from ..errors import InputError
+from ..evaluate import BOTH, Benchmark
+from ..methods import as_record, check_is, from_record
+from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
+from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
+from ..tasks import GENERATORS, is_task_file
+from .recipes import Recipe, combinations
+from .settings import DEFAULTS, Settings
 
-BENCHMARKS = ("CMD", "CPR")
+if TYPE_CHECKING:
+    from ..models import ModelSource
+
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
@@ -23,31 +30,24 @@ class Grid:
     tau: tuple[int, ...] = (5, 10, 15)
     kappa: tuple[float, ...] = (0.5, 1.0, 2.0)
     pnr: tuple[float, ...] = (0.3, 0.4, 0.45, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9)
-    solvers: tuple[str, ...] = ("greedy", "top-n", "ilp")
+    solvers: tuple[Solver, ...] = (Greedy(), TopN(), Ilp())
 
     def __post_init__(self) -> None:
-        if not self.solvers or self.solvers[0] != "greedy":
-            raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
         for solver in self.solvers:
-            if solver not in SOLVERS:
-                raise unknown_name("solver", solver, list(SOLVERS))
-        for share in self.pnr:
-            if not 0 <= share <= 1:
-                raise InputError(f"PNR is a share of the edges, from 0 to 1, but {share} was given")
-        for tau in self.tau:
-            Bootstrap(tau)  # refuses what it can't be
-        for kappa in self.kappa:
-            Shrinkage(kappa)
+            check_is("solver", Solver, solver)
+        if not self.solvers or self.solvers[0] != Greedy():
+            raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
+        for benchmark in BOTH:
+            self.recipes(benchmark, Bootstrap())  # refuses what can't be
 
-    def recipes(self, benchmark: str, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
+    def recipes(self, benchmark: Benchmark, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
         """All combinations, plain greedy first; PNR for CMD only, as in the paper."""
-        filters: tuple[Filter | None, ...] = (
-            None,
+        filters: tuple[Filter, ...] = (
+            NO_FILTER,
             *(replace(bootstrap, resamples=tau) for tau in self.tau),
             *(Shrinkage(kappa) for kappa in self.kappa),
         )
-        shares = (None, *self.pnr) if benchmark == "CMD" else (None,)
-        return tuple(Recipe(solver, way, pnr) for solver in self.solvers for way in filters for pnr in shares)
+        return combinations(benchmark, self.solvers, filters, (None, *self.pnr))
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Plan:
     unsplit  those of the tasks that are files without splits: their rows are split into thirds
     """
 
-    models: tuple[str, ...]
-    tasks: tuple[str, ...]
+    models: tuple[str, ...] = ("demo",)
+    tasks: tuple[str, ...] = ("ioi",)
     seeds: int = 3
     examples: int | None = None
     grid: Grid = field(default_factory=Grid)
@@ -81,28 +81,40 @@ class Plan:
         if self.seeds < 1:
             raise InputError(f"a study needs at least 1 seed, not {self.seeds}")
 
-    def recipes(self, seed: int) -> tuple[tuple[str, Recipe], ...]:
+    def source(self, model: str) -> ModelSource:
+        """How one of the models is loaded."""
+        from ..models import ModelSource
+
+        return ModelSource(model, self.device, self.dtype, self.bos)
+
+    def recipes(self, seed: int) -> tuple[tuple[Benchmark, Recipe], ...]:
         """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""
         bootstrap = replace(self.settings.bootstrap, seed=seed)
-        return tuple((b, recipe) for b in BENCHMARKS for recipe in self.grid.recipes(b, bootstrap))
+        return tuple((b, recipe) for b in BOTH for recipe in self.grid.recipes(b, bootstrap))
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
         every = tuple(range(self.seeds))
         return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
 
+    def files(self) -> dict[str, str]:
+        """What the plan reads, by content: the digest of every model, and of every local file of a task."""
+        local = (name if is_task_file(name) else name.partition("=")[2] for name in self.tasks)
+        digests = {name: tree_digest(Path(name).expanduser()) for name in local if name}
+        return {name: self.source(name).digest for name in self.models} | digests
+
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""
-        record = asdict(self)
+        record = as_record(self)
         return record | {"settings": {k: v for k, v in record["settings"].items() if k not in ("batch_size", "memory")}}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
         """The plan that `record` came from, read back from JSON."""
-        given = {name: record[name] for name in cls.__dataclass_fields__}
-        settings = _frozen(given["settings"])
-        settings["bootstrap"] = Bootstrap(**settings["bootstrap"])
-        return cls(**_frozen(given) | {"grid": Grid(**_frozen(given["grid"])), "settings": Settings(**settings)})
+        given = _frozen({name: record[name] for name in cls.__dataclass_fields__})
+        solvers = tuple(from_record("solver", SOLVERS, one) for one in given["grid"]["solvers"])
+        grid = Grid(**_frozen(given["grid"]) | {"solvers": solvers})
+        return cls(**given | {"grid": grid, "settings": Settings.from_record(given["settings"])})
 
 
 def _frozen(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..evaluate.curve import BETTER, Curve
-from ..evaluate.intervals import Comparison
-from ..recipes import GREEDY, Recipe
-from ..statistics import Bootstrap, Shrinkage
+from ..evaluate import BOTH, CMD, CPR, Benchmark, Comparison, Curve
 from .outcome import Cell, Repeats, Study, best, by_name
-from .plan import BENCHMARKS, TEST, VALIDATION
+from .plan import TEST, VALIDATION
+from .recipes import GREEDY, Recipe
 
 DIGITS = 4
-# What the paper chose for all its models and tasks.
-PAPERS_CHOICE = {"CMD": "ILP + PNR", "CPR": "ILP + Bootstrapping"}
-IMPROVES = {"CMD": "lower is better", "CPR": "higher is better"}
 
 
 @dataclass(frozen=True)
@@ -39,12 +34,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: which of the benchmark's metrics it is about, its method, and an entry per column (None if it has none).
+    """A row: what it is about, its method, and an entry per column (None if it has none).
 
+    about   the benchmark's metric, or what else is measured: rows of the same are rivals
+    better  1 if higher is better, -1 if lower is
     rule    whether a line goes above it
     """
 
-    benchmark: str
+    about: str
+    better: int
     label: str
     entries: tuple[Entry | None, ...]
     rule: bool = False
@@ -72,14 +70,14 @@ class StudyTable:
 
     def marks(self, row: TableRow, column: int) -> tuple[bool, bool]:
         """Whether an entry is bold (the best of its metric) and underlined (better than the baseline), as shown."""
-        entry, sign = row.entries[column], BETTER.get(row.benchmark, 1)
+        entry, sign = row.entries[column], row.better
         if entry is None or not self.is_contest:
             return False, False
         if self.is_difference:
             assert entry.low is not None and entry.high is not None
             sure = entry.low > 0 if sign > 0 else entry.high < 0
             return sure, sign * entry.value > 0
-        rivals = [other.entries[column] for other in self.rows if other.benchmark == row.benchmark]
+        rivals = [other.entries[column] for other in self.rows if other.about == row.about]
         shown = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
         mine = round(sign * entry.value, DIGITS)
         first = rivals[0]
@@ -89,10 +87,10 @@ class StudyTable:
 
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
     """All tables: test first, as the paper has it, then ablations and hyper-parameters on validation."""
-    tables = [_main(study), *(_differences(study, b) for b in BENCHMARKS), *(_ablation(study, b) for b in BENCHMARKS)]
-    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BENCHMARKS))
+    tables = [_main(study), *(_differences(study, b) for b in BOTH), *(_ablation(study, b) for b in BOTH)]
+    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BOTH))
     tables += [table for table in sweeps if len(table.rows) > 1]  # a single value was no choice
-    definition = study.plan.settings.faithfulness
+    definition = study.plan.settings.faithfulness.name
     words = f" Faithfulness: {definition}."
     tables = [replace(table, caption=table.caption + words, faithfulness=definition) for table in tables]
     return (*tables, _overlap(study), _kept(study))
@@ -102,14 +100,14 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
     """For every column and metric: what was chosen on validation, and whether it beats greedy on test."""
     found = []
     for cell in study.cells:
-        for benchmark in BENCHMARKS:
+        for benchmark in BOTH:
             chosen = cell.chosen(benchmark)
             ours, greedy = cell.on_test(benchmark, chosen), cell.test[benchmark][0]
             comparison = ours.resampled.less(greedy.resampled)
             found.append(
                 {
-                    "task": cell.task, "model": cell.model, "benchmark": benchmark,
-                    "chosen": chosen.name, "parameters": chosen.parameters,
+                    "task": cell.task, "model": cell.model, "benchmark": benchmark.name,
+                    "chosen": chosen.name, "parameters": chosen.words,
                     "test": ours.mean, "greedy": greedy.mean, **comparison.record(),
                     "verdict": _verdict(chosen, comparison),
                 }
@@ -122,6 +120,10 @@ def _verdict(chosen: Recipe, comparison: Comparison) -> str:
         return "nothing was better than greedy on validation"
     found = comparison.verdict
     return f"{found} from greedy" if found == "not told apart" else f"{found} than greedy"
+
+
+def _row(benchmark: Benchmark, label: str, entries: tuple[Entry | None, ...], rule: bool = False) -> TableRow:
+    return TableRow(benchmark.name, benchmark.better, label, entries, rule)
 
 
 def _columns(study: Study) -> tuple[tuple[str, str], ...]:
@@ -137,23 +139,24 @@ def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
 
 def _main(study: Study) -> StudyTable:
     rows: list[TableRow] = []
-    for benchmark in BENCHMARKS:
-        papers = PAPERS_CHOICE[benchmark]
+    for benchmark in BOTH:
+        papers = benchmark.papers_choice
         greedy = tuple(_entry(cell.test[benchmark][0]) for cell in study.cells)
         theirs = tuple(_entry(_named(cell.test[benchmark], papers)) for cell in study.cells)
         ours = tuple(_chosen_entry(cell, benchmark) for cell in study.cells)
         rows += [
-            TableRow(benchmark, f"{benchmark} Baseline (Greedy)", greedy, bool(rows)),
-            *([TableRow(benchmark, f"{benchmark} ({papers})", theirs)] if any(theirs) else []),
-            TableRow(benchmark, f"{benchmark} (chosen on validation)", ours),
+            _row(benchmark, f"{benchmark.name} Baseline ({GREEDY.name})", greedy, bool(rows)),
+            *([_row(benchmark, f"{benchmark.name} ({papers})", theirs)] if any(theirs) else []),
+            _row(benchmark, f"{benchmark.name} (chosen on validation)", ours),
         ]
-    caption = f"The chosen methods against the baseline on {TEST}: CMD (lower is better), CPR (higher is better)."
+    metrics = ", ".join(f"{b.name} ({b.improves})" for b in BOTH)
+    caption = f"The chosen methods against the baseline on {TEST}: {metrics}."
     return StudyTable("main", caption, _columns(study), tuple(rows))
 
 
-def _chosen_entry(cell: Cell, benchmark: str) -> Entry | None:
+def _chosen_entry(cell: Cell, benchmark: Benchmark) -> Entry | None:
     chosen = cell.chosen(benchmark)
-    note = f"{chosen.name} ({chosen.parameters})" if chosen.parameters else chosen.name
+    note = f"{chosen.name} ({chosen.words})" if chosen.words else chosen.name
     return _entry(cell.on_test(benchmark, chosen), note)
 
 
@@ -161,7 +164,7 @@ def _named(repeats: Sequence[Repeats], name: str) -> Repeats | None:
     return next((one for one in repeats if one.recipe.name == name), None)
 
 
-def _differences(study: Study, benchmark: str) -> StudyTable:
+def _differences(study: Study, benchmark: Benchmark) -> StudyTable:
     """Every combination less greedy on test, paired."""
     rows = []
     for name in by_name(study.cells[0].test[benchmark]):
@@ -170,26 +173,26 @@ def _differences(study: Study, benchmark: str) -> StudyTable:
             ours = _named(cell.test[benchmark], name)
             assert ours is not None
             found = ours.resampled.less(cell.test[benchmark][0].resampled)
-            entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.parameters, found.p))
-        if name != "Greedy":
-            rows.append(TableRow(benchmark, name, tuple(entries)))
+            entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.words, found.p))
+        if name != GREEDY.name:
+            rows.append(_row(benchmark, name, tuple(entries)))
     caption = (
-        f"{benchmark} less greedy's on {TEST} ({IMPROVES[benchmark]}), paired over the same examples, with 95 % "
+        f"{benchmark.name} less greedy's on {TEST} ({benchmark.improves}), paired over the same examples, with 95 % "
         "intervals: bold where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
     )
-    return StudyTable(f"test-{benchmark.lower()}", caption, _columns(study), tuple(rows), False, True)
+    return StudyTable(f"test-{benchmark.name.lower()}", caption, _columns(study), tuple(rows), False, True)
 
 
-def _ablation(study: Study, benchmark: str) -> StudyTable:
+def _ablation(study: Study, benchmark: Benchmark) -> StudyTable:
     rows = []
     for name in by_name(study.cells[0].validation[benchmark]):
         groups = [best(by_name(cell.validation[benchmark])[name]) for cell in study.cells]
-        rows.append(TableRow(benchmark, name, tuple(_entry(one, one.recipe.parameters) for one in groups)))
-    rows = [TableRow(r.benchmark, r.label, r.entries, _is_new_group(r, before)) for r, before in _pairs(rows)]
+        rows.append(_row(benchmark, name, tuple(_entry(one, one.recipe.words) for one in groups)))
+    rows = [replace(row, rule=_is_new_group(row, before)) for row, before in _pairs(rows)]
     caption = (
-        f"{benchmark} ({IMPROVES[benchmark]}) of all combinations on {VALIDATION}, each at its best setting there."
+        f"{benchmark.name} ({benchmark.improves}) of all combinations on {VALIDATION}, each at its best setting there."
     )
-    return StudyTable(f"ablation-{benchmark.lower()}", caption, _columns(study), tuple(rows))
+    return StudyTable(f"ablation-{benchmark.name.lower()}", caption, _columns(study), tuple(rows))
 
 
 def _pairs(rows: Sequence[TableRow]) -> list[tuple[TableRow, TableRow | None]]:
@@ -199,7 +202,7 @@ def _pairs(rows: Sequence[TableRow]) -> list[tuple[TableRow, TableRow | None]]:
 
 
 def _parts(row: TableRow) -> int:
-    return 0 if row.label == "Greedy" else row.label.count("+") + 1
+    return 0 if row.label == GREEDY.name else row.label.count("+") + 1
 
 
 def _is_new_group(row: TableRow, before: TableRow | None) -> bool:
@@ -207,44 +210,37 @@ def _is_new_group(row: TableRow, before: TableRow | None) -> bool:
 
 
 def _tau(study: Study) -> StudyTable:
-    return _sweep(
-        study, "tau", "CPR", "Bootstrapping", "resamples tau of the bootstrap",
-        lambda recipe: recipe.filter.resamples if isinstance(recipe.filter, Bootstrap) else None,
-    )  # fmt: skip
+    return _sweep(study, "tau", CPR, "Bootstrapping", "resamples tau of the bootstrap", "tau")
 
 
 def _pnr(study: Study) -> StudyTable:
-    return _sweep(study, "pnr", "CMD", "ILP + PNR", "positive-negative ratios", lambda recipe: recipe.pnr)
+    return _sweep(study, "pnr", CMD, "ILP + PNR", "positive-negative ratios", "PNR")
 
 
-def _kappa(study: Study, benchmark: str) -> StudyTable:
-    return _sweep(
-        study, f"kappa-{benchmark.lower()}", benchmark, "ILP + Shrinkage", "standard errors kappa of shrinkage",
-        lambda recipe: recipe.filter.kappa if isinstance(recipe.filter, Shrinkage) else None,
-    )  # fmt: skip
+def _kappa(study: Study, benchmark: Benchmark) -> StudyTable:
+    words = "standard errors kappa of shrinkage"
+    return _sweep(study, f"kappa-{benchmark.name.lower()}", benchmark, "ILP + Shrinkage", words, "kappa")
 
 
-def _sweep(
-    study: Study, name: str, benchmark: str, combination: str, words: str, value: Callable[[Recipe], float | None]
-) -> StudyTable:
+def _sweep(study: Study, name: str, benchmark: Benchmark, combination: str, words: str, parameter: str) -> StudyTable:
     """One combination at every value of its hyper-parameter."""
     groups = [by_name(cell.validation[benchmark]).get(combination, []) for cell in study.cells]
     rows = [
-        TableRow(benchmark, f"{combination} {value(same[0].recipe):g}", tuple(_entry(one) for one in same))
+        _row(benchmark, f"{combination} {same[0].recipe.parameters[parameter]:g}", tuple(_entry(one) for one in same))
         for same in zip(*groups, strict=True)
     ]
-    caption = f"{benchmark} ({IMPROVES[benchmark]}) by {words}, on {VALIDATION}."
+    caption = f"{benchmark.name} ({benchmark.improves}) by {words}, on {VALIDATION}."
     return StudyTable(name, caption, _columns(study), tuple(rows), baseline=False)
 
 
 def _overlap(study: Study) -> StudyTable:
     rows: list[TableRow] = []
-    for benchmark in BENCHMARKS:
-        for who, words in (("greedy", "Greedy"), ("chosen", "chosen on validation")):
+    for benchmark in BOTH:
+        for who, words in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
             draws = [np.array(cell.overlap[benchmark][who]) for cell in study.cells]
             entries = tuple(Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) for d in draws)
             rule = bool(rows) and who == "greedy"
-            rows.append(TableRow(f"overlap of {benchmark}", f"{benchmark} ({words})", entries, rule))
+            rows.append(TableRow(f"overlap of {benchmark.name}", 1, f"{benchmark.name} ({words})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     return StudyTable("overlap", caption, _columns(study), tuple(rows))
 
@@ -252,13 +248,13 @@ def _overlap(study: Study) -> StudyTable:
 def _kept(study: Study) -> StudyTable:
     """How much of what was asked for pruning left: part of any difference between solvers is size."""
     rows: list[TableRow] = []
-    for benchmark in BENCHMARKS:
+    for benchmark in BOTH:
         for name in by_name(study.cells[0].test[benchmark]):
             found = [_named(cell.test[benchmark], name) for cell in study.cells]
             shares = [np.array([_share_kept(curve) for curve in one.curves]) for one in found if one is not None]
             entries = tuple(Entry(float(s.mean()), float(s.std(ddof=1)) if len(s) > 1 else None) for s in shares)
-            rule = bool(rows) and name == "Greedy"
-            rows.append(TableRow(f"edges of {benchmark}", f"{benchmark} {name}", entries, rule))
+            rule = bool(rows) and name == GREEDY.name
+            rows.append(TableRow(f"edges of {benchmark.name}", 1, f"{benchmark.name} {name}", entries, rule))
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )

@@ -5,26 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from .task import Example, PromptPair, Task, tokenize
+from .task import Example, PromptPair, Reader, Task, tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 
 
-def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vocabulary: int) -> Task:
+def read_task(path: Path, split: str | None, model: Reader) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
     Rows may have a `split` column; without one the file is used whole, whatever split is asked for.
     """
     # Numbered before any is left out, so that errors name the row that the user sees.
     rows = dict(enumerate(read_rows(path), start=1))
-    if not rows:
-        raise InputError(f"{path} has no rows")
     if split is not None and any("split" in row for row in rows.values()):
         without = next((number for number, row in rows.items() if not row.get("split")), None)
         if without is not None:
@@ -33,14 +32,22 @@ def read_task(path: Path, split: str | None, tokenizer: Any, bos: int | None, vo
         rows = {number: row for number, row in rows.items() if row.get("split") == split}
         if not rows:
             raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
-    if all(column in next(iter(rows.values())) for column in TOKENS):
-        examples = tuple(_from_tokens(row, f"{path}, example {n}", vocabulary) for n, row in rows.items())
+    return replace(task_of_rows(rows, str(path), split or "all", model), name=path.stem)
+
+
+def task_of_rows(rows: Mapping[int, Mapping[str, Any] | PromptPair], source: str, split: str, model: Reader) -> Task:
+    """The task of numbered rows of one kind, text or tokens; errors name their `source`."""
+    if not rows:
+        raise InputError(f"{source} has no rows")
+    first = next(iter(rows.values()))
+    if isinstance(first, Mapping) and all(column in first for column in TOKENS):
+        examples = tuple(_from_tokens(row, f"{source}, example {n}", model.vocabulary) for n, row in rows.items())
     else:
-        pairs = [PromptPair(*_columns(row, TEXT, str, f"{path}, example {n}")) for n, row in rows.items()]
-        if tokenizer is None:
-            raise InputError(f"{path} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
-        examples = tokenize(pairs, tokenizer, bos, str(path), rows)
-    return Task(path.stem, split or "all", examples)
+        pairs = [_pair(row, f"{source}, example {n}") for n, row in rows.items()]
+        if model.tokenizer is None:
+            raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
+        examples = tokenize(pairs, model.tokenizer, model.bos, source, rows)
+    return Task(source, split, examples)
 
 
 def has_splits(path: Path) -> bool:
@@ -86,7 +93,17 @@ def _csv_rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
         raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None
 
 
-def _columns(row: dict[str, Any], columns: tuple[str, ...], kind: type, where: str) -> list[Any]:
+def _pair(row: Any, where: str) -> PromptPair:
+    """A row of text as a prompt pair; one that is a pair already is checked like any other."""
+    if isinstance(row, PromptPair):
+        _columns(vars(row), TEXT, str, where)
+        return row
+    return PromptPair(*_columns(row, TEXT, str, where))
+
+
+def _columns(row: Any, columns: tuple[str, ...], kind: type, where: str) -> list[Any]:
+    if not isinstance(row, Mapping):
+        raise InputError(f"{where} must be a prompt pair or a mapping of columns, not {type(row).__name__}")
     values = [row.get(column) for column in columns]
     missing = [column for column, value in zip(columns, values, strict=True) if value is None]
     if missing:
@@ -102,7 +119,7 @@ def _columns(row: dict[str, Any], columns: tuple[str, ...], kind: type, where: s
     return values
 
 
-def _from_tokens(row: dict[str, Any], where: str, vocabulary: int) -> Example:
+def _from_tokens(row: Any, where: str, vocabulary: int) -> Example:
     clean, corrupted, correct, incorrect = _columns(row, TOKENS, object, where)
     try:
         right, wrong = _ids([correct, incorrect])

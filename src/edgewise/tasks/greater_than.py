@@ -2,7 +2,8 @@
 
 The answer is the token that follows the century: the year in the century ("54") for tokenizers that have two-digit
 tokens, and its first digit ("5") for those that split numbers digit by digit. A decade decides the order only if it
-isn't that of the first year, so answers are digits above and below its own.
+isn't that of the first year, so answers are digits above and below its own. Any later year is right; one of them is the
+answer that differences are taken with.
 
 The counterfactual starts in the year 01 of the century, after which every year, and every decade, can follow: what
 the clean prompt forbids is then allowed.
@@ -92,7 +93,9 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         if not draw.is_new((template, event, century, year), split):
             continue
         own = year // endings.years
-        later = draw.choice([answer for answer in endings.answers if answer > own])
+        right = [answer for answer in endings.answers if answer > own]
+        later = draw.choice(right)
         earlier = draw.choice([answer for answer in endings.answers if answer < own])
         clean, corrupted = (template.format(event=event, century=century, year=y) for y in (year, 1))
-        yield PromptPair(clean, corrupted, f"{later:0{endings.digits}d}", f"{earlier:0{endings.digits}d}")
+        correct, incorrect, *also = (f"{answer:0{endings.digits}d}" for answer in (later, earlier, *right))
+        yield PromptPair(clean, corrupted, correct, incorrect, also_correct=tuple(also))

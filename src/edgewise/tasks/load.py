@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
-from .files import read_task
+from .files import read_task, task_of_rows
 from .hub import EXTRA
 from .mib import DATA_SETS, read_data_set
-from .task import PromptPair, Task, tokenize
-
-if TYPE_CHECKING:
-    from ..models import Model
+from .task import PromptPair, Reader, Task, tokenize
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
@@ -43,7 +40,9 @@ DESCRIPTIONS = {
 DEFAULT_EXAMPLES, MOST_EXAMPLES = 200, 10**9
 
 
-def load_task(name: str, model: Model, split: str = "train", examples: int | None = None, seed: int = 0) -> Task:
+def load_task(
+    name: str | Path, model: Reader, split: str = "train", examples: int | None = None, seed: int = 0
+) -> Task:
     """The task `name` in the model's tokens.
 
     name      a built-in generator (`ioi`); a data set of the benchmark (`mib/ioi`), from the hub, or from a local
@@ -52,10 +51,11 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
 
     The same arguments give the same task.
     """
+    name = str(name)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     if is_task_file(name):
-        return read_task(Path(name), split, model.tokenizer, model.bos, model.vocabulary).head(examples)
+        return read_task(Path(name), split, model).head(examples)
     check_task(name)
     known, equals, copy = name.partition("=")
     if split not in SPLITS:
@@ -71,13 +71,20 @@ def load_task(name: str, model: Model, split: str = "train", examples: int | Non
     return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
 
 
+def make_task(
+    prompts: Iterable[PromptPair | Mapping[str, Any]], model: Reader, name: str = "prompts", split: str = "all"
+) -> Task:
+    """A task from prompts in memory: `PromptPair`s, or mappings with the columns of a task file (text or tokens)."""
+    return task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
+
+
 def check_task(name: str) -> None:
     """Refuse a name that is neither a generator, a data set nor a file of one's own."""
     if not is_task_file(name) and name not in GENERATORS and name.partition("=")[0] not in DATA_SETS:
         raise _unknown_task(name)
 
 
-def load_third(name: str, model: Model, split: str, examples: int | None, seed: int) -> Task:
+def load_third(name: str, model: Reader, split: str, examples: int | None, seed: int) -> Task:
     """One split of a file that has none: a third of its distinct examples, drawn with the seed."""
     whole = load_task(name, model)
     distinct = tuple(dict.fromkeys(whole.examples))
@@ -104,10 +111,10 @@ def _unknown_task(name: str) -> InputError:
     return unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
 
 
-def check_lengths(model: Model, task: Task) -> None:
+def check_lengths(model: Reader, task: Task) -> None:
     """Refuse prompts that are longer than the model can take."""
     longest = max(range(len(task)), key=lambda row: task.examples[row].length)
-    length, most = task.examples[longest].length, model.transformer.max_length
+    length, most = task.examples[longest].length, model.max_length
     if length > most:
         raise InputError(
             f"task {task.name!r}, example {longest + 1} has {length} tokens; model {model.name!r} takes {most}"

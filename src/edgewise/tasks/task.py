@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from ..errors import InputError
 
@@ -15,12 +16,32 @@ SAME_ANSWERS = "with answers that begin with the same token"
 UNKNOWN_ANSWERS = "with an answer that the tokenizer doesn't know"
 
 
+class Reader(Protocol):
+    """What a task has to know of the model that will read it: a `Model` is one.
+
+    bos         the token put in front of every prompt, or None
+    vocabulary  the number of tokens; `max_length` the longest prompt
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tokenizer(self) -> Any: ...
+    @property
+    def bos(self) -> int | None: ...
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def max_length(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class PromptPair:
     """A clean prompt, its corrupted counterpart, and the answers that tell them apart, as text.
 
     An answer is the text that follows the prompt, with its leading space if it has one. With
     `first_token_decides` an answer of several tokens is represented by its first (MIB does so for names and labels).
+    `also_correct` are further answers that are right: they count for accuracy, not for differences.
     """
 
     clean: str
@@ -28,6 +49,7 @@ class PromptPair:
     correct: str
     incorrect: str
     first_token_decides: bool = False
+    also_correct: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,6 +61,7 @@ class Example:
     correct: int
     incorrect: int
     text: PromptPair | None = None
+    also_correct: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clean:
@@ -87,6 +110,24 @@ class Task:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @property
+    def longest(self) -> int:
+        """The number of tokens of the longest prompt."""
+        return max(example.length for example in self.examples)
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that a result can depend on: the tokens of all examples, in their order."""
+        parts = [(e.clean, e.corrupted, e.correct, e.incorrect, e.also_correct) for e in self.examples]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    def part(self, rows: Iterable[int]) -> Task:
+        """The examples at some rows."""
+        return replace(self, examples=tuple(self.examples[row] for row in rows))
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, {self.split!r}, {len(self):,} examples)"
+
     def head(self, limit: int | None) -> Task:
         """The first `limit` examples (all of them for None)."""
         return self if limit is None else replace(self, examples=self.examples[:limit])
@@ -112,7 +153,8 @@ def tokenize(
             for answer, token in ((pair.correct, correct), (pair.incorrect, incorrect)):
                 if token == unknown:
                     raise InputError(f"the tokenizer doesn't know the answer {answer!r}; choose another")
-            examples.append(Example(clean, corrupted, correct, incorrect, pair))
+            also = tuple(_answer(answer, pair, answers[answer], tokenizer) for answer in pair.also_correct)
+            examples.append(Example(clean, corrupted, correct, incorrect, pair, also))
         except InputError as error:
             raise InputError(f"{source}, example {number}: {error}") from None
     return tuple(examples)
@@ -174,7 +216,9 @@ def _prompts(
 
 def _answers(pairs: Sequence[PromptPair], tokenizer: Any) -> dict[str, list[int]]:
     """Every answer's own tokens; pairs share few answers, so each is encoded once."""
-    texts = list(dict.fromkeys(answer for pair in pairs for answer in (pair.correct, pair.incorrect)))
+    texts = list(
+        dict.fromkeys(answer for pair in pairs for answer in (pair.correct, pair.incorrect, *pair.also_correct))
+    )
     return dict(zip(texts, _encode(texts, tokenizer), strict=True))
 
 

@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ..circuit import Circuit, connected
-from ..errors import InputError, unknown_name
-from .greedy import solve_greedy
-from .ilp import solve_ilp
+from ..errors import InputError
+from ..methods import check_is
+from .ilp import Ilp
 from .problem import Infeasible, SelectionProblem
 from .selection import Selection, Status
-from .solution import Solution
-from .top_n import solve_top_n
+from .solution import Solution, Solver
 
-SOLVERS: dict[str, Callable[[SelectionProblem, float | None], Solution]] = {
-    "top-n": solve_top_n,
-    "greedy": solve_greedy,
-    "ilp": solve_ilp,
-}
+EXACT = Ilp()
 
 
-def solve(
-    problem: SelectionProblem, solver: str = "ilp", time_limit: float | None = None, fill: bool = False
-) -> Selection:
+def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False) -> Selection:
     """The circuit that `solver` chooses, pruned, with its objective, a proven bound and how it ended.
 
     A budget of 0 is the empty circuit and a budget of all edges the full one, for every solver. With `fill`, a
     solver whose circuit shrinks when it is pruned is asked for more, until as many edges as possible are left.
     """
-    if solver not in SOLVERS:
-        raise unknown_name("solver", solver, list(SOLVERS))
-    if time_limit is not None and not 0 < time_limit < float("inf"):
-        raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
+    check_is("solver", Solver, solver)
     started = time.perf_counter()
     graph, budget = problem.graph, problem.budget
     if budget in (0, graph.n_edges):
         mask = np.full(graph.n_edges, budget > 0)
         solution = Solution(mask, Status.OPTIMAL, problem.objective(mask))
     else:
-        solution = SOLVERS[solver](problem, time_limit)
+        solution = solver.solve(problem)
         solution = replace(solution, mask=connected(graph, solution.mask))
         if fill and int(solution.mask.sum()) < budget and solution.status is Status.HEURISTIC:
-            solution = replace(solution, mask=_filled(problem, SOLVERS[solver], solution.mask))
+            solution = replace(solution, mask=_filled(problem, solver, solution.mask))
     return Selection(
         circuit=Circuit(graph, solution.mask),
-        solver=solver,
+        solver=solver.name,
         status=solution.status,
         asked=budget,
         objective=problem.objective(solution.mask),
@@ -62,8 +52,7 @@ def solve(
 def solve_path(
     problem: SelectionProblem,
     budgets: Sequence[int],
-    solver: str = "ilp",
-    time_limit: float | None = None,
+    solver: Solver = EXACT,
     fill: bool = False,
     nested: bool = False,
 ) -> tuple[Selection, ...]:
@@ -78,11 +67,11 @@ def solve_path(
     _ = problem.order  # so that every budget's problem shares it
     selections: list[Selection] = []
     for budget in budgets:
-        selection = _nearest(problem.with_budget(budget), solver, time_limit, fill)
+        selection = _nearest(problem.with_budget(budget), solver, fill)
         inner = selections[-1].circuit if selections and nested else None
         if inner is not None and not (inner.mask <= selection.circuit.mask).all():
             free = selection
-            selection = _nearest(problem.with_budget(budget, inner), solver, time_limit, fill)
+            selection = _nearest(problem.with_budget(budget, inner), solver, fill)
             selection = replace(selection, seconds=selection.seconds + free.seconds)
             if selection.possible_pnr == free.possible_pnr:  # otherwise the two weren't asked for the same
                 selection = replace(selection, free_objective=free.objective)
@@ -90,23 +79,21 @@ def solve_path(
     return tuple(selections)
 
 
-def _nearest(problem: SelectionProblem, solver: str, time_limit: float | None, fill: bool) -> Selection:
+def _nearest(problem: SelectionProblem, solver: Solver, fill: bool) -> Selection:
     """The problem's circuit, or that of the nearest possible problem if too many positive edges are asked for."""
     try:
-        return solve(problem, solver, time_limit, fill)
+        return solve(problem, solver, fill)
     except Infeasible as error:
-        return replace(solve(error.nearest, solver, time_limit, fill), possible_pnr=error.nearest.pnr)
+        return replace(solve(error.nearest, solver, fill), possible_pnr=error.nearest.pnr)
 
 
-def _filled(
-    problem: SelectionProblem, solver: Callable[[SelectionProblem, float | None], Solution], mask: np.ndarray
-) -> np.ndarray:
+def _filled(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -> np.ndarray:
     """The pruned circuit of the largest request whose circuit, pruned, is within the budget; by halving."""
     graph, budget = problem.graph, problem.budget
     fits, too_many = budget, graph.n_edges
     while too_many - fits > 1:
         asked = (fits + too_many) // 2
-        larger = connected(graph, solver(problem.with_budget(asked, problem.within), None).mask)
+        larger = connected(graph, solver.solve(problem.with_budget(asked, problem.within)).mask)
         if int(larger.sum()) <= budget:
             fits, mask = asked, larger
         else:

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from ..circuit import Circuit
+from ..disk import whole_folder
 from ..errors import InputError, unknown_name
-from ..evaluate.curve import SIZES, size_to_edges
+from ..evaluate import SIZES, size_to_edges
+from ..formats.edge_file import EdgeFile
+from ..formats.files import FORMATS, read_file
 from ..graph import Graph
 from ..scores import EdgeScores
-from .edge_file import EdgeFile
-from .files import FORMATS, read_file, write_circuit
-from .write import whole_folder
 
 MODELS = {
     "gpt2": Graph(12, 12, 768),
@@ -100,8 +100,7 @@ def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, s
     _check_graph(scores.graph, model, "the scores are")
     _check_suffix(suffix)
     with _new_folder(target) as draft:
-        circuit = Circuit.empty(scores.graph)
-        write_circuit(draft / f"importances{suffix}", circuit, scores.mean(), scores.provenance)
+        Circuit.empty(scores.graph).save(draft / f"importances{suffix}", scores.mean(), scores.provenance)
     return target / f"importances{suffix}"
 
 
@@ -120,12 +119,13 @@ def write_circuits(
     names = [f"{share:g}{suffix}" for share in SHARES]
     with _new_folder(target) as draft:
         for name, circuit in zip(names, sorted(circuits, key=lambda circuit: circuit.n_edges), strict=True):
-            write_circuit(draft / name, circuit, np.zeros(circuit.graph.n_edges), {"task": task, "model": model})
+            circuit.save(draft / name, about={"task": task, "model": model})
     return tuple(target / name for name in names)
 
 
-def check_submission(folder: Path) -> SubmissionCheck:
+def check_submission(folder: str | Path) -> SubmissionCheck:
     """Whether the benchmark would accept a submission, folder by folder, and why not."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(
             f"{folder} is no folder; give the one that holds a folder per task and model, such as ioi_gpt2"
@@ -182,7 +182,7 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
 def _check_importances(path: Path, model: str) -> list[str]:
     try:
         held = _read_of(path, model)
-        held.scores()
+        held.scored()
     except InputError as error:
         return [str(error)]
     if held.mask is None:

@@ -10,12 +10,17 @@ import numpy as np
 
 from ..circuit import Circuit
 from ..errors import InputError, unknown_name
+from ..evaluate import Benchmark, Cmd
+from ..formats.edge_file import EdgeFile
+from ..formats.files import FORMATS, read_file
 from ..graph import Graph
 from ..scores import EdgeScores
-from . import score_folder
-from .files import FORMATS, read_circuit, read_file, read_scores, write_circuit
+from ..study.plan import TEST
+from ..study.recipes import TUNED
+from .result_folder import ResultRow, read_circuits, read_result
 from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
-from .write import whole_folder
+
+DEFAULT = Cmd()
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,13 @@ class Conversion:
         }
 
 
-def convert(source: Path, target: Path, overwrite: bool = False) -> Conversion:
+def convert(source: str | Path, target: str | Path, overwrite: bool = False) -> Conversion:
     """Write scores, or a circuit, from one format to another: a target without suffix is a score folder.
 
     Between json and pt everything about edges is kept, exactly. A score folder has an example axis and no membership:
     on the way to a file its scores are averaged over the examples, and no edge of the file is in_graph.
     """
+    source, target = Path(source), Path(target)
     if target.suffix not in ("", *FORMATS):
         raise InputError(
             f"{target} has the suffix {target.suffix!r}; write to a file that ends in {' or '.join(FORMATS)}, "
@@ -59,24 +65,32 @@ def convert(source: Path, target: Path, overwrite: bool = False) -> Conversion:
 
 
 def convert_to_submission(
-    source: Path, target: Path, layout: str, task: str, model: str, suffix: str = ".pt", benchmark: str = "CMD"
+    source: str | Path,
+    target: str | Path,
+    layout: str,
+    task: str,
+    model: str,
+    suffix: str = ".pt",
+    benchmark: Benchmark = DEFAULT,
+    method: str | None = None,
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
 
     importances   from whatever holds scores
-    circuits      from a folder of nine circuit files, or from a result folder: the circuits of its best method, by CMD
-                  or by CPR
+    circuits      from a folder of nine circuit files, or from a result folder: the circuits of one of its methods,
+                  which was tuned or is named by `method`; none that was chosen by looking at test is taken
     """
+    source, target = Path(source), Path(target)
     if layout not in LAYOUTS:
         raise unknown_name("layout of a submission", layout, LAYOUTS)
     if layout == "importances":
-        scores = read_scores(source)
+        scores = EdgeScores.load(source)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
     if (source / "run.json").is_file():
-        circuits, notes = _best_circuits(source, benchmark)
+        circuits, notes = _circuits_of_run(source, benchmark, method)
     elif source.is_dir() and not (source / "scores.json").is_file():
-        circuits, notes = [read_circuit(path) for path in circuit_files(source)], ()
+        circuits, notes = [_untested(read_file(path)) for path in circuit_files(source)], ()
     else:
         raise InputError(
             f"{source} is no folder of circuits; give one with nine circuit files or a result folder, "
@@ -88,9 +102,9 @@ def convert_to_submission(
 
 def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     if source.is_dir() or not source.suffix:
-        scores = score_folder.read_scores(source)
+        scores = EdgeScores.load(source)
         nothing = "no edge is in_graph: a score folder has no circuit"
-        write_circuit(target, Circuit.empty(scores.graph), scores.mean(), scores.provenance)
+        Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), nothing)
     held, notes = read_file(source), []
     graph = held.graph
@@ -100,16 +114,15 @@ def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
         notes.append("no edge is in_graph: the source doesn't say")
     if held.beyond:
         notes.append(f"not kept, because it isn't about edges: {', '.join(held.beyond)}")
-    score = np.zeros(graph.n_edges) if held.score is None else held.scores().values[0]
+    score = np.zeros(graph.n_edges) if held.score is None else held.scored()
     circuit = Circuit.empty(graph) if held.mask is None else Circuit(graph, held.mask)
-    write_circuit(target, circuit, score, held.about)
+    circuit.save(target, score, held.about)
     return graph, tuple(notes)
 
 
 def _to_folder(source: Path, target: Path, overwrite: bool) -> tuple[Graph, tuple[str, ...]]:
-    scores = read_scores(source)
-    with whole_folder(target, overwrite) as draft:
-        score_folder.write_scores(draft, scores)
+    scores = EdgeScores.load(source)
+    scores.save(target, overwrite)
     kept = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
     return scores.graph, kept
 
@@ -118,18 +131,39 @@ def _averaged(scores: EdgeScores) -> tuple[str, ...]:
     return (f"scores are the mean over {scores.n_examples} examples",) if scores.n_examples > 1 else ()
 
 
-def _best_circuits(folder: Path, benchmark: str) -> tuple[list[Circuit], tuple[str, ...]]:
-    """The circuits of a run's best method by CMD or CPR, at the sizes of a submission."""
-    from .result_folder import read_circuits, read_result
+def _untested(held: EdgeFile) -> Circuit:
+    """The circuit of a file, unless the file says that its method was chosen by looking at test."""
+    if held.about.get("chosen_on") == TEST:
+        raise InputError(
+            f"{held.path} has a circuit of the method that was best on {TEST}, which a submission mustn't look at; "
+            "give the result folder and --method, or run with --tune"
+        )
+    return Circuit(held.graph, held.members())
 
-    # Lower is better for CMD, higher for CPR.
-    best = {"CMD": min, "CPR": max}
-    if benchmark not in best:
-        raise unknown_name("benchmark", benchmark, list(best))
-    rows = [row for row in read_result(folder).rows if row.benchmark == benchmark]
-    row = best[benchmark](rows, key=lambda row: row.area)
+
+def _circuits_of_run(folder: Path, benchmark: Benchmark, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:
+    """The circuits of one of a run's methods, at the sizes of a submission."""
+    row = _row_to_submit(folder, benchmark, method)
     by_share = dict(zip(row.curve.shares, read_circuits(folder)[benchmark, row.name], strict=True))
     missing = [f"{share:g}" for share in SHARES if share not in by_share]
     if missing:
         raise InputError(f"{folder} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
-    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, the best by {benchmark}",)
+    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, for {benchmark.name}",)
+
+
+def _row_to_submit(folder: Path, benchmark: Benchmark, method: str | None) -> ResultRow:
+    """The method that is named, or the tuned one, or the best on a split that isn't test."""
+    result = read_result(folder)
+    rows = {row.name.lower(): row for row in result.of(benchmark)}
+    if method is None and TUNED.lower() in rows:
+        method = TUNED
+    if method is None and result.run.test.split != TEST:
+        return max(rows.values(), key=lambda row: benchmark.better * row.area)
+    if method is None:
+        raise InputError(
+            f"{folder} has several methods, and choosing the best would look at {TEST}; name one, such as --method "
+            f"'{benchmark.papers_choice}', or run with --tune, which chooses without {TEST}"
+        )
+    if method.lower() not in rows:
+        raise unknown_name("method", method, [row.name for row in rows.values()])
+    return rows[method.lower()]

@@ -1,7 +1,8 @@
-"""Writing whole or not at all."""
+"""Files of our own: written whole or not at all, read with words for what is wrong."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from .errors import InputError
 
 
 @contextmanager
@@ -95,6 +96,23 @@ def make_parent(path: Path) -> None:
         raise InputError(f"the folder {path.parent} can't be made: {error.strerror}") from None
 
 
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file's contents, read piece by piece."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 24):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def tree_digest(path: Path) -> str:
+    """The SHA-256 of a file's contents, or of the names and contents of all files below a folder."""
+    if path.is_file():
+        return file_digest(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return hashlib.sha256(repr([(str(f.relative_to(path)), file_digest(f)) for f in files]).encode()).hexdigest()
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all."""
     with whole_file(path) as draft:
@@ -111,3 +129,15 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} isn't JSON: {error}") from None
+
+
+def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
+    """Read a JSON object of ours; says so if it is of another format or version."""
+    found = read_json(path)
+    found = found if isinstance(found, dict) else {}
+    if found.get("format") != name or found.get("version") != version:
+        raise InputError(
+            f"{path} is of format {found.get('format')!r} version {found.get('version')!r}; "
+            f"this edgewise reads {name} version {version}"
+        )
+    return found

@@ -9,11 +9,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from .circuit import Circuit
-from .errors import InputError
-from .recipes import Recipe, Settings, select_circuits
-from .scores import EdgeScores
-from .statistics import summarise
+from ..circuit import Circuit
+from ..errors import InputError
+from ..evaluate import Benchmark
+from ..scores import EdgeScores
+from ..statistics import summarise
+from .recipes import Recipe, select_circuits
+from .settings import Settings
 
 
 def jaccard(one: Circuit, other: Circuit) -> float:
@@ -57,12 +59,12 @@ def mean_overlap(by_size: NDArray[np.float64], shares: Sequence[float]) -> float
 
 
 def recipe_overlap(
-    scores: EdgeScores, recipe: Recipe, benchmark: str, settings: Settings, resamples: int = 10, seed: int = 0
+    scores: EdgeScores, recipe: Recipe, benchmark: Benchmark, settings: Settings, resamples: int = 10, seed: int = 0
 ) -> NDArray[np.float64]:
     """[size] the overlap of a recipe's circuits."""
 
     def select(rows: EdgeScores) -> list[Circuit]:
-        selections = select_circuits(summarise(rows, recipe.filter), recipe, benchmark, settings)
-        return [selection.circuit for selection in selections]
+        ranking = summarise(rows, recipe.filter).ranking
+        return [selection.circuit for selection in select_circuits(ranking, recipe, benchmark, settings)]
 
     return overlap(scores, select, resamples, seed)

@@ -1,0 +1,78 @@
+"""Methods as values: what scorers, solvers, filters, metrics, ablations and benchmarks have in common.
+
+A method is a small frozen object: its fields are its parameters, its methods do its work, and it knows its name. Verbs
+take the object, a user's own as well, and never ask which one it is. Each family has one constant that maps names to
+classes; the functions here read such a mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, TypeVar
+
+from .errors import InputError, unknown_name
+
+M = TypeVar("M", bound="Method")
+
+
+class Method:
+    """The base of every family. `name` is what the command line and files call it; without one, the class's."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def record(self) -> dict[str, Any]:
+        """The name and the parameters, as plain data, for JSON."""
+        return {"name": self.name} | as_record(self)
+
+
+def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
+    """The method called `name`, in any case, with the options that were given: those that aren't None."""
+    found = next((one for one in known.values() if one.name.lower() == name.lower()), None)
+    if found is None:
+        raise unknown_name(kind, name, list(known))
+    given = {option: value for option, value in options.items() if value is not None}
+    taken = parameters(found)
+    for option in given:
+        if option not in taken:
+            raise InputError(f"{kind} {found.name!r} takes no {option}" + (f", only {', '.join(taken)}" * bool(taken)))
+    return found(**given)
+
+
+def check_is(kind: str, family: type, given: object) -> None:
+    """Refuse what is no method of a family, such as its name or its class: verbs take the object."""
+    if not isinstance(given, family):
+        shown = given.__name__ if isinstance(given, type) else repr(given)
+        article = "an" if kind[0] in "aeiou" else "a"
+        expected = f"{article} {kind} must be an object of a class that derives from {family.__name__}"
+        raise InputError(f"{expected}, not {shown}")
+
+
+def parameters(method: type) -> tuple[str, ...]:
+    """The names of a class's parameters."""
+    return tuple(field.name for field in fields(method)) if is_dataclass(method) else ()
+
+
+def as_record(value: Any) -> Any:
+    """Frozen values as plain data, for JSON: methods by name and parameters, tuples as lists."""
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return {name: plain(getattr(value, name)) for name in parameters(type(value))}
+
+
+def plain(value: Any) -> Any:
+    """One value as plain data; a method without parameters is its name."""
+    if isinstance(value, Method):
+        return value.record() if parameters(type(value)) else value.name
+    return as_record(value) if isinstance(value, tuple | list) or is_dataclass(value) else value
+
+
+def from_record(kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any]) -> M:
+    """The method that `plain` or `Method.record` wrote."""
+    given = {"name": record} if isinstance(record, str) else dict(record)
+    return choose(kind, known, given.pop("name"), **given)

@@ -1,0 +1,22 @@
+"""A run's folder, whole: its data, and what is derived from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..disk import whole_folder
+from ..pipeline import Discovery
+from ..results import RunRecord, fill_result, read_result
+from .figures import write_figures
+
+
+def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) -> RunRecord:
+    """Write all that a discovery found, with its figures, whole or not at all; gives its record.
+
+    `edgewise report`, `compare`, `convert` and `select` read such a folder.
+    """
+    with whole_folder(Path(folder), overwrite) as draft:
+        record = fill_result(draft, found)
+        (draft / "figures").mkdir()
+        write_figures(draft / "figures", read_result(draft))
+    return record

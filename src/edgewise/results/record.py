@@ -1,0 +1,145 @@
+"""The record of a run: what it was told, with what, and what came out, as a typed value."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..evaluate import resample
+from ..graph import Graph
+from ..methods import plain
+from ..study import Competence, mean_overlap, published_words
+from ..tasks import Task
+
+if TYPE_CHECKING:
+    from ..pipeline import Discovery, Outcome
+
+VERSIONED = ("edgewise", "numpy", "torch", "transformers", "highspy")
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Which examples: their split, how many, and a hash of their tokens."""
+
+    split: str
+    examples: int
+    prompts: str
+
+    @classmethod
+    def of(cls, task: Task) -> Examples:
+        """Those of a task."""
+        return cls(task.split, len(task), task.digest)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All there is to say about a run beyond its arrays; run.json is this, as JSON.
+
+    weights        a hash of the model's files, or of its weights in memory
+    bos            the token in front of every prompt, or None
+    accuracy       how well the model does the evaluated examples
+    settings       as plain data, methods by name
+    as_published   which behaviours of the paper's script are repeated, in words; None for none
+    areas          benchmark -> method -> CPR or CMD; `intervals` the same with their error bars
+    tuning         how a method was chosen by cross-validation; None if it wasn't asked for
+    overlap        benchmark -> method -> the overlap of circuits over resamples of train: by size, and its mean
+    circuits       benchmark -> which method's circuits are written, and on which examples it was chosen
+    seconds        that each stage took
+    """
+
+    model: str
+    weights: str
+    task: str
+    train: Examples
+    test: Examples
+    seed: int
+    device: str
+    dtype: str
+    bos: int | None
+    accuracy: Competence
+    settings: Mapping[str, Any]
+    as_published: Mapping[str, str] | None
+    graph: Graph
+    sign_instability: float
+    edges_kept_by_bootstrap: int
+    areas: Mapping[str, Mapping[str, float]]
+    intervals: Mapping[str, Mapping[str, Any]]
+    tuning: Mapping[str, Any] | None
+    overlap: Mapping[str, Mapping[str, Any]]
+    circuits: Mapping[str, Mapping[str, Any]]
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
+
+    @classmethod
+    def of(cls, found: Discovery) -> RunRecord:
+        """The record of a discovery."""
+        transformer, outcomes = found.model.transformer, {b: found.of(b) for b in found.benchmarks}
+        return cls(
+            model=found.model.name,
+            weights=found.model.digest,
+            task=found.test.name,
+            train=Examples.of(found.train),
+            test=Examples.of(found.test),
+            seed=found.seed,
+            device=str(transformer.device),
+            dtype=str(transformer.dtype).removeprefix("torch."),
+            bos=found.model.bos,
+            accuracy=found.competence,
+            settings=found.settings.record(),
+            as_published=published_words(found.settings),
+            graph=found.model.graph,
+            sign_instability=found.statistics.sign_instability,
+            edges_kept_by_bootstrap=int(found.statistics.kept.sum()),
+            areas={b.name: {o.recipe.name: o.area for o in some} for b, some in outcomes.items()},
+            intervals={
+                b.name: {o.recipe.name: resample(o.curve, b).interval().record() for o in some}
+                for b, some in outcomes.items()
+            },
+            tuning=found.tuning.record() if found.tuning else None,
+            overlap=_overlap(found),
+            circuits={b.name: exported_record(found, found.exported(b)) for b in found.benchmarks},
+            seconds=dict(found.seconds),
+            versions={"python": platform.python_version()} | {name: version(name) for name in VERSIONED},
+        )
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        record = {field.name: plain(getattr(self, field.name)) for field in fields(self)}
+        return record | {"graph": asdict(self.graph) | {"edges": self.graph.n_edges}}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RunRecord:
+        """The record that was written as JSON; says what it lacks."""
+        lacking = [field.name for field in fields(cls) if field.name not in record]
+        if lacking:
+            raise InputError(f"the run's record lacks {', '.join(lacking)}")
+        given = {field.name: record[field.name] for field in fields(cls)}
+        graph = {name: value for name, value in given["graph"].items() if name != "edges"}
+        typed = {"train": Examples(**given["train"]), "test": Examples(**given["test"]), "graph": Graph(**graph)}
+        return cls(**given | typed | {"accuracy": Competence(**given["accuracy"])})
+
+
+def exported_record(found: Discovery, outcome: Outcome) -> dict[str, Any]:
+    """Which method's circuits are written, and on which examples it was chosen, as plain data."""
+    chosen_on = found.train.split if outcome.recipe.alias else found.test.split
+    return {"recipe": outcome.recipe.combination, "parameters": outcome.recipe.words, "chosen_on": chosen_on}
+
+
+def _overlap(found: Discovery) -> dict[str, dict[str, Any]]:
+    sizes = found.settings.sizes
+    return {
+        b.name: {
+            recipe.name: {
+                "sizes": [None if np.isnan(value) else float(value) for value in by_size],
+                "mean": mean_overlap(by_size, sizes),
+            }
+            for recipe, by_size in both.items()
+        }
+        for b, both in found.overlap.items()
+    }

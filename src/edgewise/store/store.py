@@ -1,0 +1,100 @@
+"""A folder of finished units, each written whole and with the digests of its arrays."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..disk import file_digest, read_format, whole_folder, write_json
+from ..errors import InputError
+
+FORMAT, VERSION = "edgewise-unit", 1
+MARK = "store.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """A finished unit: arrays by name (memory-mapped if they were read), and what there is to say about them."""
+
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    about: Any = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where finished units are kept; without a folder, nowhere."""
+
+    folder: Path | None = None
+
+    def open(self) -> Store:
+        """The store, its folder made ready; refuses a folder that isn't a store."""
+        if self.folder is None:
+            return self
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / MARK).is_file():
+            raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for draft in self.folder.glob(".*"):
+            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
+        write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
+        return self
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no unit was ever finished."""
+        return self.folder is None or not any(self.folder.glob("*/unit.json"))
+
+    def has(self, key: str) -> bool:
+        """Whether a unit was finished under a key, whole or damaged since."""
+        return self.folder is not None and (self.folder / key / "unit.json").is_file()
+
+    def find(self, key: str) -> Unit | None:
+        """The unit that was kept under a key; one that isn't whole any more is removed, and its work done again."""
+        if self.folder is None or not (self.folder / key).is_dir():
+            return None
+        folder = self.folder / key
+        try:
+            record = read_format(folder / "unit.json", FORMAT, VERSION)
+            if any(file_digest(folder / f"{name}.npy") != known for name, known in record["arrays"].items()):
+                raise InputError(f"{folder} is damaged")
+            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in record["arrays"]}
+        except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError):
+            shutil.rmtree(folder)
+            return None
+        return Unit(arrays, record["about"])
+
+    def keep(self, key: str, unit: Unit) -> Unit:
+        """Keep a unit, whole or not at all."""
+        if self.folder is not None:
+            with self.draft(key) as draft:
+                for name, array in unit.arrays.items():
+                    np.save(draft / f"{name}.npy", array)
+                write_about(draft, unit.about)
+        return unit
+
+    @contextmanager
+    def draft(self, key: str) -> Iterator[Path]:
+        """A folder to fill with NAME.npy and `write_about`; it is kept under the key if nothing goes wrong."""
+        assert self.folder is not None
+        with whole_folder(self.folder / key) as folder:
+            yield folder
+
+    def remove(self) -> None:
+        """Forget everything."""
+        if self.folder is not None and (self.folder / MARK).is_file():
+            shutil.rmtree(self.folder)
+
+
+NOTHING = Store()
+
+
+def write_about(draft: Path, about: Any) -> None:
+    """Finish a draft: what there is to say, and the digests of the arrays that lie there."""
+    digests = {path.stem: file_digest(path) for path in sorted(draft.glob("*.npy"))}
+    write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION, "about": about, "arrays": digests})

@@ -1,0 +1,64 @@
+"""What is tried and what it came to: the values on the way from rankings to curves. They need no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..evaluate import Benchmark, Curve
+from ..ranking import Ranking
+from ..select import Selection
+from .recipes import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A recipe that is to be tried: for which benchmark, and the ranking that it selects from."""
+
+    benchmark: Benchmark
+    recipe: Recipe
+    ranking: Ranking
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What one recipe came to, for one of the benchmark's two metrics: a circuit per size, and their curve."""
+
+    benchmark: Benchmark
+    recipe: Recipe
+    ranking: Ranking
+    selections: tuple[Selection, ...]
+    curve: Curve
+
+    @property
+    def area(self) -> float:
+        """CPR or CMD."""
+        return self.curve.area(self.benchmark)
+
+    def __repr__(self) -> str:
+        return f"Outcome({self.benchmark.name} {self.recipe.name}: {self.area:.4f})"
+
+
+@dataclass(frozen=True)
+class Competence:
+    """How well the model does the task: how often its top answer is right, and the correct one beats the incorrect."""
+
+    top: float
+    beats: float
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The outcomes of all recipes that were tried on a task, in their order, and how well the model does it.
+
+    seconds  that selecting and evaluating took
+    """
+
+    outcomes: tuple[Outcome, ...]
+    competence: Competence
+    seconds: Mapping[str, float]
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Every outcome's curve."""
+        return [outcome.curve for outcome in self.outcomes]

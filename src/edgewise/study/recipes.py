@@ -1,0 +1,153 @@
+"""Recipes: how to get from a ranking to circuits, as a composition of filter, PNR and solver.
+
+Every cell of the paper's tables is one composition of filter (none | bootstrap | shrinkage), ranking (signed for CPR |
+absolute for CMD), PNR (none | a value) and solver (top-n | greedy | ilp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..circuit import Circuit
+from ..errors import InputError
+from ..evaluate import BOTH, CMD, CPR, Benchmark, size_to_edges
+from ..methods import check_is, from_record, plain
+from ..ranking import Ranking
+from ..select import SOLVERS, Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
+from ..statistics import FILTERS, NO_FILTER, Bootstrap, Filter, Shrinkage
+from .settings import DEFAULTS, Settings
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A composition: a solver, a filter, a least share of positive edges or None.
+
+    `alias` takes the place of the name that the composition has.
+    """
+
+    solver: Solver = field(default_factory=Greedy)
+    filter: Filter = NO_FILTER
+    pnr: float | None = None
+    alias: str = ""
+
+    def __post_init__(self) -> None:
+        check_is("solver", Solver, self.solver)
+        check_is("filter", Filter, self.filter)
+        if self.pnr is not None and not 0 <= self.pnr <= 1:
+            raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
+
+    @property
+    def name(self) -> str:
+        """That of the paper's tables, where PNR alone takes the best edges and everything else alone is greedy."""
+        return self.alias or self.combination
+
+    @property
+    def combination(self) -> str:
+        """What is combined, in the paper's words."""
+        added = [self.filter.title] * bool(self.filter.title) + ["PNR"] * self.has_pnr
+        implied = TopN if self.has_pnr else Greedy
+        named = [] if added and isinstance(self.solver, implied) else [self.solver.title]
+        return " + ".join(named + added)
+
+    @property
+    def has_pnr(self) -> bool:
+        """Whether a share of positive edges is asked for."""
+        return self.pnr is not None
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The hyper-parameters by name, as tables call them."""
+        return {**self.filter.parameters, **({} if self.pnr is None else {"PNR": self.pnr})}
+
+    @property
+    def words(self) -> str:
+        """The hyper-parameters in words; empty if there are none."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.parameters.items())
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Recipe:
+        """The recipe that `record` came from, read back from JSON."""
+        solver, way = from_record("solver", SOLVERS, record["solver"]), from_record("filter", FILTERS, record["filter"])
+        return cls(solver, way, record["pnr"], record["alias"])
+
+
+GREEDY = Recipe()
+# The name of a recipe that was chosen beforehand, by cross-validation.
+TUNED = "Tuned"
+Recipes = Mapping[Benchmark, Sequence[Recipe]]
+
+
+def paper_recipes(bootstrap: Bootstrap | None = None, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
+    """The rows of the paper's two ablation tables: benchmark -> recipes."""
+    way, ilp = bootstrap or Bootstrap(), Ilp(time_limit)
+    with_pnr = (
+        GREEDY,
+        Recipe(ilp),
+        Recipe(Greedy(), way),
+        Recipe(TopN(), pnr=pnr),
+        Recipe(ilp, way),
+        Recipe(ilp, pnr=pnr),
+        Recipe(TopN(), way, pnr),
+        Recipe(ilp, way, pnr),
+    )
+    return {b: tuple(recipe for recipe in with_pnr if b.uses_pnr or not recipe.has_pnr) for b in BOTH}
+
+
+def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
+    """Greedy and ILP on shrunk scores, which the paper doesn't have: benchmark -> recipes."""
+    way, ilp = Shrinkage(kappa), Ilp(time_limit)
+    plain_ones = (Recipe(Greedy(), way), Recipe(ilp, way))
+    return {CMD: (*plain_ones, Recipe(ilp, way, pnr)), CPR: plain_ones}
+
+
+def combinations(
+    benchmark: Benchmark, solvers: Iterable[Solver], filters: Sequence[Filter], shares: Sequence[float | None]
+) -> tuple[Recipe, ...]:
+    """Every solver with every filter and, where the benchmark uses PNR, every share; `shares` begin with None."""
+    pnr = shares if benchmark.uses_pnr else shares[:1]
+    return tuple(Recipe(solver, way, share) for solver in solvers for way in filters for share in pnr)
+
+
+def merged(*several: Recipes) -> Recipes:
+    """Recipes of several kinds, each once: benchmark -> recipes."""
+    names = dict.fromkeys(b for some in several for b in some)
+    return {b: tuple(dict.fromkeys(recipe for some in several for recipe in some.get(b, ()))) for b in names}
+
+
+def select_circuits(
+    ranking: Ranking, recipe: Recipe, benchmark: Benchmark, settings: Settings = DEFAULTS
+) -> tuple[Selection, ...]:
+    """A circuit for every size; `ranking` is that of the recipe's filter."""
+    check_is("benchmark", Benchmark, benchmark)
+    graph = ranking.graph
+    budgets = [size_to_edges(share, graph.n_edges) for share in settings.sizes]
+    problem = SelectionProblem.of(ranking, benchmark.rank, 0, recipe.pnr)
+    if settings.pnr_after_absolute:
+        problem = replace(problem, is_positive=ranking.value != 0)
+    if recipe.filter.drop_failed and ranking.kept is not None and not ranking.kept.all():
+        return _without_failed(problem, ranking.kept, budgets, recipe.solver, settings)
+    return solve_path(problem, budgets, recipe.solver, settings.fill, settings.nested)
+
+
+def _without_failed(
+    problem: SelectionProblem, kept: np.ndarray, budgets: Sequence[int], solver: Solver, settings: Settings
+) -> tuple[Selection, ...]:
+    """Circuits of kept edges only, which therefore stop growing."""
+    # Worth less than all others together, a failed edge is taken only where a heuristic finds no other: then it is cut.
+    value = np.where(kept, problem.value, -1 - np.abs(problem.value).sum())
+    most = int(np.count_nonzero(kept))
+    within = [min(budget, most) for budget in budgets]
+    found = solve_path(replace(problem, value=value), within, solver, settings.fill, settings.nested)
+    circuits = [Circuit(problem.graph, selection.circuit.mask & kept).prune() for selection in found]
+    return tuple(
+        replace(selection, circuit=circuit, asked=budget, objective=problem.objective(circuit.mask))
+        for selection, circuit, budget in zip(found, circuits, budgets, strict=True)
+    )

@@ -1,0 +1,317 @@
+"""Methods as values: verbs take objects, one's own too, and refuse names and classes in words."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from conftest import build, random_task
+
+from edgewise import (
+    CMD,
+    CPR,
+    Ablation,
+    Accuracy,
+    BatchScores,
+    Benchmark,
+    Bootstrap,
+    Circuit,
+    Cmd,
+    Curve,
+    Eap,
+    EapIg,
+    EdgeScores,
+    EdgeStatistics,
+    Faithfulness,
+    Filter,
+    Graph,
+    Greedy,
+    Ilp,
+    InputError,
+    Kl,
+    LogitDifference,
+    Metric,
+    MibFaithfulness,
+    NoFilter,
+    Patching,
+    Ranking,
+    Recipe,
+    Scorer,
+    SelectionProblem,
+    Settings,
+    Solution,
+    Solver,
+    Status,
+    TopN,
+    compare,
+    discover,
+    evaluate_circuits,
+    score_edges,
+    select_circuits,
+    solve,
+    solve_path,
+    summarise,
+    wrap_model,
+)
+from edgewise.evaluate import faithfulness, resample
+from edgewise.methods import choose, from_record
+from edgewise.score import SCORERS
+from edgewise.select import SOLVERS
+
+GRAPH = Graph(2, 2, 2)
+PROBLEM = SelectionProblem.build(GRAPH, np.random.default_rng(0).normal(size=GRAPH.n_edges), "absolute", 9)
+SCORES = EdgeScores(GRAPH, np.random.default_rng(1).normal(0.3, 1, (12, GRAPH.n_edges)))
+CURVE = Curve((0.1, 0.5, 1.0), (1, 2, 3), (1, 2, 3), np.array([[1.0, 2], [3, 1], [4, 5]]), np.ones(2), np.zeros(2))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return wrap_model(build("gpt2"), name="tiny")
+
+
+VERBS = {  # family -> how a verb is given one, a name, a class
+    "score_edges": (Scorer, lambda model, it: score_edges(model, random_task(2), it), "eap-ig", EapIg),
+    "score_edges, metric": (Metric, lambda model, it: score_edges(model, random_task(2), metric=it), "kl", Kl),
+    "evaluate, metric": (Metric, lambda model, it: evaluate_circuits(model, random_task(2), [], it), "kl", Kl),
+    "evaluate, of_model": (
+        Metric, lambda model, it: evaluate_circuits(model, random_task(2), [], of_model=[it]), "accuracy", Accuracy
+    ),
+    "evaluate, ablation": (
+        Ablation, lambda model, it: evaluate_circuits(model, random_task(2), [], ablation=it), "patching", Patching
+    ),
+    "solve": (Solver, lambda model, it: solve(PROBLEM, it), "greedy", Greedy),
+    "solve_path": (Solver, lambda model, it: solve_path(PROBLEM, [3, 9], it), "ilp", Ilp),
+    "summarise": (Filter, lambda model, it: summarise(SCORES, it), "bootstrap", Bootstrap),
+    "Curve.area": (Benchmark, lambda model, it: CURVE.area(it), "CMD", Cmd),
+    "resample": (Benchmark, lambda model, it: resample(CURVE, it), "CMD", Cmd),
+    "compare": (Benchmark, lambda model, it: compare(CURVE, CURVE, it), "CMD", Cmd),
+    "select_circuits": (
+        Benchmark, lambda model, it: select_circuits(summarise(SCORES).ranking, Recipe(), it), "CMD", Cmd
+    ),
+    "faithfulness": (Faithfulness, lambda model, it: faithfulness([1.0], 2.0, 0.0, it), "mib", MibFaithfulness),
+    "Recipe, solver": (Solver, lambda model, it: Recipe(it), "top-n", TopN),
+    "Recipe, filter": (Filter, lambda model, it: Recipe(filter=it), "none", NoFilter),
+    "Settings, scorer": (Scorer, lambda model, it: Settings(it), "eap", Eap),
+    "Settings, metric": (Metric, lambda model, it: Settings(metric=it), "kl", Kl),
+    "Settings, ablation": (Ablation, lambda model, it: Settings(ablation=it), "patching", Patching),
+    "Settings, faithfulness": (Faithfulness, lambda model, it: Settings(faithfulness=it), "mib", MibFaithfulness),
+    "Settings, bootstrap": (Bootstrap, lambda model, it: Settings(bootstrap=it), "bootstrap", Bootstrap),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_names_classes_and_strangers_are_refused_in_words(model, verb):
+    family, call, name, kind = VERBS[verb]
+    call(model, kind())
+    for given, shown in ((name, repr(name)), (kind, kind.__name__), (None, "None"), (3, "3")):
+        with pytest.raises(InputError, match=rf"^an? [a-z ]+ must be an object .*from {family.__name__}, not {shown}$"):
+            call(model, given)
+
+
+def test_another_family_is_as_wrong_as_a_name(model):
+    with pytest.raises(InputError, match=r"an ablation must be .* Ablation, not Greedy\(\)"):
+        evaluate_circuits(model, random_task(2), [], ablation=Greedy())
+
+
+def test_names_are_read_in_one_place():
+    assert choose("solver", SOLVERS, "ILP", time_limit=2.0) == Ilp(2.0)
+    assert choose("scorer", SCORERS, "eap-ig", steps=None) == EapIg()
+    with pytest.raises(InputError, match="takes no steps"):
+        choose("scorer", SCORERS, "eap", steps=3)
+    for one in (Ilp(3.0), Greedy()):
+        assert from_record("solver", SOLVERS, one.record()) == one
+
+
+# A user's own, of every family.
+
+
+@dataclass(frozen=True)
+class Scaled(Scorer):
+    """EAP, times a factor."""
+
+    factor: float = -2.0
+
+    def score(self, batch, metric):
+        found = Eap().score(batch, metric)
+        return BatchScores(found.values * self.factor, found.clean_metric, found.corrupted_metric)
+
+
+class Logit(Metric):
+    """One answer's logit: without parameters, so not even a dataclass."""
+
+    answer = 0
+
+    def value(self, run, clean):
+        return run.answer_logits[:, self.answer]
+
+
+class WrongLogit(Logit):
+    name = "wrong"
+    answer = 1
+
+
+class Nothing(Ablation):
+    """What is outside the circuit is as it is in the model."""
+
+    shares_prefix = True
+
+    def reference(self, batch):
+        return batch.run(batch.clean)
+
+
+class ByHand(Ablation):
+    """Patching, by what the sources give on the corrupted prompt."""
+
+    def reference(self, batch):
+        there = batch.run(batch.corrupted)
+        return batch.run_from_sources(there.embedding, there.mix, there.mlp_out)
+
+
+@dataclass(frozen=True)
+class Worst(Solver):
+    """The worst edges."""
+
+    title = "Worst"
+
+    def solve(self, problem):
+        mask = problem.required.copy()
+        order = problem.optional_order[::-1]
+        mask[order[: problem.budget - int(mask.sum())]] = True
+        return Solution(mask, Status.HEURISTIC, problem.upper_bound)
+
+
+@dataclass(frozen=True)
+class Median(Filter):
+    """The median; edges below a quantile fail."""
+
+    title = "Median"
+    quantile: float = 0.25
+
+    @property
+    def parameters(self):
+        return {"q": self.quantile}
+
+    def statistics(self, scores):
+        middle = np.median(scores.values, 0).astype(float)
+        kept = np.abs(middle) >= np.quantile(np.abs(middle), self.quantile)
+        never = np.zeros(len(middle), bool)
+        return EdgeStatistics(scores.graph, middle, middle, middle, kept, never, np.where(kept, middle, 0.0))
+
+
+@dataclass(frozen=True)
+class Squared(Benchmark):
+    """The area of the squared distance."""
+
+    rank = "absolute"
+    better = -1
+    uses_pnr = True
+    power: int = 2
+
+    def height(self, faithfulness):
+        return np.abs(1 - faithfulness) ** self.power
+
+
+class Raw(Faithfulness):
+    """The metric itself."""
+
+    def of(self, circuit, full, empty):
+        return circuit
+
+
+def test_a_scorer_of_ones_own(model):
+    task = random_task(3, seed=1)
+    found, expected = score_edges(model, task, Scaled()), score_edges(model, task, Eap())
+    np.testing.assert_allclose(found.values, -2 * expected.values, rtol=1e-6)
+    assert found.provenance["method"] == "Scaled" and found.provenance["factor"] == -2
+    assert found.provenance["clean_metric"] == expected.provenance["clean_metric"]
+
+
+@pytest.mark.parametrize("scorer", [Eap(), EapIg(3)])
+def test_a_metric_of_ones_own_is_scored_and_evaluated(model, scorer):
+    """Scores are linear in the metric: those of the two logits differ by those of the logit difference."""
+    task = random_task(3, seed=2)
+    right, wrong, both = (score_edges(model, task, scorer, one) for one in (Logit(), WrongLogit(), LogitDifference()))
+    scale = np.abs(both.values).max()
+    np.testing.assert_allclose(right.values - wrong.values, both.values, rtol=1e-4, atol=1e-5 * scale)
+    circuits = [Circuit(model.graph, np.random.default_rng(0).random(model.graph.n_edges) < 0.6)]
+    found = evaluate_circuits(model, task, circuits, Logit(), of_model=[WrongLogit()])
+    difference = evaluate_circuits(model, task, circuits)
+    other = evaluate_circuits(model, task, circuits, WrongLogit())
+    np.testing.assert_allclose(found.values - other.values, difference.values, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.of_model["wrong"], other.full, rtol=1e-9, atol=1e-9)
+    assert right.provenance["metric"] == "Logit"
+
+
+def test_an_ablation_of_ones_own(model):
+    task = random_task(4, seed=3)
+    rng = np.random.default_rng(0)
+    circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.5, 0.9)]
+    kept = evaluate_circuits(model, task, circuits, ablation=Nothing())
+    for values in (*kept.values, kept.empty):
+        np.testing.assert_allclose(values, kept.full, rtol=1e-9, atol=1e-9)
+    found, expected = (evaluate_circuits(model, task, circuits, ablation=one) for one in (ByHand(), Patching()))
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.empty, expected.empty, rtol=1e-9, atol=1e-9)
+    assert np.abs(expected.values - expected.full).max() > 1e-3
+
+
+def test_a_solver_of_ones_own_is_pruned_filled_and_nested(model):
+    found = solve(PROBLEM, Worst())
+    mask = np.zeros(GRAPH.n_edges, bool)
+    mask[np.argsort(PROBLEM.value)[: PROBLEM.budget]] = True
+    assert found.circuit == Circuit(GRAPH, mask).prune() and found.solver == "Worst"
+    filled = solve(PROBLEM, Worst(), fill=True)
+    assert found.kept <= filled.kept <= PROBLEM.budget
+    budgets = [3, 9, 20]
+    path = solve_path(PROBLEM, budgets, Worst())
+    for budget, one in zip(budgets, path, strict=True):
+        assert one.circuit == solve(PROBLEM.with_budget(budget), Worst()).circuit
+    small, *_, large = solve_path(PROBLEM, budgets, Worst(), nested=True)
+    assert (small.circuit.mask <= large.circuit.mask).all()
+
+
+def test_a_filter_of_ones_own():
+    found = summarise(SCORES, Median())
+    middle = np.sort(SCORES.values, 0)[5:7].mean(0)
+    kept = np.abs(middle) >= np.quantile(np.abs(middle), 0.25)
+    np.testing.assert_allclose(found.ranking.value, np.where(kept, middle, 0))
+    np.testing.assert_array_equal(found.ranking.kept, kept)
+    assert Recipe(Worst(), Median()).name == "Worst + Median"
+    assert Recipe(Worst(), Median(), 0.5).words == "q 0.25, PNR 0.5"
+
+
+def test_a_benchmark_and_a_faithfulness_of_ones_own():
+    # Of the metric's means 1.5, 2, 4.5 the distances to 1 are 0.5, 1, 3.5: squared 0.25, 1, 12.25.
+    curve = Curve(CURVE.shares, CURVE.asked, CURVE.kept, CURVE.values, CURVE.full, CURVE.empty, Raw())
+    assert curve.faithfulness.tolist() == [1.5, 2.0, 4.5]
+    assert curve.area(Squared()) == pytest.approx(0.4 * (0.25 + 1) / 2 + 0.5 * (1 + 12.25) / 2)
+    assert resample(curve, Squared(), 50).estimate == curve.area(Squared())
+    worse = Curve(CURVE.shares, CURVE.asked, CURVE.kept, CURVE.values + 1, CURVE.full, CURVE.empty, Raw())
+    assert compare(curve, worse, Squared()).is_better and compare(worse, curve, Squared()).is_worse
+    assert faithfulness([3.0], 1.0, 1.0, Raw()).tolist() == [3.0]
+
+
+def test_a_whole_discovery_of_ones_own(model):
+    """Every stage by a user's own method, against the same stages one by one."""
+    train, test = random_task(6, seed=4), random_task(5, seed=5)
+    settings = Settings(Scaled(), Logit(), ByHand(), Raw(), sizes=(0.1, 0.4, 1.0))
+    recipe = Recipe(Worst(), Median())
+    found = discover(model, train, test, settings, {Squared(): [recipe]}, progress=lambda *_: None)
+    (outcome,) = found.of(Squared())
+    scores = score_edges(model, train, Scaled(), Logit())
+    np.testing.assert_allclose(found.scores.values, scores.values, rtol=1e-6)
+    selections = select_circuits(summarise(scores, Median()).ranking, recipe, Squared(), settings)
+    evaluation = evaluate_circuits(model, test, [one.circuit for one in selections], Logit(), ByHand())
+    np.testing.assert_allclose(outcome.curve.values, evaluation.values, rtol=1e-9, atol=1e-9)
+    expected = np.abs(1 - evaluation.values.mean(1)) ** 2
+    assert outcome.area == pytest.approx(0.3 * expected[:2].sum() / 2 + 0.6 * expected[1:].sum() / 2)
+    assert found.best(Squared()) is outcome
+    for benchmark in (CMD, CPR):
+        with pytest.raises(InputError, match="no recipe was tried"):
+            found.of(benchmark)
+
+
+def test_a_ranking_from_elsewhere_is_selected_by_any_solver():
+    ranking = Ranking(GRAPH, np.arange(GRAPH.n_edges), signed=False)
+    for solver in (Greedy(), TopN(), Ilp(), Worst()):
+        found = solve(SelectionProblem.of(ranking, "absolute", 8), solver)
+        assert found.kept <= 8 and found.circuit == found.circuit.prune()

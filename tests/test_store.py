@@ -1,0 +1,249 @@
+"""One memory: what is found again is what would be made again, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import build, random_task
+
+from edgewise import (
+    Bootstrap,
+    Eap,
+    EapIg,
+    InputError,
+    Kl,
+    Metric,
+    ModelSource,
+    Settings,
+    Store,
+    discover,
+    load_model,
+    wrap_model,
+)
+from edgewise.store import NOTHING, Unit, unit_key
+from edgewise.store import store as store_module
+from edgewise.study import remember
+from edgewise.tasks import Example, Task
+
+SIZES = (0.05, 0.3, 1.0)
+
+
+def quiet(stage, done, total):
+    pass
+
+
+@pytest.fixture
+def saved(tmp_path) -> Path:
+    """A model in HuggingFace's layout, its weights as .bin, which says nothing of its contents by name or date."""
+    folder = tmp_path / "model"
+    loaded = build("gpt2", torch.float32)
+    loaded.save_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    torch.save(loaded.state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_a_unit_comes_back_as_it_was_kept(tmp_path):
+    store = Store(tmp_path / "s").open()
+    assert store.is_empty and store.find("a-1") is None
+    arrays = {"x": np.arange(6).reshape(2, 3), "y": np.zeros(0)}
+    store.keep("a-1", Unit(arrays, {"why": [1, None]}))
+    found = Store(tmp_path / "s").open().find("a-1")
+    assert not store.is_empty and found.about == {"why": [1, None]} and set(found.arrays) == {"x", "y"}
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array)
+    store.remove()
+    assert not (tmp_path / "s").exists()
+    assert NOTHING.keep("a-1", found) is found and NOTHING.find("a-1") is None and NOTHING.is_empty
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "no record", "not json", "another format"])
+def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
+    store = Store(tmp_path / "s").open()
+    store.keep("a-1", Unit({"x": np.arange(1000.0)}))
+    array, record = store.folder / "a-1" / "x.npy", store.folder / "a-1" / "unit.json"
+    if damage == "flipped":
+        held = bytearray(array.read_bytes())
+        held[-3] ^= 1
+        array.write_bytes(held)
+    elif damage == "cut":
+        array.write_bytes(array.read_bytes()[:500])
+    elif damage == "gone":
+        array.unlink()
+    elif damage == "no record":
+        record.unlink()
+    elif damage == "not json":
+        record.write_text("{")
+    else:
+        record.write_text(json.dumps({"format": "other", "version": 1}))
+    assert store.find("a-1") is None
+    store.keep("a-1", Unit({"x": np.ones(2)}))
+    np.testing.assert_array_equal(store.find("a-1").arrays["x"], np.ones(2))
+
+
+def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
+    store = Store(tmp_path / "s").open()
+    with pytest.raises(RuntimeError), store.draft("a-1") as draft:
+        np.save(draft / "x.npy", np.ones(3))
+        raise RuntimeError
+    assert store.find("a-1") is None and [p.name for p in store.folder.iterdir()] == ["store.json"]
+    (store.folder / ".a-2.killed").mkdir()
+    store.open()
+    assert [p.name for p in store.folder.iterdir()] == ["store.json"]
+
+
+def test_a_folder_of_others_is_no_store(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match="isn't a store"):
+        Store(tmp_path).open()
+    Store(tmp_path).remove()
+    assert (tmp_path / "thesis.txt").exists()
+
+
+def test_a_key_covers_methods_with_their_parameters_and_the_text_of_ones_own():
+    def own(factor):
+        text = f"lambda x: {factor} * x"
+
+        @dataclass(frozen=True)
+        class Own(Metric):
+            factor: int = 1
+
+            def value(self, run, clean):
+                return eval(text)(run.answer_logits[:, 0])
+
+        return Own
+
+    keys = [
+        unit_key("scores", how=(EapIg(5), Kl())),
+        unit_key("scores", how=(EapIg(4), Kl())),
+        unit_key("scores", how=(Eap(), Kl())),
+        unit_key("values", how=(EapIg(5), Kl())),
+        unit_key("scores", how=(EapIg(5), own(1)())),
+        unit_key("scores", how=(EapIg(5), own(1)(2))),
+        unit_key("scores", how=(Bootstrap(), Kl())),
+        unit_key("scores", how=(Bootstrap(seed=1), Kl())),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert unit_key("scores", how=(EapIg(), Kl())) == keys[0]
+
+
+def test_versions_are_part_of_every_key(monkeypatch):
+    before = unit_key("scores", a=1)
+    monkeypatch.setattr("edgewise.store.keys.VERSIONS", ("edgewise 99",))
+    assert unit_key("scores", a=1) != before
+
+
+def test_a_models_digest_is_of_its_bytes_whatever_their_names_and_dates(saved):
+    before = ModelSource(str(saved)).digest
+    weights, times = saved / "pytorch_model.bin", (saved / "pytorch_model.bin").stat()
+    state = torch.load(weights, weights_only=True)
+    state["transformer.ln_f.bias"] = state["transformer.ln_f.bias"] + 1
+    torch.save(state, weights)
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    changed = ModelSource(str(saved)).digest
+    config = json.loads((saved / "config.json").read_text()) | {"layer_norm_epsilon": 1e-3}
+    (saved / "config.json").write_text(json.dumps(config))
+    copy = saved.with_name("copy")
+    shutil.copytree(saved, copy)
+    configured = ModelSource(str(saved)).digest
+    assert len({before, changed, configured}) == 3 and ModelSource(str(copy)).digest == configured
+    assert ModelSource(str(saved), dtype="float64").digest != configured
+
+
+def test_a_model_in_memory_has_the_digest_of_its_weights():
+    one, same, other = (wrap_model(build("gpt2", seed=seed)) for seed in (0, 0, 1))
+    assert one.digest == same.digest != other.digest
+    other_bos = replace(one, bos=3)
+    assert other_bos.digest != one.digest
+
+
+def test_a_model_knows_how_another_process_loads_it():
+    model = load_model("demo", dtype="float64", bos="no")
+    again = model.source.load()
+    assert again.source == model.source and again.digest == model.digest
+    assert again.transformer.dtype == torch.float64 and wrap_model(model.module).source is None
+
+
+def test_a_tasks_digest_is_of_its_tokens():
+    task = random_task(4)
+    first = task.examples[0]
+    changed = [
+        Task("other", "name", task.examples),
+        Task(task.name, task.split, task.examples[::-1]),
+        Task(task.name, task.split, (replace(first, correct=first.correct + 1), *task.examples[1:])),
+        Task(task.name, task.split, (replace(first, also_correct=(5,)), *task.examples[1:])),
+        Task(task.name, task.split, (Example(first.clean, first.clean[::-1], 1, 2), *task.examples[1:])),
+    ]
+    digests = [one.digest for one in changed]
+    assert digests[0] == task.digest and len({task.digest, *digests}) == 5
+
+
+def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypatch):
+    """Stopped after each of its units in turn; every unit is made once."""
+    model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
+    settings = Settings(sizes=SIZES)
+    plain = discover(model, train, test, settings, stability=3)
+    kept, made = store_module.Store.keep, []
+
+    def stop(self, key, unit):
+        made.append(key)
+        kept(self, key, unit)
+        raise KeyboardInterrupt
+
+    store = Store(tmp_path / "s").open()
+    for _ in range(20):
+        with monkeypatch.context() as broken:
+            broken.setattr(store_module.Store, "keep", stop)
+            try:
+                found = discover(model, train, test, settings, stability=3, store=store)
+                break
+            except KeyboardInterrupt:
+                pass
+    assert len(set(made)) == len(made) > 4
+    assert [o.area for o in found.outcomes] == [o.area for o in plain.outcomes]
+    for one, other in zip(found.outcomes, plain.outcomes, strict=True):
+        assert [s.circuit for s in one.selections] == [s.circuit for s in other.selections]
+        assert [replace(s, seconds=0).record() for s in one.selections] == [
+            replace(s, seconds=0).record() for s in other.selections
+        ]
+    for b, both in plain.overlap.items():
+        for recipe, by_size in both.items():
+            np.testing.assert_array_equal(found.overlap[b][recipe], by_size)
+
+
+def test_what_changes_a_result_is_worked_out_again(saved, tmp_path, monkeypatch):
+    """Weights of the same name and date, config, prompts, scorer, metric: never the scores of others."""
+    task, store, settings = random_task(6), Store(tmp_path / "s").open(), Settings(sizes=SIZES)
+    calls, scoring = [], remember.score_edges
+    monkeypatch.setattr(remember, "score_edges", lambda *g, **m: (calls.append(g), scoring(*g, **m))[1])
+
+    def scores(task=task, settings=settings):
+        found = remember.score(load_model(str(saved)), task, settings, store, quiet)
+        fresh = remember.score(load_model(str(saved)), task, settings, NOTHING, quiet)
+        np.testing.assert_array_equal(found.values, fresh.values)
+        return found
+
+    first = scores()
+    assert len(calls) == 2
+    again = scores(replace(task, name="other"))
+    assert len(calls) == 3 and again.provenance["task"] == "other"
+    assert again.provenance["seconds"] == first.provenance["seconds"]
+    weights, times = saved / "pytorch_model.bin", (saved / "pytorch_model.bin").stat()
+    state = torch.load(weights, weights_only=True)
+    state["transformer.h.0.mlp.c_fc.weight"] *= 2
+    torch.save(state, weights)
+    os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+    others = [scores(), scores(settings=replace(settings, scorer=EapIg(3)))]
+    others += [scores(settings=replace(settings, metric=Kl())), scores(random_task(6, seed=4))]
+    config = json.loads((saved / "config.json").read_text()) | {"layer_norm_epsilon": 0.1}
+    (saved / "config.json").write_text(json.dumps(config))
+    others.append(scores())
+    assert len(calls) == 3 + 2 * len(others)
+    assert len({one.digest for one in (first, *others)}) == 1 + len(others)
