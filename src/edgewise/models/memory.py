@@ -22,6 +22,17 @@ def circuit_bytes(graph: Graph, length: int) -> int:
     return 4 * streams * length * graph.d_model
 
 
+def weighted_bytes(graph: Graph, length: int, keep_streams: bool = True) -> int:
+    """What a weighted run of one example and its backward pass need.
+
+    Changes of all sources and their gradients, streams of a layer and their gradients, traces and what autograd keeps
+    of all layers, and all layers' streams if they are kept.
+    """
+    streams = 2 * graph.n_sources + 6 * graph.n_heads + 40 * graph.n_layers
+    streams += 3 * graph.n_heads * graph.n_layers if keep_streams else 0
+    return 4 * streams * length * graph.d_model
+
+
 def batch_size_for(bytes_per_example: int, budget: int = BUDGET) -> int:
     """Examples per batch that fit into a budget of bytes, at least one."""
     return max(1, min(MOST, budget // bytes_per_example))

@@ -1,11 +1,11 @@
 """The changes of all sources in one buffer, what reads and writes it, and the gradients of both.
 
 A change is a source's output in this run minus that of the reference. Readers mix changes into streams: a large product
-per layer, whose result (3H streams) is worth neither keeping nor norming. Autograd would keep it, and would give every
-read a gradient of the size of the whole buffer. So reads and writes are functions of their own, which share one buffer
-of gradients: a read adds to those of the rows that it read, a write takes those of the rows that it wrote.
+per layer. Autograd would norm its result (3H streams) into a copy, and give every read a gradient of the size of the
+whole buffer. So reads and writes are functions of their own, which share one buffer of gradients: a read adds to those
+of the rows that it read, a write takes those of the rows that it wrote.
 
-What a write returns, its rows at the last position, must be given to the next read as `after`: this tells autograd that
+What a write returns, its rows at the last position, must be given to the next read as `after`. So autograd knows that
 the gradients of written rows are complete once all later reads have been passed backwards.
 """
 
@@ -26,40 +26,45 @@ class Rows:
     """Changes [place, row, d_model]; a place is one position of one example.
 
     Rows are `input`, then per layer its heads and its MLP, without those of the last layer. Heads that join the stream
-    through a norm have one more row (`head_rows`). With layer norms, rows are kept without their mean: no reader sees it.
+    through a norm have one more row (`head_rows`). With layer norms, rows are without their mean, which no reader sees.
 
-    last  [example] the place that the logits read
+    keeps  whether streams are kept for the backward pass, or mixed again
+    last   [example] the place that the logits read
     """
 
-    def __init__(self, model: Transformer, batch: int, length: int, last: Tensor) -> None:
+    def __init__(self, model: Transformer, batch: int, length: int, last: Tensor, keeps: bool) -> None:
         graph, first = model.graph, model.layers[0]
         per_layer = graph.n_heads + (1 if first.post_norm is None else 2)
-        places = batch * length
-        self.changes = model.unembed.new_empty((places, 1 + (graph.n_layers - 1) * per_layer, graph.d_model))
+        shape = (batch * length, 1 + (graph.n_layers - 1) * per_layer, graph.d_model)
+        self.changes = model.unembed.new_empty(shape)
         self.gradients: Tensor | None = None
-        self.last = torch.arange(batch, device=last.device) * length + last
-        self.centred = first.attention_norm.centred
         self.count = 0
-        self._most = places * (3 * graph.n_heads + 1) * graph.d_model
+        self.keeps = keeps
+        self.last = torch.arange(batch, device=last.device) * length + last
+        self._centred = first.attention_norm.centred
+        self._most_readers = 3 * graph.n_heads + 1
         self._buffers: dict[str, Tensor] = {}
 
     def buffer(self, name: str, readers: int) -> Tensor:
         """[place, reader, d_model] room for the streams of a layer's readers, the same for all layers."""
-        if name not in self._buffers:
-            self._buffers[name] = self.changes.new_empty(self._most)
         places, _, width = self.changes.shape
+        if name not in self._buffers:
+            self._buffers[name] = self.changes.new_empty(places * self._most_readers * width)
         return self._buffers[name][: places * readers * width].view(places, readers, width)
 
-    def write(self, changes: Tensor) -> slice:
-        """Write the next rows [place, row, d_model]; says which they are."""
-        which = slice(self.count, self.count + changes.shape[1])
-        self.changes[:, which] = self.centre(changes)
+    def spread(self, mixing: Tensor) -> Tensor:
+        """[place, ...] from [example, ...], or from [place, ...] itself."""
+        return mixing.repeat_interleave(len(self.changes) // len(mixing), 0)
+
+    def reserve(self, count: int) -> tuple[slice, Tensor]:
+        """The next rows, to be written: which they are, and a view of them [place, row, d_model]."""
+        which = slice(self.count, self.count + count)
         self.count = which.stop
-        return which
+        return which, self.changes[:, which]
 
     def centre(self, x: Tensor) -> Tensor:
-        """x [..., d_model] without its mean, if no reader sees it."""
-        return x - x.mean(-1, keepdim=True) if self.centred else x
+        """x [..., d_model], in place, without the mean that no reader sees."""
+        return x.sub_(x.mean(-1, keepdim=True)) if self._centred else x
 
     def add_gradients(self, mixing: Tensor, streams: Tensor) -> None:
         """Give rows their part of the gradient of `streams` [place, reader, d_model], which `mixing` made of them.
@@ -79,77 +84,82 @@ class Rows:
     def take_gradients(self, which: slice, at_last: Tensor) -> Tensor:
         """[place, row, d_model] the gradient of written rows; `at_last` is that of what the write returned."""
         assert self.gradients is not None
-        gradients = self.centre(self.gradients[:, which])
+        gradients = self.centre(self.gradients[:, which])  # in place, for nobody takes them again
         gradients[self.last] += at_last
         return gradients
 
 
 class Read(torch.autograd.Function):
-    """Mix streams from the first rows, on top of `reference`, and project them.
+    """Mix streams from the first rows, on top of the reference's stream [place, d_model], and project them.
 
-    mixing     [place, reader, row]; a reader more than projections asks for has its mix returned as it is
-    reference  [place, d_model]
-    Gives projections [reader, place, d_head] of the unscaled streams without biases, the streams' squared lengths
-    [place, reader], which tell the norm's scale, and the last reader's mix [place, d_model] or None.
+    mixing  [place, reader, row], or [example, reader, row] where all positions agree
+    parts   projections, each for as many readers as it has heads; one more reader has its mix returned as it is
+
+    Gives projections [reader, place, d_head] of the streams before the norm scales them, without biases; the streams'
+    squared lengths [place, reader], which tell the scale; and the last reader's mix [place, d_model] or None.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, mixing: Tensor, rows: Rows, layer: Layer, parts: Sequence[Projection], reference: Tensor, *after: Tensor
+        ctx: Any,
+        mixing: Tensor,
+        rows: Rows,
+        layer: Layer,
+        parts: Sequence[Projection],
+        reference: Tensor,
+        *after: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         weights = [_folded(layer, part) for part in parts]
-        n_projected = sum(len(weight) for weight in weights)
-        reference = rows.centre(reference)
-        streams = _mixed(rows, mixing, reference, n_projected)
+        n_heads, n_projected = len(weights[0]), sum(len(weight) for weight in weights)
+        reference = rows.centre(reference.clone())
+        streams = _mix(rows, rows.spread(mixing), reference, n_projected)
         own = streams[:, :n_projected]
-        projected = torch.cat(
-            [
-                torch.bmm(stream.transpose(0, 1), weight.transpose(1, 2))
-                for stream, weight in zip(own.split(len(weights[0]), 1), weights, strict=True)
-            ]
-        )
+        pairs = zip(own.split(n_heads, 1), weights, strict=True)
+        projected = torch.cat([torch.bmm(x.transpose(0, 1), weight.transpose(1, 2)) for x, weight in pairs])
         squares = torch.linalg.vector_norm(own, dim=-1, dtype=at_least_float32(own[:1, :1]).dtype).square()
-        ctx.save_for_backward(mixing, reference)
+        ctx.save_for_backward(mixing, reference, *[streams] * rows.keeps)
         ctx.given = rows, layer, parts
         return projected, squares, streams[:, -1].clone() if n_projected < streams.shape[1] else None
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (mixing, reference), (rows, layer, parts) = ctx.saved_tensors, ctx.given
+        (mixing, reference, *kept), (rows, layer, parts) = ctx.saved_tensors, ctx.given
         projected, squares, rest = gradients
-        n_projected = len(projected)
-        streams = _mixed(rows, mixing, reference, n_projected)[:, :n_projected]
+        n_projected, spread = len(projected), rows.spread(mixing)
+        streams = kept[0] if kept else _mix(rows, spread, reference, n_projected)
         found = rows.buffer("gradients", mixing.shape[1])
         for index, part in enumerate(parts):
             weight = _folded(layer, part)
             here = slice(index * len(weight), (index + 1) * len(weight))
             torch.bmm(projected[here], weight, out=found[:, here].transpose(0, 1))
-        found[:, :n_projected].addcmul_(streams, squares.to(streams.dtype)[..., None], value=2)
+        scale = squares.to(streams.dtype)[..., None]
+        found[:, :n_projected].addcmul_(streams[:, :n_projected], scale, value=2)
         if rest is not None:
             found[:, -1] = rest
-        rows.add_gradients(mixing, found)
+        rows.add_gradients(spread, found)
         by_mixing = torch.bmm(found, rows.changes[:, : mixing.shape[2]].transpose(1, 2))
-        return by_mixing, *[None] * (len(ctx.needs_input_grad) - 1)
+        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), *[None] * (len(ctx.needs_input_grad) - 1)
 
 
-class Mix(torch.autograd.Function):
-    """[place, d_model] the rows from `first` on, mixed by `mixing` [place, 1, row] for one reader."""
+class MixOne(torch.autograd.Function):
+    """[place, d_model] the rows from `first` on, mixed for one reader; `mixing` as for `Read`."""
 
     @staticmethod
     def forward(ctx: Any, mixing: Tensor, rows: Rows, first: int, after: Tensor) -> Tensor:
         which = slice(first, first + mixing.shape[2])
         ctx.save_for_backward(mixing)
         ctx.given = rows, which
-        return torch.bmm(mixing, rows.changes[:, which]).squeeze(1)
+        return torch.bmm(rows.spread(mixing), rows.changes[:, which]).squeeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (mixing,), (rows, which) = ctx.saved_tensors, ctx.given
         stream = gradients[0][:, None]
-        rows.gradients[:, which].addcmul_(mixing.transpose(1, 2), stream)
-        return torch.bmm(stream, rows.changes[:, which].transpose(1, 2)), None, None, None
+        rows.gradients[:, which].addcmul_(rows.spread(mixing).transpose(1, 2), stream)
+        by_mixing = torch.bmm(stream, rows.changes[:, which].transpose(1, 2))
+        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), None, None, None
 
 
 class WriteOutput(torch.autograd.Function):
@@ -157,8 +167,12 @@ class WriteOutput(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
-        ctx.given = rows, rows.write(change[:, None])
-        return change[rows.last, None]
+        which, view = rows.reserve(1)
+        view.copy_(change[:, None])
+        at_last = view[rows.last]
+        rows.centre(view)
+        ctx.given = rows, which
+        return at_last
 
     @staticmethod
     @once_differentiable
@@ -174,13 +188,20 @@ class WriteHeads(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, mix: Tensor, rows: Rows, layer: Layer, reference_mix: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        written, products = head_rows(layer, mix, reference_mix)
+    def forward(ctx: Any, mix: Tensor, rows: Rows, layer: Layer, reference_mix: Tensor) -> tuple[Tensor, Tensor | None]:
+        if layer.post_norm is None:  # the same as `head_rows`, straight to where it belongs
+            which, view = rows.reserve(mix.shape[1])
+            torch.bmm(mix.transpose(0, 1), layer.out.permute(1, 2, 0), out=view.transpose(0, 1))
+            products = None
+        else:
+            written, products = head_rows(layer, mix, reference_mix)
+            which, view = rows.reserve(written.shape[1])
+            view.copy_(written)
+        at_last = view[rows.last]
+        rows.centre(view)
         ctx.save_for_backward(mix, reference_mix)
-        ctx.given = rows, rows.write(written), layer
-        return written[rows.last], products
+        ctx.given = rows, which, layer
+        return at_last, products
 
     @staticmethod
     @once_differentiable
@@ -191,18 +212,19 @@ class WriteHeads(torch.autograd.Function):
             return torch.einsum("phd,dhe->phe", found, layer.out), None, None, None
         with torch.enable_grad():
             mix = mix.detach().requires_grad_()
-            again = head_rows(layer, mix, reference_mix)
-        return *torch.autograd.grad(again, mix, (found, gradients[1])), None, None, None
+            again, products = head_rows(layer, mix, reference_mix)
+        assert products is not None
+        return *torch.autograd.grad((again, products), mix, (found, gradients[1])), None, None, None
 
 
 def head_rows(layer: Layer, mix: Tensor, reference_mix: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What to mix the changes of a layer's heads from: [place, row, d_model], for a change `mix` [place, head, d_head].
+    """What readers mix a layer's heads from: [place, row, d_model], for a change of mixes [place, head, d_head].
 
-    Usually these are the changes themselves. A norm after attention makes norm(before + sum of w * change) - norm(before)
-    of them, `before` being the reference's sum of heads. With r = 1 / the scale of what is normed, that is a mix too:
-    w * r of each change and r - r(before) of `before`, all times the norm's weight. So `before` becomes a row, after
-    those of the heads. r follows from the products [place, 1 + head, 1 + head] of `before` and the changes: means over
-    d_model, the norm's eps added to that of `before` with itself. None where no norm follows.
+    Mostly, these are the changes of the heads. A norm after attention makes norm(before + sum of w * change) -
+    norm(before) of them, `before` being the reference's sum of heads. With r = 1 / the scale of what is normed, that is
+    a mix, too: w * r of each change and r - r(before) of `before`, all times the norm's weight. So `before` is one more
+    row, after those of the heads. r follows from the products [place, 1 + head, 1 + head] of `before` and the changes:
+    means over d_model, the norm's eps added to that of `before` with itself. They are None where no norm follows.
     """
     changes, norm = torch.einsum("phe,dhe->phd", mix, layer.out), layer.post_norm
     if norm is None:
@@ -221,8 +243,9 @@ def _folded(layer: Layer, part: Projection) -> Tensor:
     return part.head_weight * layer.attention_norm.weight
 
 
-def _mixed(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:
-    """[place, reader, d_model] in a buffer: mixes of rows, the first `n_projected` on top of the reference's stream."""
-    streams = torch.bmm(mixing, rows.changes[:, : mixing.shape[2]], out=rows.buffer("streams", mixing.shape[1]))
+def _mix(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:
+    """[place, reader, d_model] mixes of rows, the first `n_projected` on top of the reference's stream."""
+    changes, readers = rows.changes[:, : mixing.shape[2]], mixing.shape[1]
+    streams = torch.bmm(mixing, changes, out=None if rows.keeps else rows.buffer("streams", readers))
     streams[:, :n_projected] += reference[:, None]
     return streams

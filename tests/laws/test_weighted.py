@@ -1,0 +1,249 @@
+"""What must hold for the weighted circuits of any model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCABULARY, build, random_task
+from slow import SlowModel
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from edgewise import Circuit, InputError
+from edgewise.models import Model, make_batch, wrap_model
+from edgewise.models.circuits import plan_circuit, reference_from_sources, run_circuit
+from edgewise.models.forward import Trace, read_out
+from edgewise.models.gradients import contract, destination_gradients, source_differences
+from edgewise.models.prepare import Prepared, prepare
+from edgewise.models.weighted import run_weighted
+from edgewise.tasks import Task
+
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+ABLATIONS = ("patching", "zero", "mean", "positional-mean")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A batch made ready, and a reference for it."""
+
+    ready: Prepared
+    reference: Trace
+
+    def stream(self, weights: torch.Tensor, **options) -> torch.Tensor:
+        given = self.ready
+        return run_weighted(given.model, weights, given.clean, self.reference, given.frame, given.last, **options)
+
+    def metric(self, weights: torch.Tensor, **options) -> torch.Tensor:
+        """[example] logit differences."""
+        return difference(self.ready, self.stream(weights, **options))
+
+    def gradient(self, weights: torch.Tensor, **options) -> torch.Tensor:
+        """Of the sum of the metric over examples: [edge], or [example, edge] for such weights."""
+        weights = weights.detach().requires_grad_()
+        return torch.autograd.grad(self.metric(weights, **options).sum(), weights)[0]
+
+    def own_gradients(self, weights: torch.Tensor, **options) -> torch.Tensor:
+        """[example, edge], at weights [edge]."""
+        return self.gradient(weights.expand(len(self.ready.last), -1), **options)
+
+
+def difference(ready: Prepared, stream: torch.Tensor) -> torch.Tensor:
+    logits = read_out(ready.model, stream, ready.answers, all_logits=False).answer_logits
+    return logits[:, 0] - logits[:, 1]
+
+
+def make_runs(
+    model: Model, task: Task, rows=None, pad: str = "right", share_prefix: bool = True, ablation: str = "patching"
+) -> Runs:
+    rows = range(len(task)) if rows is None else rows
+    batch = make_batch(task.examples, rows, torch.device("cpu"), pad)
+    with torch.no_grad():
+        ready = prepare(model.transformer, batch, share_prefix and ablation == "patching")
+        reference = ready.run(ready.corrupted)
+        if ablation != "patching":
+            clean = ready.run(ready.clean)
+
+            def instead(output: torch.Tensor) -> torch.Tensor:
+                real = batch.real.to(output.dtype).view(*batch.real.shape, *[1] * (output.ndim - 2))
+                over = (0,) if ablation == "positional-mean" else (0, 1)
+                mean = (real * output).sum(over, keepdim=True) / real.sum(over, keepdim=True)
+                return (mean * (ablation != "zero")).expand_as(output)
+
+            mix, mlp_out = (tuple(map(instead, outputs)) for outputs in (clean.mix, clean.mlp_out))
+            sources = Trace(instead(clean.embedding), (), (), (), (), mix, (), mlp_out, clean.final)
+            reference = reference_from_sources(model.transformer, sources, ready.frame)
+    return Runs(ready, reference)
+
+
+def random_weights(model: Model, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(model.graph.n_edges, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
+    """Unpruned, too: a node that reads nothing of this run gives what it gives in the reference."""
+    runs, rng = make_runs(model, task, ablation=ablation), np.random.default_rng(0)
+    ready = runs.ready
+    for share in (0.2, 0.5, 0.9):
+        drawn = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
+        pruned = drawn.prune()
+        with torch.no_grad():
+            expected = run_circuit(
+                ready.model, plan_circuit(pruned), ready.clean, runs.reference, ready.frame, ready.last
+            )
+            found = runs.stream(torch.tensor(pruned.mask))
+        torch.testing.assert_close(found, expected, **EXACT)
+        if ablation == "patching":
+            torch.testing.assert_close(runs.stream(torch.tensor(drawn.mask)), expected, **EXACT)
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_all_ones_are_the_model_and_all_zeros_the_reference(model, task, ablation):
+    runs = make_runs(model, task, ablation=ablation)
+    clean = runs.ready.run(runs.ready.clean)
+    where = torch.arange(len(task)), runs.ready.last
+    for weight, trace in ((1.0, clean), (0.0, runs.reference)):
+        found = runs.stream(torch.full((model.graph.n_edges,), weight))
+        torch.testing.assert_close(found, trace.final[where], **EXACT)
+
+
+@pytest.mark.parametrize("ablation", ["patching", "zero"])
+def test_weighted_runs_are_those_of_the_slow_implementation(loaded, model, ablation):
+    task, weights = random_task(2, seed=1, longest=7), random_weights(model)
+    found = make_runs(model, task, ablation=ablation).metric(weights)
+    slow = SlowModel(loaded)
+    of_edge = dict(zip(model.graph.edge_names, weights.tolist(), strict=True))
+    for row, example in enumerate(task.examples):
+        reference, _ = slow.run(slow.embed(list(example.corrupted)), slow.combine)
+        if ablation == "zero":
+            reference = {name: value * 0 for name, value in reference.items()}
+
+        def read(destination, sources, reference=reference):
+            outputs = {
+                name: reference[name] + of_edge[f"{name}->{destination}"] * (now - reference[name])
+                for name, now in sources.items()
+            }
+            return slow.combine(destination, outputs)
+
+        _, logits = slow.run(slow.embed(list(example.clean)), read)
+        expected = (logits[example.correct] - logits[example.incorrect]).item()
+        # HuggingFace's RMS norms and rotary tables are float32 in a float64 model, too.
+        assert found[row].item() == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_gradients_are_finite_differences(model, task, ablation):
+    runs, weights, step = make_runs(model, task, ablation=ablation), random_weights(model), 1e-5
+    gradient = runs.gradient(weights)
+    rng = np.random.default_rng(1)
+    directions = torch.zeros((9, model.graph.n_edges), dtype=torch.float64)
+    directions[range(8), rng.choice(model.graph.n_edges, 8, replace=False)] = 1
+    directions[8] = torch.tensor(rng.normal(size=model.graph.n_edges))  # all edges at once
+    for direction in directions:
+        with torch.no_grad():
+            ends = [runs.metric(weights + sign * step * direction).sum() for sign in (1, -1)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        torch.testing.assert_close(gradient @ direction, slope, rtol=1e-5, atol=1e-6 * gradient.abs().max().item())
+
+
+def test_each_example_has_the_gradient_that_it_has_alone(model, task):
+    weights = random_weights(model)
+    together = make_runs(model, task)
+    own = together.own_gradients(weights)
+    assert own.shape == (len(task), model.graph.n_edges)
+    torch.testing.assert_close(own.sum(0), together.gradient(weights), **EXACT)
+    for row in range(len(task)):
+        torch.testing.assert_close(own[row], make_runs(model, task, [row]).gradient(weights), **EXACT)
+
+
+def test_each_example_may_have_weights_of_its_own(model, task):
+    weights = torch.stack([random_weights(model, seed) for seed in range(len(task))])
+    together = make_runs(model, task)
+    stream, gradient = together.stream(weights), together.gradient(weights)
+    for row in range(len(task)):
+        alone = make_runs(model, task, [row])
+        torch.testing.assert_close(stream[row], alone.stream(weights[row])[0], **EXACT)
+        torch.testing.assert_close(gradient[row], alone.gradient(weights[row]), **EXACT)
+
+
+@pytest.mark.parametrize("pad, share_prefix", [("right", False), ("left", True)])
+def test_neither_padding_nor_prefix_sharing_changes_anything(model, pad, share_prefix):
+    task, weights = random_task(5, seed=6), random_weights(model)
+    examples = [example for example in task.examples if example.shared_prefix] or task.examples
+    task = Task(task.name, task.split, tuple(examples))
+    usual, other = make_runs(model, task), make_runs(model, task, pad=pad, share_prefix=share_prefix)
+    assert usual.ready.frame.past is not None
+    torch.testing.assert_close(other.metric(weights), usual.metric(weights), **EXACT)
+    torch.testing.assert_close(other.own_gradients(weights), usual.own_gradients(weights), **EXACT)
+
+
+def test_at_weights_of_one_the_gradient_is_the_score_of_eap(model, task):
+    """The score is (z corrupted - z clean) . d(-m)/d input, and the slope (z clean - z corrupted) . dm/d input."""
+    runs = make_runs(model, task)
+    ready = runs.ready
+    clean = ready.run(ready.clean.detach().requires_grad_())
+    where = torch.arange(len(task)), ready.last
+    gradients = destination_gradients(ready.model, clean, -difference(ready, clean.final[where]).sum())
+    expected = contract(ready.model, source_differences(ready.model, clean, runs.reference), [gradients])
+    found = runs.own_gradients(torch.ones(model.graph.n_edges, dtype=torch.float64))
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("row", [1, 2, 3])
+def test_gradients_on_the_way_from_empty_to_full_add_up_to_the_effect(model, task, row):
+    """One example many times, with other weights each time: the points of a Gauss-Legendre rule. With 192 of them, no
+    example of any family is off by more than a thousandth of its effect; with 400, by more than 1e-5."""
+    points, shares = np.polynomial.legendre.leggauss(192)
+    runs = make_runs(model, task, [row] * len(points))
+    weights = torch.tensor((points + 1) / 2)[:, None].repeat(1, model.graph.n_edges)
+    total = torch.tensor(shares / 2) @ runs.gradient(weights).sum(1)
+    full, empty = (runs.metric(torch.full((model.graph.n_edges,), end))[0] for end in (1.0, 0.0))
+    torch.testing.assert_close(total, full - empty, rtol=1e-3, atol=1e-6)
+
+
+def test_streams_kept_or_mixed_again_give_the_same(model, task):
+    runs, weights = make_runs(model, task), random_weights(model)
+    kept, again = (runs.own_gradients(weights, keep_streams=keep) for keep in (True, False))
+    torch.testing.assert_close(again, kept, **EXACT)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_second_backward_pass_gives_the_same(model, task, keep):
+    runs, weights = make_runs(model, task), random_weights(model).requires_grad_()
+    value = runs.metric(weights, keep_streams=keep).sum()
+    first, second = (torch.autograd.grad(value, weights, retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(second, first, **EXACT)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_few_layers(n_layers):
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=16, n_embd=12, n_layer=n_layers, n_head=2)
+    model = wrap_model(GPT2LMHeadModel(config).double())
+    runs, weights, step = make_runs(model, random_task(3)), random_weights(model), 1e-5
+    gradient = runs.gradient(weights)
+    for edge in range(0, model.graph.n_edges, 5):
+        moved = torch.zeros_like(weights)
+        moved[edge] = step
+        slope = (runs.metric(weights + moved) - runs.metric(weights - moved)).sum() / (2 * step)
+        torch.testing.assert_close(gradient[edge], slope, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-3), (torch.bfloat16, 0.5)])
+def test_narrow_types_come_close(family, task, dtype, tolerance):
+    """Weights stay what they are, and so do their gradients."""
+    wide, narrow = (wrap_model(build(family, kind)) for kind in (torch.float64, dtype))
+    weights = random_weights(wide).float()
+    expected = make_runs(wide, task).gradient(weights)
+    found = make_runs(narrow, task).gradient(weights)
+    assert found.dtype == torch.float32
+    assert (found - expected).norm() <= tolerance * expected.norm()
+
+
+def test_weights_of_another_graph_are_refused():
+    model = wrap_model(build("gpt2"))
+    with pytest.raises(InputError, match="3 weights"):
+        make_runs(model, random_task(1)).stream(torch.ones(3))
