@@ -6,15 +6,15 @@
                                                                               # that has transformer-lens 2.18
 
 The limit for EAP-IG with five steps is one forward pass and five forward + backward passes for gradients of the
-embeddings, logits at the last position only. Seconds are CPU time per example, the least of some repetitions; wall time
-is beside it. `half` rows are for prompts that agree on their first half.
+embeddings, logits at the last position only; that for a weighted circuit and the gradient of all weights is one
+forward + backward pass. Seconds are CPU time per example, the least of some repetitions; wall time is beside it. `half`
+rows are for prompts that agree on their first half.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -28,6 +28,7 @@ from rich.table import Table
 
 from edgewise import (
     SIZES,
+    BatchScores,
     Bootstrap,
     Eap,
     EapIg,
@@ -39,7 +40,10 @@ from edgewise import (
 )
 from edgewise.models import Batch, Model, make_batch, wrap_model
 from edgewise.models.circuits import plan_circuit, run_circuit
-from edgewise.models.prepare import prepare
+from edgewise.models.forward import Trace
+from edgewise.models.prepare import Prepared, prepare
+from edgewise.models.transformer import Transformer
+from edgewise.models.weighted import run_weighted
 from edgewise.tasks import Example
 
 BATCH, LENGTH = 10, 20
@@ -118,16 +122,25 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
         "": make_batch(make_examples(model, 0), transformer.device),
         ", half": make_batch(make_examples(model, LENGTH // 2), transformer.device),
     }
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    scored = EapIg(5).score(prepare(transformer, batches[""]), metric)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_megabytes(lambda: None)
+    found: list[BatchScores] = []
+    peak = peak_megabytes(lambda: found.append(EapIg(5).score(prepare(transformer, batches[""]), metric)))
+    weighted = {
+        f"peak MB of a weighted circuit beyond the model, streams {how}": peak_megabytes(
+            lambda keep=keep: weighted_pass(*_references(transformer, batches[""]), False, keep)
+        )
+        - before
+        for how, keep in (("mixed again", False), ("kept", True))
+    }
     rows = plain_passes(loaded, body, batches[""], repeats)
+    for label, batch in batches.items():
+        rows |= weighted_rows(transformer, batch, label, repeats)
     for label, batch in batches.items():
         for scorer, title in ((Eap(), "EAP"), (EapIg(5), "EAP-IG-5")):
             rows[title + label] = clock(
                 lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
             )
-    scores = EdgeScores(model.graph, np.repeat(scored.values.numpy(), 10, 0))
+    scores = EdgeScores(model.graph, np.repeat(found[0].values.numpy(), 10, 0))
     for tau in (10, 1000):
         cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
         rows[f"bootstrap {tau}"] = (cpu / 10, wall / 10)
@@ -145,16 +158,54 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
     facts = {
-        "peak MB of scoring beyond the model": (peak - before) / 1024,
+        "peak MB of scoring beyond the model": peak - before,
+        **weighted,
         "nodes at 0.01": int(circuits[3].nodes.sum()),
     }
     return rows, model, facts
 
 
-def _references(transformer, batch: Batch):
-    ready = prepare(transformer, batch)
-    ready.read_out(ready.run(ready.clean), False)
-    return ready, ready.run(ready.corrupted)
+def weighted_rows(transformer: Transformer, batch: Batch, label: str, repeats: int) -> dict:
+    """Weighted circuits, with clean and reference run at hand, as a learner has them."""
+    ready, reference = _references(transformer, batch)
+    weights = torch.full((transformer.graph.n_edges,), 0.5)
+    rows = {}
+    for name, own, keep in (
+        ("weighted + backward", False, True),
+        ("weighted + backward, per example", True, True),
+        ("weighted + backward, mixed again", False, False),
+    ):
+        rows[name + label] = clock(lambda own=own, keep=keep: weighted_pass(ready, reference, own, keep), repeats)
+    with torch.no_grad():
+        rows["weighted, forward only" + label] = clock(
+            lambda: run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last), repeats
+        )
+    return rows
+
+
+def weighted_pass(ready: Prepared, reference: Trace, own: bool, keep: bool) -> None:
+    """The gradient of all weights: the sum over examples, or that of each example."""
+    transformer = ready.model
+    weights = torch.full((len(ready.last), transformer.graph.n_edges) if own else (transformer.graph.n_edges,), 0.5)
+    weights.requires_grad_()
+    stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last, keep)
+    logits = ready.read_stream(stream, False).answer_logits
+    torch.autograd.grad((logits[:, 0] - logits[:, 1]).sum(), weights)
+
+
+def peak_megabytes(work: Callable[[], object]) -> float:
+    """The memory of this process at its peak during `work` (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    work()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _references(transformer: Transformer, batch: Batch) -> tuple[Prepared, Trace]:
+    with torch.no_grad():
+        ready = prepare(transformer, batch)
+        ready.read_out(ready.run(ready.clean), False)
+        return ready, ready.run(ready.corrupted)
 
 
 def _circuit(transformer, plan, ready, reference) -> None:
@@ -190,7 +241,7 @@ def main() -> None:
     forward, last, both = (
         rows[name][0] for name in ("forward, all logits", "forward, last logits", "forward + backward")
     )
-    limits = {"EAP-IG": last + 5 * both, "EAP": last + both}
+    limits = {"EAP-IG": last + 5 * both, "EAP": last + both, "weighted": both}
     table = Table(
         title=f"{given.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {given.threads} threads",
         title_justify="left",
@@ -203,7 +254,8 @@ def main() -> None:
     console = Console(width=120)
     console.print(table)
     console.print(
-        f"limits: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s; forwards: plain, with all logits"
+        f"limits: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
+        "forwards: plain, with all logits"
     )
     for label, value in facts.items():
         console.print(f"{label}: {value:.0f}")

@@ -27,6 +27,7 @@ class Rows:
 
     Rows are `input`, then per layer its heads and its MLP, without those of the last layer. Heads that join the stream
     through a norm have one more row (`head_rows`). With layer norms, rows are without their mean, which no reader sees.
+    All layers of a model are of one kind in both.
 
     keeps  whether streams are kept for the backward pass, or mixed again
     last   [example] the place that the logits read
