@@ -12,16 +12,16 @@ from slow import SlowModel
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from edgewise import Circuit, InputError
+from edgewise.evaluate import ABLATIONS
 from edgewise.models import Model, make_batch, wrap_model
-from edgewise.models.circuits import plan_circuit, reference_from_sources, run_circuit
-from edgewise.models.forward import Trace, read_out
+from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models.forward import Trace
 from edgewise.models.gradients import contract, destination_gradients, source_differences
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.weighted import run_weighted
 from edgewise.tasks import Task
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
-ABLATIONS = ("patching", "zero", "mean", "positional-mean")
 
 
 @dataclass(frozen=True)
@@ -50,30 +50,17 @@ class Runs:
 
 
 def difference(ready: Prepared, stream: torch.Tensor) -> torch.Tensor:
-    logits = read_out(ready.model, stream, ready.answers, all_logits=False).answer_logits
+    logits = ready.read_stream(stream, all_logits=False).answer_logits
     return logits[:, 0] - logits[:, 1]
 
 
 def make_runs(
     model: Model, task: Task, rows=None, pad: str = "right", share_prefix: bool = True, ablation: str = "patching"
 ) -> Runs:
-    rows = range(len(task)) if rows is None else rows
-    batch = make_batch(task.examples, rows, torch.device("cpu"), pad)
+    batch = make_batch((task if rows is None else task.part(rows)).examples, torch.device("cpu"), pad)
     with torch.no_grad():
         ready = prepare(model.transformer, batch, share_prefix and ablation == "patching")
-        reference = ready.run(ready.corrupted)
-        if ablation != "patching":
-            clean = ready.run(ready.clean)
-
-            def instead(output: torch.Tensor) -> torch.Tensor:
-                real = batch.real.to(output.dtype).view(*batch.real.shape, *[1] * (output.ndim - 2))
-                over = (0,) if ablation == "positional-mean" else (0, 1)
-                mean = (real * output).sum(over, keepdim=True) / real.sum(over, keepdim=True)
-                return (mean * (ablation != "zero")).expand_as(output)
-
-            mix, mlp_out = (tuple(map(instead, outputs)) for outputs in (clean.mix, clean.mlp_out))
-            sources = Trace(instead(clean.embedding), (), (), (), (), mix, (), mlp_out, clean.final)
-            reference = reference_from_sources(model.transformer, sources, ready.frame)
+        reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))]).reference(ready)
     return Runs(ready, reference)
 
 
