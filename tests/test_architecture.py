@@ -20,6 +20,7 @@ LAYERS = [
     {"statistics", "tasks", "store"},
     {"models"},
     {"score", "select", "evaluate"},
+    {"learn"},
     {"study"},
     {"pipeline"},
     {"results"},

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partialmethod
 from importlib.resources import files
 from importlib.util import find_spec
 from logging import ERROR, getLogger
@@ -176,8 +176,11 @@ def _commit(name: str) -> str:
 def quiet() -> Iterator[None]:
     """Keep transformers' own bars and hints out of our output, and leave it as it was."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from tqdm import tqdm
     from transformers.utils import logging
 
+    begin = tqdm.__init__
+    tqdm.__init__ = partialmethod(begin, disable=True)  # some of its readers ask nobody before they show a bar
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     restore = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
     hub = getLogger("huggingface_hub")
@@ -188,6 +191,7 @@ def quiet() -> Iterator[None]:
     try:
         yield
     finally:
+        tqdm.__init__ = begin
         logging.set_verbosity(verbosity)
         hub.setLevel(level)
         if bars:

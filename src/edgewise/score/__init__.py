@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 from .eap import Eap
 from .eap_ig import EapIg
+from .mask_ig import MaskIg
 from .scorer import Scorer
 
 if TYPE_CHECKING:
     from .scoring import check_contrast, check_scoring, score_edges
 
-SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap)}
+SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap, MaskIg)}
 __getattr__ = lazy_names(__name__, dict.fromkeys(("check_contrast", "check_scoring", "score_edges"), ".scoring"))

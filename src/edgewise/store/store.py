@@ -85,6 +85,19 @@ class Store:
         with whole_folder(self.folder / key) as folder:
             yield folder
 
+    def latest(self, stage: str) -> tuple[int, Unit] | None:
+        """Of units kept under STAGE.NUMBER, as long work leaves on its way, that of the largest number."""
+        if self.folder is None:
+            return None
+        numbers = sorted((int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{stage}.*")), reverse=True)
+        found = ((number, self.find(f"{stage}.{number}")) for number in numbers)
+        return next(((number, unit) for number, unit in found if unit is not None), None)
+
+    def forget(self, key: str) -> None:
+        """Remove a unit that is of no more use."""
+        if self.folder is not None:
+            shutil.rmtree(self.folder / key, ignore_errors=True)
+
     def remove(self) -> None:
         """Forget everything."""
         if self.folder is not None and (self.folder / MARK).is_file():

@@ -1,0 +1,105 @@
+"""Learned rankings: one value per edge, such that at every size the best edges behave as they should.
+
+The optimum of a sum of scores is not the most faithful circuit. Here every edge has a weight, a circuit is run with
+these weights, and one parameter per edge is learned so that the best edges of any number come near the goal: the
+model's own behaviour for CMD, as much of it as can be for CPR. A step draws a size and noise, runs the hard circuit of
+that size, and moves the parameters along the gradient of a soft choice of as many edges (straight through).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..evaluate import BENCHMARKS, CMD, SIZES, Benchmark
+from ..graph import Graph
+from ..methods import Method, check_is, choose, from_record
+from ..ranking import Ranking
+from ..score import SCORERS, EapIg, Scorer
+
+FloatArray = NDArray[np.float64]
+# Sizes below this are drawn by their share of the area alone, which is next to nothing.
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True)
+class Learned(Method):
+    """How a ranking is learned.
+
+    goal         the benchmark whose loss is learned
+    steps        how many; `batch` examples each
+    rate         of learning; None takes what works for the goal and the number of edges, from hundreds to 180,000
+    noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
+    warm         scores that the parameters start from, by rank; None starts from nothing, which costs half the gain
+    """
+
+    name: ClassVar[str] = "learned"
+    title: ClassVar[str] = "Learned"
+    goal: Benchmark = CMD
+    steps: int = 400
+    batch: int = 16
+    rate: float | None = None
+    noise: float = 0.3
+    temperature: float = 1.0
+    warm: Scorer | None = field(default_factory=EapIg)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_is("goal", Benchmark, self.goal)
+        if self.warm is not None:
+            check_is("scorer", Scorer, self.warm)
+        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
+            if value < 1:
+                raise InputError(f"learning needs at least 1 of {what}, not {value}")
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise InputError(f"the learning rate must be a positive number, not {self.rate}")
+        if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
+            raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
+        if self.seed < 0:
+            raise InputError(f"a seed must be at least 0, not {self.seed}")
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Learned:
+        """The learner that `record` came from, read back from JSON."""
+        goal = choose("goal", BENCHMARKS, record["goal"])
+        warm = None if record["warm"] is None else from_record("scorer", SCORERS, record["warm"])
+        given = {name: value for name, value in record.items() if name not in ("name", "goal", "warm")}
+        return cls(goal=goal, warm=warm, **given)
+
+    def rate_for(self, graph: Graph) -> float:
+        """The learning rate at the first step; it decays to 0 as half a cosine."""
+        return self.goal.learning_rate(graph.n_edges) if self.rate is None else self.rate
+
+    def rate_at(self, step: int, graph: Graph) -> float:
+        """The learning rate at a step."""
+        return self.rate_for(graph) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
+        """[edge] the parameters at first: the logit of each edge's rank, or zeros."""
+        if ranking is None:
+            return np.zeros(graph.n_edges, np.float32)
+        value = np.abs(ranking.value) if self.goal.rank == "absolute" else ranking.value
+        place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
+        place = np.clip(place, 1e-4, 1 - 1e-4)
+        return np.log(place / (1 - place)).astype(np.float32)
+
+
+def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
+    """The sizes that steps draw, and how often: half the steps evenly, half by a size's part of the area.
+
+    Sizes that ask for no edge, or for all, leave nothing to learn.
+    """
+    inner = [i for i, share in enumerate(sizes) if 0 < int(share * graph.n_edges) < graph.n_edges]
+    if not inner:
+        raise InputError(f"none of the sizes {sizes} leaves a choice in a graph of {graph.n_edges} edges")
+    around = (0.0, *sizes, sizes[-1])
+    area = np.array([(around[i + 2] - around[i]) / 2 for i in inner])
+    even = np.array([float(sizes[i] >= LEAST_SHARE) for i in inner])
+    even = even if even.any() else np.ones(len(inner))
+    return tuple(sizes[i] for i in inner), 0.5 * area / area.sum() + 0.5 * even / even.sum()

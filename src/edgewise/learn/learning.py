@@ -1,0 +1,249 @@
+"""The loop that learns a ranking: noise, a hard circuit, its gradient, Adam. It can be stopped and goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..evaluate import SIZES, Ablation, Benchmark, Patching
+from ..evaluate.evaluation import evaluate_circuits
+from ..methods import check_is
+from ..models import Model, make_batch, plan_batches, run_batches
+from ..models.memory import BUDGET, batch_size_for, weighted_bytes
+from ..models.prepare import prepare
+from ..models.weighted import run_weighted
+from ..progress import Progress, showing, silent
+from ..ranking import Ranking
+from ..score import check_contrast, score_edges
+from ..statistics import summarise
+from ..store import NOTHING, Store, Unit, unit_key
+from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
+from .learned import FloatArray, Learned, size_chances
+from .soft_top_k import hard_top_k, soft_top_k
+
+DEFAULT, DEFAULT_METRIC, DEFAULT_ABLATION = Learned(), LogitDifference(), Patching()
+BETAS = (0.9, 0.99)
+# What was learned so far is kept every so many seconds.
+KEEP_EVERY = 15.0
+
+
+@dataclass(frozen=True, eq=False)
+class GradientJob:
+    """The loss of a batch under weights, and its gradient: a pure job, which any process that has the model can do.
+
+    weights  [edge]
+    ends     example -> the metric of the model and of the empty circuit
+    span     the mean difference of the two
+    """
+
+    goal: Benchmark
+    metric: Metric
+    ablation: Ablation
+    weights: Tensor
+    ends: Mapping[Example, tuple[float, float]]
+    span: float
+
+    def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float, Tensor]:
+        """The sum of the examples' losses, and its gradient [edge]."""
+        transformer, all_logits = model.transformer, self.metric.reads_all_logits
+        weights = self.weights.to(transformer.device).requires_grad_()
+        ready = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
+        with torch.no_grad():
+            reference = self.ablation.reference(ready)
+            # Metrics of the two answers' logits alone don't look at the clean run.
+            clean = ready.read_out(ready.run(ready.clean), True) if all_logits else None
+        stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last)
+        said = ready.read_stream(stream, all_logits)
+        value = self.metric.value(said, clean or said)
+        full, empty = (value.new_tensor([self.ends[example][end] for example in examples]) for end in (0, 1))
+        loss = self.goal.loss(value, full, empty, self.span).sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        return float(loss.detach()), gradient.float().cpu()
+
+
+def learn_ranking(
+    model: Model,
+    task: Task,
+    learner: Learned = DEFAULT,
+    metric: Metric = DEFAULT_METRIC,
+    ablation: Ablation = DEFAULT_ABLATION,
+    *,
+    sizes: tuple[float, ...] = SIZES,
+    memory: int = BUDGET,
+    store: Store = NOTHING,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Learn one value per edge on a task's examples: at least 0, the larger the better, without sign.
+
+    The same arguments give the same ranking. With a store, what was learned so far is kept, and found after a stop.
+    `origin` says how it went: the losses of all steps and the seconds. `progress` hears of ("learn", done, steps).
+    """
+    check_is("learner", Learned, learner)
+    check_lengths(model, task)
+    if not metric.differentiable:
+        raise InputError(f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another")
+    key = unit_key("learned", model=model.digest, task=task.digest, how=(learner, metric, ablation), sizes=sizes)
+    kept = store.find(key)
+    if kept is None:
+        with showing(progress) as report:
+            state = _learn(model, task, learner, (metric, ablation), sizes, memory, store, key, report)
+        about = {"losses": list(state.losses), "seconds": state.seconds}
+        kept = store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
+    origin = {"method": learner.record(), "task": task.name, "examples": len(task), **kept.about}
+    return Ranking(model.graph, kept.arrays["value"], signed=False, origin=origin)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where learning is.
+
+    theta         [edge] the parameters; `mean` and `square` are Adam's means of gradients and of their squares
+    losses        of all steps so far
+    """
+
+    theta: Tensor
+    mean: Tensor
+    square: Tensor
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """How many steps were done."""
+        return len(self.losses)
+
+    def unit(self) -> Unit:
+        """As it is kept."""
+        arrays = {name: getattr(self, name).numpy() for name in ("theta", "mean", "square")}
+        return Unit(arrays, {"losses": list(self.losses), "seconds": self.seconds})
+
+    @classmethod
+    def of(cls, unit: Unit) -> State:
+        """As it was kept."""
+        arrays = {name: torch.tensor(np.array(array)) for name, array in unit.arrays.items()}
+        return cls(**arrays, losses=tuple(unit.about["losses"]), seconds=unit.about["seconds"])
+
+    def moved(self, gradient: Tensor, loss: float, rate: float, seconds: float) -> State:
+        """After a step of Adam."""
+        mean = BETAS[0] * self.mean + (1 - BETAS[0]) * gradient
+        square = BETAS[1] * self.square + (1 - BETAS[1]) * gradient.square()
+        count = self.step + 1
+        sure = (mean / (1 - BETAS[0] ** count), (square / (1 - BETAS[1] ** count)).sqrt() + 1e-8)
+        return State(self.theta - rate * sure[0] / sure[1], mean, square, (*self.losses, loss), seconds)
+
+
+def _learn(
+    model: Model,
+    task: Task,
+    learner: Learned,
+    how: tuple[Metric, Ablation],
+    sizes: tuple[float, ...],
+    memory: int,
+    store: Store,
+    key: str,
+    report: Progress,
+) -> State:
+    """The state after all steps, from the last one that was kept on."""
+    began = saved = time.perf_counter()
+    found = store.latest(key)
+    state = _begin(model, task, learner, how[0], memory, report) if found is None else State.of(found[1])
+    before, kept = state.seconds, state.step
+    loop = _Loop.of(model, task, learner, how, sizes, memory)
+    report("learn", state.step, learner.steps)
+    while state.step < learner.steps:
+        loss, gradient = loop.gradient(state)
+        if not np.isfinite(loss) or not torch.isfinite(gradient).all():
+            raise InputError(
+                f"learning broke down at step {state.step + 1}, where the loss is {loss:g}; "
+                "try a smaller --rate, or --dtype float32"
+            )
+        now = time.perf_counter()
+        state = state.moved(gradient, loss, learner.rate_at(state.step, model.graph), before + now - began)
+        if now - saved > KEEP_EVERY:
+            store.keep(f"{key}.{state.step}", state.unit())
+            store.forget(f"{key}.{kept}")
+            kept, saved = state.step, now
+        report("learn", state.step, learner.steps)
+    store.forget(f"{key}.{kept}")
+    return state
+
+
+def _begin(model: Model, task: Task, learner: Learned, metric: Metric, memory: int, report: Progress) -> State:
+    """The parameters at first: by the rank of scores, or zeros."""
+    ranking = None
+    if learner.warm is not None:
+        scores = score_edges(model, task, learner.warm, metric, memory=memory, progress=report)
+        ranking = summarise(scores).ranking
+    zeros = torch.zeros(model.graph.n_edges)
+    return State(torch.tensor(learner.start(ranking, model.graph)), zeros, zeros)
+
+
+@dataclass(frozen=True, eq=False)
+class _Loop:
+    """What all steps share.
+
+    ablation  prepared for the task; `ends` and `span` are as in `GradientJob`
+    batches   rows of the task, in batches alike in length; no more than `fits` run at once
+    """
+
+    model: Model
+    task: Task
+    learner: Learned
+    metric: Metric
+    ablation: Ablation
+    ends: Mapping[Example, tuple[float, float]]
+    span: float
+    batches: Sequence[Sequence[int]]
+    fits: int
+    shares: tuple[float, ...]
+    chances: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        task: Task,
+        learner: Learned,
+        how: tuple[Metric, Ablation],
+        sizes: tuple[float, ...],
+        memory: int,
+    ) -> _Loop:
+        """Made ready: one run of the model and of the reference on all examples."""
+        metric, ablation = how
+        found = evaluate_circuits(model, task, [], metric, ablation, memory=memory, progress=silent)
+        span = float((found.full - found.empty).mean())
+        check_contrast(float(found.full.mean()), float(found.empty.mean()), task, metric)
+        ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
+        batches = plan_batches(task.examples, learner.batch)
+        fits = batch_size_for(weighted_bytes(model.graph, task.longest), memory)
+        prepared = ablation.prepare(model, task, batches)
+        return cls(model, task, learner, metric, prepared, ends, span, batches, fits, *size_chances(model.graph, sizes))
+
+    def gradient(self, state: State) -> tuple[float, Tensor]:
+        """The loss of the next step and its gradient [edge]: of a batch, a size and noise that its number decides.
+
+        So learning goes on after a stop as if there had been none.
+        """
+        learner, n_edges, step = self.learner, self.model.graph.n_edges, state.step
+        rng = np.random.default_rng([learner.seed, 0, step])
+        order = np.random.default_rng([learner.seed, 1, step // len(self.batches)]).permutation(len(self.batches))
+        rows = self.batches[order[step % len(self.batches)]]
+        size = int(rng.choice(self.shares, p=self.chances) * n_edges)
+        noise = torch.tensor(rng.logistic(scale=learner.noise, size=n_edges), dtype=torch.float32)
+        theta = (state.theta + noise).requires_grad_()
+        soft = soft_top_k(theta, size, learner.temperature)
+        hard = hard_top_k(theta.detach(), size)
+        job = GradientJob(learner.goal, self.metric, self.ablation, hard, self.ends, self.span)
+        parts = [rows[start : start + self.fits] for start in range(0, len(rows), self.fits)]
+        loss, total = 0.0, torch.zeros(n_edges)
+        for _, (part_loss, part) in run_batches(self.model, self.task.examples, parts, job):
+            loss, total = loss + part_loss, total + part
+        # Straight through: the hard circuit's gradient is taken for that of the soft choice.
+        (gradient,) = torch.autograd.grad(soft, theta, total / len(rows))
+        return loss / len(rows), gradient

@@ -1,0 +1,54 @@
+"""Mask-IG: gradients in weight space, averaged on the way from no weight on any edge to all of it on every edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import InputError
+from ..graph import Graph
+from ..models.memory import weighted_bytes
+from ..tasks.metrics import Metric
+from .scorer import BatchScores, Scorer
+
+if TYPE_CHECKING:
+    from ..models.prepare import Prepared
+
+
+@dataclass(frozen=True)
+class MaskIg(Scorer):
+    """The gradient of the metric with respect to every edge's weight, at weights alpha everywhere.
+
+    `steps` midpoints alpha between 0 and 1; where EAP-IG moves the embedding, this moves every edge at once, so that
+    the scores of an example add up, but for the steps, to its metric of the model less that of the empty circuit.
+    """
+
+    name: ClassVar[str] = "mask-ig"
+    steps: int = 20
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise InputError(f"integrated gradients need at least 1 step, not {self.steps}")
+
+    def bytes_per_example(self, graph: Graph, length: int) -> int:
+        """As weighted circuits need it."""
+        return weighted_bytes(graph, length)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """One weighted circuit and its gradient per step; each example has weights of its own."""
+        import torch
+
+        from ..models.weighted import run_weighted
+
+        model, all_logits = batch.model, metric.reads_all_logits
+        with torch.no_grad():
+            reference = batch.run(batch.corrupted)
+            clean = batch.read_out(batch.run(batch.clean), all_logits)
+            corrupted = batch.read_out(reference, all_logits)
+        total = batch.clean.new_zeros((len(batch.last), model.graph.n_edges), dtype=torch.float32)
+        for step in range(self.steps):
+            weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
+            stream = run_weighted(model, weights, batch.clean, reference, batch.frame, batch.last)
+            value = metric.value(batch.read_stream(stream, all_logits), clean).sum()
+            total += torch.autograd.grad(value, weights)[0]
+        return BatchScores(total / self.steps, metric.value(clean, clean), metric.value(corrupted, clean))
