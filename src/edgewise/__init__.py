@@ -30,8 +30,9 @@ from .evaluate import (
 )
 from .graph import Graph
 from .lazy import lazy_names
+from .learn import Learned
 from .ranking import Ranking
-from .score import Eap, EapIg, Scorer
+from .score import Eap, EapIg, MaskIg, Scorer
 from .scores import EdgeScores
 from .select import Greedy, Ilp, Selection, SelectionProblem, Solution, Solver, Status, TopN, solve, solve_path
 from .statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
@@ -40,6 +41,7 @@ from .tasks.task import Example, PromptPair, Task
 
 if TYPE_CHECKING:
     from .evaluate.evaluation import Evaluation, evaluate_circuits
+    from .learn.learning import learn_ranking
     from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
     from .pipeline import Discovery, discover
     from .report.write_result import write_result
@@ -70,6 +72,7 @@ __version__ = _version("edgewise")
 # Where names live that need torch, so that the others come without waiting for it.
 _HOMES = {
     ".evaluate.evaluation": ("Evaluation", "evaluate_circuits"),
+    ".learn.learning": ("learn_ranking",),
     ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),
     ".report.write_result": ("write_result",),
@@ -86,11 +89,12 @@ _HOMES = {
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
 
 __all__ = """
-    CMD CPR SIZES Ablation Accuracy BatchScores Benchmark Bootstrap Circuit Cmd Cpr Curve Discovery Eap EapIg EdgeScores
-    EdgeStatistics Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl LogitDifference Mean
-    Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan PositionalMean ProbabilityDifference
-    PromptPair Ranking RatioFaithfulness Readout Recipe RunRecord Scorer Selection SelectionProblem Settings Shrinkage
-    Solution Solver Status Store Study Task TopN Tuning Zero as_published auroc check_submission compare convert
-    discover evaluate_circuits inspect_model jaccard load_model load_task make_task overlap paper_recipes read_circuits
-    read_result read_study run_study score_edges select_circuits solve solve_path summarise tune wrap_model write_result
+    CMD CPR SIZES Ablation Accuracy BatchScores Benchmark Bootstrap Circuit Cmd Cpr Curve Discovery Eap EapIg
+    EdgeScores EdgeStatistics Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl Learned
+    LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan PositionalMean
+    ProbabilityDifference PromptPair Ranking RatioFaithfulness Readout Recipe RunRecord Scorer Selection
+    SelectionProblem Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero as_published auroc
+    check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking load_model
+    load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
+    select_circuits solve solve_path summarise tune wrap_model write_result
 """.split()

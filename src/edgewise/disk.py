@@ -67,7 +67,7 @@ def refuse_existing(path: Path, overwrite: bool) -> None:
         raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
 
 
-MARKERS = ("scores.json", "run.json")
+MARKERS = ("scores.json", "ranking.json", "run.json")
 
 
 def _is_ours(marker: Path) -> bool:

@@ -7,21 +7,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
 from .evaluate import Benchmark
+from .learn import Learned
 from .models import Model
 from .progress import Progress, showing
+from .ranking import Ranking
 from .scores import EdgeScores
 from .statistics import NO_FILTER, EdgeStatistics, summarise
 from .store import NOTHING, Store
 from .study import (
     DEFAULTS,
     GREEDY,
+    PORTFOLIO,
     Competence,
     Outcome,
     Recipe,
@@ -29,12 +32,15 @@ from .study import (
     Settings,
     Tuning,
     enter,
+    learners,
     measure,
     merged,
     paper_recipes,
+    portfolio,
+    trace,
     tune,
 )
-from .study.remember import overlap_by_size, score
+from .study.remember import learn, overlap_by_size, score
 from .tasks import Task
 
 # Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
@@ -47,6 +53,7 @@ class Discovery:
     """Everything that a run found, and what it was told.
 
     scores      of train; `statistics` are those of the settings' bootstrap
+    learned     the rankings of recipes that have a learner
     outcomes    of every recipe, by benchmark
     competence  how well the model does the test examples
     tuning      how one more recipe was chosen by cross-validation on train; None if it wasn't asked for
@@ -60,6 +67,7 @@ class Discovery:
     settings: Settings
     scores: EdgeScores
     statistics: EdgeStatistics
+    learned: Mapping[Learned, Ranking]
     outcomes: tuple[Outcome, ...]
     competence: Competence
     tuning: Tuning | None
@@ -85,8 +93,8 @@ class Discovery:
         return max(self.of(benchmark), key=lambda outcome: benchmark.better * outcome.area)
 
     def exported(self, benchmark: Benchmark) -> Outcome:
-        """The outcome to take circuits from: that of a recipe that was chosen beforehand and so has a name of its own,
-        or else the best, which looks at the evaluated examples to choose."""
+        """The outcome to take circuits from: one that was chosen beforehand (a portfolio, a tuned recipe), or else the
+        best, which looks at the evaluated examples to choose."""
         return _exported(self.of(benchmark), benchmark)
 
     def __repr__(self) -> str:
@@ -101,6 +109,7 @@ def discover(
     settings: Settings = DEFAULTS,
     recipes: Recipes | None = None,
     *,
+    validation: Task | None = None,
     tune_among: Recipes | None = None,
     stability: int = 0,
     seed: int = 0,
@@ -109,36 +118,49 @@ def discover(
 ) -> Discovery:
     """Score edges on `train`, select circuits by every recipe at every size, evaluate them on `test`.
 
-    recipes     benchmark -> recipes, of one's own; by default the paper's
+    recipes     benchmark -> recipes, of one's own; by default the paper's. Those with a learner are learned on train
+    validation  examples by which a portfolio chooses the best recipe of every size; None leaves it out
     tune_among  recipes of which one more per benchmark is chosen, by cross-validation on train
     stability   how often train is resampled for the overlap of circuits; 0 leaves it out
     seed        of the folds and of those resamples
     store       where finished work is kept and found
     """
     chosen = paper_recipes(settings.bootstrap) if recipes is None else recipes
-    clock = _Clock()
+    clock, tuning = _Clock(), None
     with showing(progress) as report:
         scores = score(model, train, settings, store, report)
         evaluated = score(model, test, settings, store, report) if _on_evaluated(chosen) else None
         clock.lap("score")
         statistics = _statistics(scores, evaluated, settings)
         clock.lap("bootstrap")
-        tuning = None
         if tune_among is not None:
             tuning = tune(model, train, scores, settings, tune_among, store=store, progress=report, seed=seed)
             chosen = merged(chosen, tuning.chosen)
         clock.lap("tune")
         choices = [(b, recipe) for b, some in chosen.items() for recipe in some]
-        measured = measure(model, test, enter(choices, scores, evaluated), settings, store, report)
+        learned = {one: learn(model, train, one, settings, store, report) for one in learners(r for _, r in choices)}
+        clock.lap("learn")
+        contenders = enter(choices, scores, evaluated, learned)
+        measured = measure(model, test, contenders, settings, store, report)
+        outcomes = _named(measured.outcomes, tuning, train)
+        if validation is not None:
+            seen, _ = trace(model, validation, contenders, measured.selected, settings, store, report)
+            outcomes += tuple(portfolio(seen, measured.outcomes, b, validation.split) for b in chosen)
         clock.lap("measure")
-    overlap = _overlap(scores, measured.outcomes, settings, stability, seed, store)
-    clock.lap("overlap")
+        overlap = _overlap(scores, outcomes, settings, stability, seed, store)
+        clock.lap("overlap")
     made = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
     seconds = {**clock.seconds, **measured.seconds, **made}
     return Discovery(
-        model, train, test, settings, scores, statistics, measured.outcomes, measured.competence, tuning, overlap,
+        model, train, test, settings, scores, statistics, learned, outcomes, measured.competence, tuning, overlap,
         seed, seconds,
     )  # fmt: skip
+
+
+def _named(outcomes: tuple[Outcome, ...], tuning: Tuning | None, train: Task) -> tuple[Outcome, ...]:
+    """Outcomes of recipes that tuning chose say on which examples."""
+    tuned = [] if tuning is None else [(b, recipe) for b, some in tuning.chosen.items() for recipe in some]
+    return tuple(replace(o, chosen_on=train.split) if (o.benchmark, o.recipe) in tuned else o for o in outcomes)
 
 
 def _on_evaluated(recipes: Recipes) -> bool:
@@ -153,10 +175,10 @@ def _statistics(scores: EdgeScores, evaluated: EdgeScores | None, settings: Sett
 
 
 def _exported(outcomes: Sequence[Outcome], benchmark: Benchmark) -> Outcome:
-    """That of a recipe that was chosen beforehand and so has a name of its own, or else the best."""
+    """The last that was chosen beforehand, without the evaluated examples, or else the best."""
     mine = [outcome for outcome in outcomes if outcome.benchmark == benchmark]
-    named = (outcome for outcome in mine if outcome.recipe.alias)
-    return next(named, None) or max(mine, key=lambda outcome: benchmark.better * outcome.area)
+    beforehand = [outcome for outcome in mine if outcome.chosen_on]
+    return beforehand[-1] if beforehand else max(mine, key=lambda outcome: benchmark.better * outcome.area)
 
 
 def _overlap(
@@ -169,6 +191,7 @@ def _overlap(
         b: {
             recipe: overlap_by_size(scores, recipe, b, settings, resamples, seed, store)
             for recipe in dict.fromkeys((GREEDY, _exported(outcomes, b).recipe))
+            if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't made of rows of scores
         }
         for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)
     }

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .disk import read_format, whole_folder, write_json
 from .errors import InputError
 from .graph import Graph
+
+FORMAT, VERSION = "edgewise-ranking", 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +28,7 @@ class Ranking:
     signed   whether the signs of values mean something: a positive one that the edge helps the task
     kept     [edge] whether an edge passed its filter; None if there was none to pass
     origin   where it came from, as plain data
+    resampled  [resample, edge] the values that resampled examples give, where somebody worked them out
 
     Statistics of scores make one; a vector per edge from anywhere else is one too.
     """
@@ -33,6 +38,7 @@ class Ranking:
     signed: bool = True
     kept: NDArray[np.bool_] | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
+    resampled: NDArray[np.floating] | None = None
 
     def __post_init__(self) -> None:
         value = np.array(self.value, np.float64)
@@ -55,6 +61,38 @@ class Ranking:
         found.update(self.value.tobytes())
         found.update(b"" if self.kept is None else np.packbits(self.kept).tobytes())
         return found.hexdigest()
+
+    def confidence(self, k: int) -> NDArray[np.float64]:
+        """[edge] how often an edge is among the best k over the resamples: a confidence that needs no sign."""
+        if self.resampled is None:
+            raise InputError("this ranking wasn't resampled; learn it with --resamples, such as 10")
+        best = np.argsort(-self.resampled, axis=1, kind="stable")[:, :k]
+        return np.bincount(best.ravel(), minlength=self.graph.n_edges) / len(self.resampled)
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, whole or not at all."""
+        rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
+        about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
+        with whole_folder(Path(folder), overwrite) as draft:
+            np.save(draft / "ranking.npy", np.concatenate(rows))
+            write_json(draft / "ranking.json", {"format": FORMAT, "version": VERSION} | about)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Ranking:
+        """A ranking from a folder that `save` wrote."""
+        about = read_format(Path(folder) / "ranking.json", FORMAT, VERSION)
+        try:
+            graph, origin, signed = Graph(**about["graph"]), dict(about["origin"]), about["signed"]
+            values = np.load(Path(folder) / "ranking.npy", mmap_mode="r")
+            resampled = values[1:] if len(values) > 1 else None
+            return cls(graph, values[0], signed, origin=origin, resampled=resampled)
+        except (KeyError, TypeError, OSError, EOFError, ValueError) as error:
+            raise InputError(f"{folder} isn't a whole ranking: {error}") from None
+
+    @staticmethod
+    def is_folder(path: str | Path) -> bool:
+        """Whether a folder holds a ranking rather than scores."""
+        return (Path(path) / "ranking.json").is_file()
 
     def __repr__(self) -> str:
         return f"Ranking({self.graph.n_edges:,} edges, {'signed' if self.signed else 'without signs'})"

@@ -15,6 +15,7 @@ from ..statistics import INTERVALS, Bootstrap
 from ..tasks.metrics import METRICS
 
 if TYPE_CHECKING:
+    from ..learn import Learned
     from ..study import Settings
 
 
@@ -61,9 +62,11 @@ Faithfulness = Annotated[
     str,
     typer.Option("--faithfulness", help="; ".join(f"{name}: {one.words}" for name, one in FAITHFULNESS.items()) + "."),
 ]
-Method = Annotated[str, typer.Option("--method", help=f"Attribution method: {names(SCORERS)}.")]
+Method = Annotated[
+    str, typer.Option("--method", help=f"How edges are scored: {names(SCORERS)}; in `score` also learned.")
+]
 Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help=f"Integration steps of {takers(SCORERS, 'steps')} (5 by default).")
+    int | None, typer.Option("--steps", min=1, help=f"Integration steps of {takers(SCORERS, 'steps')}, or of learning.")
 ]
 Solver = Annotated[str, typer.Option("--solver", help=f"{names(SOLVERS)}; ilp is optimal, and proven so.")]
 Rank = Annotated[
@@ -79,6 +82,16 @@ Kappa = Annotated[
     typer.Option(
         "--kappa", help="Shrink scores by this many standard errors of their mean: a filter without threshold."
     ),
+]
+Learn = Annotated[
+    bool | None,
+    typer.Option(
+        "--learned/--no-learned", help="Learn rankings too, and a portfolio; by default where the graph is small."
+    ),
+]
+LearnSteps = Annotated[int | None, typer.Option("--learn-steps", help="Steps of learning (300 by default).")]
+LearnRate = Annotated[
+    float | None, typer.Option("--rate", help="Learning rate at first; by default what suits goal and graph.")
 ]
 TimeLimit = Annotated[
     float | None, typer.Option("--time-limit", help="Seconds for one ILP; then its best circuit so far, with its gap.")
@@ -118,3 +131,11 @@ def build_settings(
         batch_size=batch_size,
         memory=parse_bytes(memory),
     )
+
+
+def build_learner(steps: int | None, rate: float | None, seed: int, goal: str = "CMD", resamples: int = 0) -> Learned:
+    """The learner that a command's options mean; refuses what can't be, before any work is done."""
+    from ..learn import Learned
+
+    count = Learned.steps if steps is None else steps
+    return Learned(choose("goal", BENCHMARKS, goal), count, rate=rate, seed=seed, resamples=resamples)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NAME = "run"
 MOST_RESAMPLES = 1000
+# Graphs of at most so many edges are learned in seconds.
+AFFORDABLE = 2000
 
 
 def command(
@@ -36,6 +38,9 @@ def command(
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
     kappa: options.Kappa = None,
+    learned: options.Learn = None,
+    learn_steps: options.LearnSteps = None,
+    rate: options.LearnRate = None,
     tune: Annotated[
         bool, typer.Option("--tune", help="Also choose solver, filter and PNR by cross-validation, without test.")
     ] = False,
@@ -66,7 +71,8 @@ def command(
     bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from what it had
     finished.
     With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation;
-    with --kappa, greedy and ILP on shrunk scores join the methods.
+    with --kappa, greedy and ILP on shrunk scores join the methods. With --learned, rankings are learned on train,
+    through weighted circuits, and a portfolio takes at every size the method that is best on validation.
     """
     from ..disk import refuse_existing
     from ..errors import InputError
@@ -76,7 +82,7 @@ def command(
     from ..statistics import Bootstrap
     from ..store import Store
     from ..study import as_published as published
-    from ..study import merged, paper_recipes, shrinkage_recipes, tuning_recipes
+    from ..study import learned_recipes, merged, paper_recipes, shrinkage_recipes, tuning_recipes
     from ..study.remember import scores_key
 
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
@@ -93,8 +99,15 @@ def command(
     recipes = paper_recipes(settings.bootstrap, pnr, time_limit)
     if kappa is not None:
         recipes = merged(recipes, shrinkage_recipes(kappa, pnr, time_limit))
+    learner = options.build_learner(learn_steps, rate, seed)
+    if learned and as_published:
+        raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     loaded = open_model(model, device, dtype, bos)
     train, test = _load_tasks(loaded, task, split, examples, seed, tune)
+    validation = None
+    if learned or (learned is None and loaded.graph.n_edges <= AFFORDABLE and not as_published):
+        recipes = merged(recipes, learned_recipes(learner, time_limit))
+        validation = _load_validation(loaded, task, split, examples, seed)
     if not json:
         _introduce(loaded, train, test, settings)
     store = Store(folder.parent / f".{folder.name}.partial").open()
@@ -103,7 +116,7 @@ def command(
     with bars() as progress:
         found = discover(
             loaded, train, test, settings, recipes, tune_among=tuning_recipes(resampling, time_limit) if tune else None,
-            stability=stability, seed=seed, store=store, progress=progress,
+            validation=validation, stability=stability, seed=seed, store=store, progress=progress,
         )  # fmt: skip
     record = write_result(found, folder, overwrite)
     store.remove()
@@ -130,6 +143,15 @@ def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed:
         warn(f"note: {shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
     warn_of_few(len(test))
     return (tuning_task(train, load_task(task, model, "validation", examples, seed), test) if tune else train), test
+
+
+def _load_validation(model: Model, task: str, split: str, examples: int | None, seed: int) -> Task | None:
+    """What a portfolio chooses by; None if the task has no validation examples apart from those evaluated."""
+    from ..tasks import has_splits, is_task_file, load_task
+
+    if split == "validation" or (is_task_file(task) and not has_splits(Path(task))):
+        return None
+    return load_task(task, model, "validation", examples, seed)
 
 
 def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> None:
@@ -169,6 +191,8 @@ def _show(folder: Path, record: RunRecord) -> None:
     chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record.circuits.items())
     say(f"circuits/ has those of {chosen}")
     _explain_tuning(record)
+    for benchmark, choices in record.portfolio.items():
+        say(f"Portfolio {benchmark}: {'; '.join(f'{share} of the edges {one}' for share, one in choices.items())}")
     say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
     say(f"{record.seconds['total']:.0f} s in all")
 

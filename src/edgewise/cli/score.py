@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..evaluate import BENCHMARKS
 from . import options
-from .console import open_model, out, print_json, say
+from .console import open_model, out, print_json, say, warn
+
+if TYPE_CHECKING:
+    from ..learn import Learned
 
 NAME = "score"
 SHOWN = 10
@@ -29,17 +33,28 @@ def command(
     bos: options.Bos = "auto",
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
+    goal: Annotated[
+        str, typer.Option(help=f"With --method learned: what to learn for, {options.names(BENCHMARKS)}.")
+    ] = "CMD",
+    rate: options.LearnRate = None,
+    resamples: Annotated[
+        int, typer.Option(help="With --method learned: learn as often again from resampled examples, for the spread.")
+    ] = 0,
+    ablation: options.Ablation = "patching",
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Score every edge for every example: how much would corrupting it hurt?
 
-    Writes scores.npy [example, edge] and scores.json. A positive score marks an edge that helps the task.
+    Writes scores.npy [example, edge] and scores.json. A positive score marks an edge that helps the task. With
+    --method learned, one value per edge is learned through weighted circuits instead: ranking.npy and ranking.json. A
+    command that was stopped goes on.
     """
     import numpy as np
 
     from ..disk import refuse_existing, whole_folder
+    from ..learn import Learned
     from ..methods import choose
     from ..models.memory import parse_bytes
     from ..progress import bars
@@ -50,6 +65,11 @@ def command(
 
     refuse_existing(out_folder, overwrite)
     room = parse_bytes(memory)
+    if method.lower() == Learned.name:
+        learner = options.build_learner(steps, rate, seed, goal, resamples)
+        where = (model, device, dtype, bos), (task, split, examples, seed)
+        _learn(out_folder, overwrite, where, learner, metric, ablation, room, json)
+        return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
     loaded = open_model(model, device, dtype, bos)
@@ -70,3 +90,53 @@ def command(
     out.print(list_table(["strongest edges", "score"], rows))
     seconds = scores.provenance["seconds"]
     say(f"{len(pairs)} examples x {loaded.graph.n_edges:,} edges in {seconds:.1f} s, written to {out_folder}")
+
+
+def _learn(
+    folder: Path,
+    overwrite: bool,
+    where: tuple[tuple[Any, ...], tuple[Any, ...]],
+    learner: Learned,
+    metric: str,
+    ablation: str,
+    memory: int,
+    json: bool,
+) -> None:
+    """Learn a ranking and write it."""
+    import numpy as np
+
+    from ..evaluate import ABLATIONS
+    from ..learn import learn_ranking
+    from ..methods import choose
+    from ..progress import bars
+    from ..report.tables import list_table
+    from ..store import Store
+    from ..tasks import METRICS, load_task
+
+    measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
+    loaded = open_model(*where[0])
+    name, split, examples, seed = where[1]
+    pairs = load_task(name, loaded, split, examples, seed)
+    store = Store(folder.parent / f".{folder.name}.partial").open()
+    if not store.is_empty:
+        warn("note: going on from what a command that was stopped had learned")
+    with bars() as progress:
+        ranking = learn_ranking(
+            loaded, pairs, learner, measure, replaced, memory=memory, store=store, progress=progress
+        )
+    ranking.save(folder, overwrite)
+    store.remove()
+    losses = ranking.origin["losses"]
+    ends = {name: float(np.mean(some)) for name, some in (("first", losses[:30]), ("last", losses[-30:]))}
+    if json:
+        about = {k: v for k, v in ranking.origin.items() if k != "losses"} | {"mean_loss": ends}
+        print_json(about | {"edges": loaded.graph.n_edges, "out": str(folder)})
+        return
+    names = loaded.graph.edge_names
+    rows = [(names[e], f"{ranking.value[e]:.4f}") for e in np.argsort(-ranking.value, kind="stable")[:SHOWN]]
+    out.print(list_table(["best edges", "value"], rows))
+    say(f"loss: {ends['first']:.4f} at first, {ends['last']:.4f} at last (means of 30 steps)")
+    say(
+        f"{learner.steps} steps on {len(pairs)} examples for {learner.goal.name} in {ranking.origin['seconds']:.0f} s, "
+        f"written to {folder}"
+    )

@@ -52,6 +52,7 @@ def command(
     from ..errors import InputError
     from ..formats.files import check_suffix
     from ..methods import choose
+    from ..ranking import Ranking
     from ..scores import EdgeScores
     from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
     from ..statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
@@ -70,10 +71,16 @@ def command(
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
     if out_path is not None and out_path.resolve() == scores.resolve():
         raise InputError(f"{out_path} is the scores themselves; choose another --out")
-    given = EdgeScores.load(scores)
-    statistics = summarise(given, way)
-    budgets = [parse_edges(part.strip(), given.graph.n_edges) for part in edges.split(",")]
-    problem = SelectionProblem.of(statistics.ranking, rank, budgets[0], pnr)
+    if Ranking.is_folder(scores):
+        if way != NO_FILTER:
+            raise InputError(f"{scores} is a ranking, which has no examples to resample; leave the filter out")
+        ranking, origin = Ranking.load(scores), {}
+    else:
+        given = EdgeScores.load(scores)
+        statistics = summarise(given, way)
+        ranking, origin = statistics.ranking, dict(given.provenance)
+    budgets = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
+    problem = SelectionProblem.of(ranking, rank, budgets[0], pnr)
     selections = solve_path(problem, budgets, how, fill, nested) if several else (solve(problem, how, fill),)
     about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
     if bootstrap:
@@ -83,7 +90,7 @@ def command(
     if out_path is not None:
         for selection, record in zip(selections, records, strict=True):
             path = out_path / f"circuit-{selection.asked}.json" if several else out_path
-            selection.circuit.save(path, statistics.score, dict(given.provenance) | record)
+            selection.circuit.save(path, ranking.value, origin | record)
             record["out"] = str(path)
     if json:
         print_json({"circuits": records} if several else records[0])

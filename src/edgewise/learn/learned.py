@@ -37,18 +37,20 @@ class Learned(Method):
     rate         of learning; None takes what works for the goal and the number of edges, from hundreds to 180,000
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
     warm         scores that the parameters start from, by rank; None starts from nothing, which costs half the gain
+    resamples    how many more rankings to learn from resampled examples, for the spread of its values
     """
 
     name: ClassVar[str] = "learned"
     title: ClassVar[str] = "Learned"
     goal: Benchmark = CMD
-    steps: int = 400
+    steps: int = 300
     batch: int = 16
     rate: float | None = None
     noise: float = 0.3
     temperature: float = 1.0
     warm: Scorer | None = field(default_factory=EapIg)
     seed: int = 0
+    resamples: int = 0
 
     def __post_init__(self) -> None:
         check_is("goal", Benchmark, self.goal)
@@ -61,8 +63,8 @@ class Learned(Method):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
-        if self.seed < 0:
-            raise InputError(f"a seed must be at least 0, not {self.seed}")
+        if self.seed < 0 or self.resamples < 0:
+            raise InputError(f"a seed and a number of resamples are at least 0, not {self.seed} and {self.resamples}")
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Learned:

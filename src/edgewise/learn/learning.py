@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -88,15 +88,34 @@ def learn_ranking(
     check_lengths(model, task)
     if not metric.differentiable:
         raise InputError(f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another")
-    key = unit_key("learned", model=model.digest, task=task.digest, how=(learner, metric, ablation), sizes=sizes)
+    how, one = (metric, ablation), replace(learner, resamples=0)
+    with showing(progress) as report:
+        found = _learned(model, task, one, how, sizes, memory, store, report)
+        drawn = np.random.default_rng(learner.seed).integers(len(task), size=(learner.resamples, len(task)))
+        again = [_learned(model, task.part(rows), one, how, sizes, memory, store, report) for rows in np.sort(drawn)]
+    origin = {"method": learner.record(), "task": task.name, "examples": len(task), **found.about}
+    resampled = np.stack([unit.arrays["value"] for unit in again]) if again else None
+    return Ranking(model.graph, found.arrays["value"], signed=False, origin=origin, resampled=resampled)
+
+
+def _learned(
+    model: Model,
+    task: Task,
+    learner: Learned,
+    how: tuple[Metric, Ablation],
+    sizes: tuple[float, ...],
+    memory: int,
+    store: Store,
+    report: Progress,
+) -> Unit:
+    """The values that are learned from a task's examples, found or made."""
+    key = unit_key("learned", model=model.digest, task=task.digest, how=(learner, *how), sizes=sizes)
     kept = store.find(key)
-    if kept is None:
-        with showing(progress) as report:
-            state = _learn(model, task, learner, (metric, ablation), sizes, memory, store, key, report)
-        about = {"losses": list(state.losses), "seconds": state.seconds}
-        kept = store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
-    origin = {"method": learner.record(), "task": task.name, "examples": len(task), **kept.about}
-    return Ranking(model.graph, kept.arrays["value"], signed=False, origin=origin)
+    if kept is not None:
+        return kept
+    state = _learn(model, task, learner, how, sizes, memory, store, key, report)
+    about = {"losses": list(state.losses), "seconds": state.seconds}
+    return store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,7 @@ class RunRecord:
     areas          benchmark -> method -> CPR or CMD; `intervals` the same with their error bars
     tuning         how a method was chosen by cross-validation; None if it wasn't asked for
     overlap        benchmark -> method -> the overlap of circuits over resamples of train: by size, and its mean
+    portfolio      benchmark -> size -> the method that validation preferred there; empty without a portfolio
     circuits       benchmark -> which method's circuits are written, and on which examples it was chosen
     seconds        that each stage took
     """
@@ -72,6 +73,7 @@ class RunRecord:
     intervals: Mapping[str, Mapping[str, Any]]
     tuning: Mapping[str, Any] | None
     overlap: Mapping[str, Mapping[str, Any]]
+    portfolio: Mapping[str, Mapping[str, str]]
     circuits: Mapping[str, Mapping[str, Any]]
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
@@ -103,6 +105,11 @@ class RunRecord:
             },
             tuning=found.tuning.record() if found.tuning else None,
             overlap=_overlap(found),
+            portfolio={
+                o.benchmark.name: {f"{share:g}": one for share, one in zip(o.curve.shares, o.choices, strict=True)}
+                for o in found.outcomes
+                if o.choices
+            },
             circuits={b.name: exported_record(found, found.exported(b)) for b in found.benchmarks},
             seconds=dict(found.seconds),
             versions={"python": platform.python_version()} | {name: version(name) for name in VERSIONED},
@@ -127,8 +134,9 @@ class RunRecord:
 
 def exported_record(found: Discovery, outcome: Outcome) -> dict[str, Any]:
     """Which method's circuits are written, and on which examples it was chosen, as plain data."""
-    chosen_on = found.train.split if outcome.recipe.alias else found.test.split
-    return {"recipe": outcome.recipe.combination, "parameters": outcome.recipe.words, "chosen_on": chosen_on}
+    what = outcome.recipe.name if outcome.choices else outcome.recipe.combination
+    chosen_on = outcome.chosen_on or found.test.split
+    return {"recipe": what, "parameters": outcome.recipe.words, "chosen_on": chosen_on}
 
 
 def _overlap(found: Discovery) -> dict[str, dict[str, Any]]:

@@ -125,7 +125,7 @@ def _row(record: Mapping[str, Any], values: np.ndarray, full: np.ndarray, empty:
     definition = choose("faithfulness definition", FAITHFULNESS, record["faithfulness"])
     curve = Curve(shares, asked, kept, values, full, empty, definition)
     benchmark = choose("benchmark", BENCHMARKS, record["benchmark"])
-    recipe = {name: record[name] for name in ("solver", "filter", "pnr")}
+    recipe = {name: record[name] for name in ("solver", "filter", "pnr", "learner", "choices")}
     return ResultRow(benchmark, record["method"], recipe, record["area"], curve, tuple(sizes))
 
 
@@ -141,6 +141,8 @@ def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict
         "solver": recipe.solver.name,
         "filter": plain(recipe.filter),
         "pnr": recipe.pnr,
+        "learner": plain(recipe.learner),
+        "choices": list(outcome.choices),
         "area": area.estimate,
         "interval": area.interval().record(),
         "against_greedy": None if greedy is None or greedy is area else area.less(greedy).record(),
@@ -178,6 +180,6 @@ def _write_exported(folder: Path, found: Discovery) -> None:
     for benchmark in found.benchmarks:
         best = found.exported(benchmark)
         origin = {"model": found.model.name, "task": found.test.name, **exported_record(found, best)}
-        for share, selection in zip(best.curve.shares, best.selections, strict=True):
+        for share, selection, ranking in zip(best.curve.shares, best.selections, best.rankings, strict=True):
             path = folder / f"{benchmark.name.lower()}-{share:g}.json"
-            selection.circuit.save(path, best.ranking.value, origin | selection.record())
+            selection.circuit.save(path, ranking.value, origin | selection.record())

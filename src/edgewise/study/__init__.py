@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .curves import enter, measure
+    from .curves import enter, learners, measure, trace
     from .folder import is_study, open_study
     from .measured import Competence, Contender, Measured, Outcome
     from .outcome import Cell, Repeats, Study
     from .plan import Grid, Plan
-    from .recipes import GREEDY, Recipe, Recipes, merged, paper_recipes, select_circuits, shrinkage_recipes
+    from .portfolios import portfolio
+    from .recipes import (
+        GREEDY,
+        PORTFOLIO,
+        TUNED,
+        Recipe,
+        Recipes,
+        learned_recipes,
+        merged,
+        paper_recipes,
+        select_circuits,
+        shrinkage_recipes,
+    )
     from .run import read_study, run_study
     from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
     from .stability import jaccard, mean_overlap, overlap, recipe_overlap
@@ -21,12 +33,16 @@ if TYPE_CHECKING:
     from .tuning import Tuning, tune, tuning_recipes, tuning_task
 
 _HOMES = {
-    ".curves": ("enter", "measure"),
+    ".curves": ("enter", "learners", "measure", "trace"),
     ".measured": ("Competence", "Contender", "Measured", "Outcome"),
     ".folder": ("is_study", "open_study"),
     ".outcome": ("Cell", "Repeats", "Study"),
     ".plan": ("Grid", "Plan"),
-    ".recipes": ("GREEDY", "Recipe", "Recipes", "merged", "paper_recipes", "select_circuits", "shrinkage_recipes"),
+    ".portfolios": ("portfolio",),
+    ".recipes": (
+        "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merged", "paper_recipes",
+        "select_circuits", "shrinkage_recipes",
+    ),
     ".run": ("read_study", "run_study"),
     ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
     ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),

@@ -22,13 +22,20 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one recipe came to, for one of the benchmark's two metrics: a circuit per size, and their curve."""
+    """What one recipe came to, for one of the benchmark's two metrics: a circuit per size, and their curve.
+
+    rankings   that the circuits were selected from, one per size
+    chosen_on  the examples that it was chosen by, if it was chosen before anybody looked at the evaluated ones
+    choices    of a portfolio: the method that each size takes
+    """
 
     benchmark: Benchmark
     recipe: Recipe
-    ranking: Ranking
+    rankings: tuple[Ranking, ...]
     selections: tuple[Selection, ...]
     curve: Curve
+    chosen_on: str = ""
+    choices: tuple[str, ...] = ()
 
     @property
     def area(self) -> float:
@@ -51,12 +58,14 @@ class Competence:
 class Measured:
     """The outcomes of all recipes that were tried on a task, in their order, and how well the model does it.
 
-    seconds  that selecting and evaluating took
+    seconds   that selecting and evaluating took
+    selected  the circuits of every recipe, one per size
     """
 
     outcomes: tuple[Outcome, ...]
     competence: Competence
     seconds: Mapping[str, float]
+    selected: tuple[tuple[Selection, ...], ...]
 
     @property
     def curves(self) -> list[Curve]:

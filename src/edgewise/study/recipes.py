@@ -15,6 +15,7 @@ import numpy as np
 from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate import BOTH, CMD, CPR, Benchmark, size_to_edges
+from ..learn import Learned
 from ..methods import check_is, from_record, plain
 from ..ranking import Ranking
 from ..select import SOLVERS, Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
@@ -24,21 +25,25 @@ from .settings import DEFAULTS, Settings
 
 @dataclass(frozen=True)
 class Recipe:
-    """A composition: a solver, a filter, a least share of positive edges or None.
+    """A composition: a solver, a filter, a least share of positive edges or None, a learner or None.
 
-    `alias` takes the place of the name that the composition has.
+    With a learner, circuits are selected from the ranking that it learns rather than from scores. Such a ranking has
+    neither examples nor signs, so there is nothing to filter or to count. `alias` takes the place of the name.
     """
 
     solver: Solver = field(default_factory=Greedy)
     filter: Filter = NO_FILTER
     pnr: float | None = None
     alias: str = ""
+    learner: Learned | None = None
 
     def __post_init__(self) -> None:
         check_is("solver", Solver, self.solver)
         check_is("filter", Filter, self.filter)
         if self.pnr is not None and not 0 <= self.pnr <= 1:
             raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
+        if self.learner is not None and (self.pnr is not None or self.filter != NO_FILTER):
+            raise InputError("a learned ranking has no signs and no examples, so neither PNR nor a filter can be asked")
 
     @property
     def name(self) -> str:
@@ -49,6 +54,7 @@ class Recipe:
     def combination(self) -> str:
         """What is combined, in the paper's words."""
         added = [self.filter.title] * bool(self.filter.title) + ["PNR"] * self.has_pnr
+        added += [] if self.learner is None else [self.learner.title]
         implied = TopN if self.has_pnr else Greedy
         named = [] if added and isinstance(self.solver, implied) else [self.solver.title]
         return " + ".join(named + added)
@@ -76,12 +82,15 @@ class Recipe:
     def from_record(cls, record: Mapping[str, Any]) -> Recipe:
         """The recipe that `record` came from, read back from JSON."""
         solver, way = from_record("solver", SOLVERS, record["solver"]), from_record("filter", FILTERS, record["filter"])
-        return cls(solver, way, record["pnr"], record["alias"])
+        learner = None if record["learner"] is None else Learned.from_record(record["learner"])
+        return cls(solver, way, record["pnr"], record["alias"], learner)
 
 
 GREEDY = Recipe()
 # The name of a recipe that was chosen beforehand, by cross-validation.
 TUNED = "Tuned"
+# The name of what takes, at every size, the recipe that was best on validation.
+PORTFOLIO = "Portfolio"
 Recipes = Mapping[Benchmark, Sequence[Recipe]]
 
 
@@ -106,6 +115,12 @@ def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None =
     way, ilp = Shrinkage(kappa), Ilp(time_limit)
     plain_ones = (Recipe(Greedy(), way), Recipe(ilp, way))
     return {CMD: (*plain_ones, Recipe(ilp, way, pnr)), CPR: plain_ones}
+
+
+def learned_recipes(learner: Learned | None = None, time_limit: float | None = None) -> Recipes:
+    """Greedy and ILP on a ranking that is learned for each benchmark: benchmark -> recipes."""
+    goals = {b: replace(learner or Learned(), goal=b) for b in BOTH}
+    return {b: (Recipe(learner=one), Recipe(Ilp(time_limit), learner=one)) for b, one in goals.items()}
 
 
 def combinations(

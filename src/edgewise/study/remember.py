@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..evaluate import Benchmark
 from ..evaluate.evaluation import Evaluation, evaluate_circuits
+from ..learn import Learned, learn_ranking
 from ..models import Model
 from ..progress import Progress
 from ..ranking import Ranking
@@ -51,6 +52,14 @@ def score(model: Model, task: Task, settings: Settings, store: Store, progress: 
 def scores_key(model: Model, task: Task, settings: Settings) -> str:
     """What the scores of a task's examples are kept under."""
     return unit_key("scores", model=model.digest, task=task.digest, how=(settings.scorer, settings.metric))
+
+
+def learn(model: Model, task: Task, learner: Learned, settings: Settings, store: Store, progress: Progress) -> Ranking:
+    """The ranking that a learner makes of a task's examples."""
+    return learn_ranking(
+        model, task, learner, settings.metric, settings.ablation, sizes=settings.sizes, memory=settings.memory,
+        store=store, progress=progress,
+    )  # fmt: skip
 
 
 def select(
