@@ -23,6 +23,9 @@ DEMO = Graph(4, 4, 64)
 def edgewise(monkeypatch, capsys):
     """Runs a command in this process: exit code, stdout, stderr."""
 
+    # Learning takes seconds; whoever wants it says so.
+    monkeypatch.setattr("edgewise.cli.run.AFFORDABLE", 0)
+
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
         code = 0

@@ -131,14 +131,14 @@ def test_as_published_the_filter_sees_the_evaluated_examples(found):
     np.testing.assert_array_equal(found.statistics.mean, unseen.mean)
     for outcome in theirs.outcomes:
         expected = seen.score if outcome.recipe.filter != NoFilter() else train.mean()
-        np.testing.assert_array_equal(outcome.ranking.value, expected)
+        np.testing.assert_array_equal(outcome.rankings[0].value, expected)
 
 
 def test_any_recipes_can_be_tried(found):
     recipes = {CPR: [Recipe(Ilp()), Recipe(Greedy(), alias="mine")]}
     mine = discover(found.model, found.train, found.test, found.settings, recipes)
     assert [(o.benchmark, o.recipe.name) for o in mine.outcomes] == [(CPR, "ILP"), (CPR, "mine")]
-    assert mine.exported(CPR).recipe.alias == "mine"
+    assert mine.exported(CPR) == mine.best(CPR)  # a name of one's own doesn't say that nobody looked at test
     known = {o.recipe.name: o.area for o in found.of(CPR)}
     assert [o.area for o in mine.outcomes] == [known["ILP"], known["Greedy"]]
     with pytest.raises(InputError, match="no recipe was tried"):

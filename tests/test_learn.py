@@ -1,0 +1,361 @@
+"""Rankings that are learned, gradients in weight space, and portfolios."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import test_cli
+import torch
+from conftest import build, random_task
+from test_cli import refused
+
+from edgewise import (
+    CMD,
+    CPR,
+    Accuracy,
+    Bootstrap,
+    Curve,
+    Eap,
+    Graph,
+    Greedy,
+    Ilp,
+    InputError,
+    Learned,
+    LogitDifference,
+    MaskIg,
+    Metric,
+    Outcome,
+    Patching,
+    Ranking,
+    Recipe,
+    SelectionProblem,
+    Settings,
+    Store,
+    Zero,
+    discover,
+    evaluate_circuits,
+    learn_ranking,
+    load_model,
+    load_task,
+    read_result,
+    score_edges,
+    solve,
+    summarise,
+    wrap_model,
+    write_result,
+)
+from edgewise.learn import learning, size_chances
+from edgewise.learn.learning import GradientJob, State
+from edgewise.learn.soft_top_k import hard_top_k, soft_top_k
+from edgewise.models import run_batches
+from edgewise.study import learned_recipes, merged, portfolio
+
+edgewise = test_cli.edgewise
+SHORT = {"steps": 12, "batch": 4}
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
+
+
+def quiet(stage, done, total):
+    pass
+
+
+@pytest.mark.parametrize("k", [0.5, 3.0, 17.2, 39.0])
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
+def test_a_soft_choice_sums_to_its_size_and_follows_the_parameters(k, temperature):
+    theta = torch.tensor(np.random.default_rng(0).normal(0, 3, 40), requires_grad=True)
+    weights = soft_top_k(theta, k, temperature)
+    assert float(weights.sum()) == pytest.approx(k, abs=1e-6) and ((weights > 0) & (weights < 1)).all()
+    assert (torch.argsort(weights) == torch.argsort(theta)).all()
+    gradient = torch.tensor(np.random.default_rng(1).normal(size=40))
+    (found,) = torch.autograd.grad(weights, theta, gradient)
+    for place in range(0, 40, 7):
+        step = torch.zeros(40, dtype=torch.float64)
+        step[place] = 1e-4
+        ends = [float((soft_top_k(theta.detach() + s, k, temperature) * gradient).sum()) for s in (step, -step)]
+        assert float(found[place]) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3, abs=1e-6)
+
+
+def test_a_hard_choice_has_its_size_and_takes_the_first_of_equals():
+    assert hard_top_k(torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0]), 3).tolist() == [1, 1, 0, 1, 0]
+    assert hard_top_k(torch.zeros(4), 0).sum() == 0 and hard_top_k(torch.zeros(4), 4).sum() == 4
+
+
+def test_sizes_are_drawn_half_evenly_and_half_by_their_part_of_the_area():
+    shares, chances = size_chances(Graph(12, 12, 768))
+    assert shares == (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) and chances.sum() == pytest.approx(1)
+    by_area = np.array([0.001, 0.002, 0.004, 0.0075, 0.02, 0.04, 0.075, 0.2, 0.4])
+    even = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1]) / 6
+    np.testing.assert_allclose(chances, 0.5 * by_area / by_area.sum() + 0.5 * even)
+    few, _ = size_chances(Graph(1, 1, 4))  # 8 edges: shares below an eighth ask for none
+    assert few == (0.2, 0.5)
+    with pytest.raises(InputError, match="leaves a choice"):
+        size_chances(Graph(1, 1, 4), (0.01, 1.0))
+
+
+def test_a_warm_start_is_the_logit_of_the_rank():
+    graph = Graph(2, 2, 4)
+    value = np.random.default_rng(0).normal(size=graph.n_edges)
+    for goal, by in ((CMD, np.abs(value)), (CPR, value)):
+        start = Learned(goal=goal).start(Ranking(graph, value), graph)
+        assert (np.argsort(start) == np.argsort(by)).all()
+        place = np.arange(graph.n_edges) / (graph.n_edges - 1)
+        np.testing.assert_allclose(1 / (1 + np.exp(-np.sort(start))), place.clip(1e-4, 1 - 1e-4), atol=1e-6)
+    assert not Learned().start(None, graph).any()
+
+
+def test_the_learning_rate_suits_goal_and_graph_and_decays_to_nothing():
+    small, large = Graph(4, 4, 64), Graph(24, 14, 896)
+    assert Learned().rate_for(small) == pytest.approx(0.1) and Learned().rate_for(large) == pytest.approx(0.03)
+    assert Learned(goal=CPR).rate_for(large) == 0.4 and Learned(rate=0.2).rate_for(small) == 0.2
+    rates = [Learned(steps=10).rate_at(step, small) for step in range(11)]
+    assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0) and rates == sorted(rates, reverse=True)
+
+
+@pytest.mark.parametrize("goal", [CMD, CPR])
+@pytest.mark.parametrize("ablation", [Patching(), Zero()])
+def test_the_gradient_of_a_batch_is_that_of_its_loss(goal, ablation):
+    model, task = wrap_model(build("llama")), random_task(5)
+    found = evaluate_circuits(model, task, [], ablation=ablation)
+    ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
+    weights = torch.tensor(np.random.default_rng(0).uniform(size=model.graph.n_edges))
+    job = GradientJob(goal, LogitDifference(), ablation, weights, ends, 1.7)
+    loss, gradient = job(model, task.examples)
+    assert pickle.loads(pickle.dumps(replace(job, ends={})))
+    for edge in range(0, model.graph.n_edges, 29):
+        step = torch.zeros_like(weights)
+        step[edge] = 1e-5
+        up, down = (replace(job, weights=weights + s)(model, task.examples)[0] for s in (step, -step))
+        assert float(gradient[edge]) == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-5)
+    halves = [part for _, part in run_batches(model, task.examples, [[0, 1], [2, 3, 4]], job)]
+    assert sum(part[0] for part in halves) == pytest.approx(loss)
+    np.testing.assert_allclose(halves[0][1] + halves[1][1], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_losses_are_zero_for_the_model_and_fall_towards_it():
+    full, empty = torch.tensor([3.0, 5.0]), torch.tensor([-1.0, 1.0])
+    assert CMD.loss(full, full, empty, 4.0).tolist() == [0, 0] and CMD.loss(empty, full, empty, 4.0).tolist() == [1, 1]
+    assert CPR.loss(full, full, empty, 4.0).tolist() == [-1, -1] and CPR.loss(empty, full, empty, 4.0).tolist() == [
+        0,
+        0,
+    ]
+
+
+def test_adam_is_torchs():
+    rng = np.random.default_rng(0)
+    theta = torch.tensor(rng.normal(size=6), dtype=torch.float32)
+    state = State(theta.clone(), torch.zeros(6), torch.zeros(6))
+    parameter = torch.nn.Parameter(theta.clone())
+    theirs = torch.optim.Adam([parameter], lr=0.1, betas=learning.BETAS)
+    for _ in range(5):
+        gradient = torch.tensor(rng.normal(size=6), dtype=torch.float32)
+        state = state.moved(gradient, 0.0, 0.1, 0.0)
+        parameter.grad = gradient
+        theirs.step()
+    np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny, tmp_path, monkeypatch):
+    model, task = tiny
+    learner = Learned(**SHORT)
+    whole = learn_ranking(model, task, learner, progress=quiet)
+    assert not whole.signed and whole.value.min() == 0 and len(whole.origin["losses"]) == 12
+    np.testing.assert_array_equal(learn_ranking(model, task, learner, progress=quiet).value, whole.value)
+    assert not np.array_equal(learn_ranking(model, task, replace(learner, seed=1), progress=quiet).value, whole.value)
+    monkeypatch.setattr(learning, "KEEP_EVERY", 0.0)
+    store = Store(tmp_path / "s").open()
+
+    def stop(stage, done, total):
+        if stage == "learn" and done in (3, 8) and done not in stopped:
+            stopped.append(done)
+            raise KeyboardInterrupt
+
+    stopped: list[int] = []
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            learn_ranking(model, task, learner, store=store, progress=stop)
+    calls = []
+    found = learn_ranking(model, task, learner, store=store, progress=lambda s, d, t: calls.append((s, d)))
+    assert next(call for call in calls if call[0] == "learn") == ("learn", 8) and "score" not in dict(calls)
+    np.testing.assert_array_equal(found.value, whole.value)
+    assert found.origin["losses"] == whole.origin["losses"]
+    assert [path.name.partition("-")[0] for path in store.folder.iterdir() if path.is_dir()] == ["learned"]
+    np.testing.assert_array_equal(
+        learn_ranking(model, task, learner, store=store, progress=lambda *_: pytest.fail("found")).value, whole.value
+    )
+
+
+def test_batches_that_do_not_fit_change_nothing_but_rounding(tiny):
+    model, task = tiny
+    one, other = (learn_ranking(model, task, Learned(**SHORT), memory=m, progress=quiet) for m in (10**9, 1))
+    np.testing.assert_allclose(one.value, other.value, atol=1e-3)
+
+
+@pytest.mark.parametrize("goal", [CMD, CPR])
+def test_what_is_learned_beats_what_it_started_from(goal):
+    """On the demo model, on examples that learning has not seen."""
+    model = load_model("demo")
+    train, test = load_task("greater-than", model, "train", 48), load_task("greater-than", model, "test", 48)
+    recipes = merged({goal: (Recipe(Greedy()), Recipe(Ilp()))}, {goal: learned_recipes(Learned(steps=150))[goal]})
+    found = discover(model, train, test, Settings(fill=True), recipes, progress=quiet)
+    areas = {outcome.recipe.name: goal.better * outcome.area for outcome in found.outcomes}
+    assert areas["Learned"] > areas["Greedy"] and areas["ILP + Learned"] > areas["ILP"]
+
+
+def test_resamples_give_every_edge_a_confidence(tiny, tmp_path):
+    model, task = tiny
+    ranking = learn_ranking(model, task, Learned(**SHORT, resamples=3), progress=quiet)
+    assert ranking.resampled.shape == (3, model.graph.n_edges)
+    share = ranking.confidence(20)
+    assert share.sum() == pytest.approx(20) and set(np.unique(share * 3).round(6)) <= {0, 1, 2, 3}
+    best = [set(np.argsort(-row, kind="stable")[:20]) for row in ranking.resampled]
+    assert all(share[edge] * 3 == pytest.approx(sum(edge in one for one in best)) for edge in range(40))
+    plain = learn_ranking(model, task, Learned(**SHORT), progress=quiet)
+    np.testing.assert_array_equal(plain.value, ranking.value)
+    with pytest.raises(InputError, match="--resamples"):
+        plain.confidence(20)
+    ranking.save(tmp_path / "r")
+    again = Ranking.load(str(tmp_path / "r"))
+    np.testing.assert_array_equal(again.value, ranking.value)
+    np.testing.assert_array_equal(again.resampled, ranking.resampled)
+    assert again.origin == ranking.origin and not again.signed and again.graph == model.graph
+
+
+@dataclass(frozen=True)
+class Broken(Metric):
+    def value(self, run, clean):
+        return run.answer_logits[:, 0] * (run.answer_logits[:, 1] > 1e9).sqrt() * torch.nan
+
+
+def test_what_can_not_be_learned_is_refused(tiny):
+    model, task = tiny
+    for wrong, words in (
+        ({"steps": 0}, "at least 1"),
+        ({"batch": 0}, "at least 1"),
+        ({"goal": "CMD"}, "derives from Benchmark"),
+        ({"warm": "eap"}, "derives from Scorer"),
+        ({"rate": -1.0}, "positive"),
+        ({"noise": -1.0}, "at least 0"),
+        ({"temperature": 0.0}, "above"),
+        ({"seed": -1}, "at least 0"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Learned(**wrong)
+    with pytest.raises(InputError, match="no gradient"):
+        learn_ranking(model, task, Learned(**SHORT), Accuracy(), progress=quiet)
+    for more in ({"filter": Bootstrap()}, {"pnr": 0.5}):
+        with pytest.raises(InputError, match="neither PNR nor a filter"):
+            Recipe(learner=Learned(), **more)
+    ranking = Ranking(model.graph, np.ones(model.graph.n_edges), signed=False)
+    with pytest.raises(InputError, match="no signs"):
+        solve(SelectionProblem.of(ranking, "absolute", 10, 0.5))
+
+
+def test_a_loss_that_is_no_number_is_noticed(tiny, monkeypatch):
+    model, task = tiny
+    monkeypatch.setattr(GradientJob, "__call__", lambda self, model, examples: (float("nan"), torch.zeros(1)))
+    with pytest.raises(InputError, match="step 1"):
+        learn_ranking(model, task, Learned(**SHORT, warm=None), progress=quiet)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma2", "neox", "qwen3"])
+def test_weight_space_scores_add_up_to_the_effect_of_the_prompt(family):
+    model, task = wrap_model(build(family)), random_task(4)
+    scores = score_edges(model, task, MaskIg(80))
+    found = evaluate_circuits(model, task, [])
+    effect = found.full - found.empty
+    np.testing.assert_allclose(scores.values.sum(1), effect, atol=0.05 * np.abs(effect).max())
+    one = score_edges(model, task, MaskIg(7), batch_size=1).values
+    np.testing.assert_allclose(score_edges(model, task, MaskIg(7)).values, one, rtol=1e-4, atol=1e-5)
+    assert summarise(scores, Bootstrap(5)).kept.any() and not np.allclose(one, score_edges(model, task, Eap()).values)
+    with pytest.raises(InputError, match="at least 1"):
+        MaskIg(0)
+
+
+def outcomes(heights, name_seed=0):
+    """Outcomes of two recipes for CMD with the given faithfulness [recipe][size], on two equal examples."""
+    graph = Graph(1, 1, 4)
+    full, empty = np.ones(2), np.zeros(2)
+    found = []
+    for solver, row in zip((Greedy(), Ilp()), heights, strict=True):
+        curve = Curve((0.2, 0.5, 1.0), (1, 4, 8), (1, 4, 8), np.repeat(np.array(row)[:, None], 2, 1), full, empty)
+        problem = SelectionProblem.build(graph, np.arange(8.0), "signed", 0)
+        selections = tuple(solve(problem.with_budget(k), solver) for k in (1, 4, 8))
+        ranking = Ranking(graph, np.arange(8.0))
+        found.append(Outcome(CMD, Recipe(solver), (ranking,) * 3, selections, curve))
+    return found
+
+
+def test_a_portfolio_takes_what_validation_prefers_and_reports_what_test_says():
+    validation = outcomes([[0.2, 0.9, 1.0], [0.5, 0.7, 1.0]])
+    test = outcomes([[0.3, 0.6, 1.0], [0.1, 0.8, 1.0]])
+    found = portfolio(validation, test, CMD, "validation")
+    assert found.choices == ("ILP", "Greedy", "Greedy") and found.chosen_on == "validation"
+    np.testing.assert_allclose(found.curve.faithfulness, [0.1, 0.6, 1.0])
+    assert found.selections[0] is test[1].selections[0] and found.selections[1] is test[0].selections[1]
+    # Overshooting is as bad as undershooting for CMD: 1.4 is farther from 1 than 0.7.
+    over = portfolio(outcomes([[1.4, 1, 1], [0.7, 1, 1]]), test, CMD, "validation")
+    assert over.choices[0] == "ILP"
+
+
+def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
+    model, train = tiny
+    test = random_task(9, seed=3)
+    recipes = merged({b: (Recipe(), Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(Learned(**SHORT)))
+    found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes, validation=test, progress=quiet)
+    for b in (CMD, CPR):
+        *others, mixed = found.of(b)
+        assert mixed.recipe.name == "Portfolio" and found.exported(b) is mixed
+        assert all(b.better * mixed.area >= b.better * other.area for other in others)
+    assert set(found.learned) == {replace(Learned(**SHORT), goal=b) for b in (CMD, CPR)}
+    record = write_result(found, tmp_path / "r")
+    assert record.circuits["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
+    assert list(record.portfolio["CPR"]) == ["0.05", "0.3", "1"]
+    rows = read_result(tmp_path / "r").of(CMD)
+    assert [row.name for row in rows] == ["Greedy", "ILP", "Learned", "ILP + Learned", "Portfolio"]
+    assert rows[2].recipe["learner"]["goal"] == "CMD" and rows[4].recipe["choices"] == list(
+        record.portfolio["CMD"].values()
+    )
+
+
+def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_path):
+    words = ("score", "--method", "learned", "--goal", "cpr", "--examples", 8, "--steps", 10, "--out", tmp_path / "r")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and "loss:" in out and "for CPR" in out
+    assert {path.name for path in tmp_path.iterdir()} == {"r"}
+    circuits = []
+    for rank in ("signed", "absolute"):
+        target = tmp_path / f"{rank}.json"
+        words = ("select", tmp_path / "r", "--solver", "ilp", "--edges", 0.1, "--rank", rank, "--out", target, "--json")
+        code, out, _ = edgewise(*words)
+        assert code == 0 and json.loads(out)["edges_kept"] == 47
+        circuits.append(json.loads(target.read_text())["edges"])
+    assert circuits[0] == circuits[1]
+    assert edgewise("evaluate", tmp_path / "signed.json", "--examples", 4)[0] == 0
+    assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--bootstrap", 5)
+    assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--kappa", 1)
+    assert "no signs" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--pnr", 0.5)
+    learn = ("score", "--method", "learned", "--out", tmp_path / "new")
+    assert "CMD, CPR" in refused(edgewise, *learn, "--goal", "fame")
+    assert "--steps" in refused(edgewise, *learn, "--steps", 0)
+    assert "no gradient" in refused(edgewise, *learn, "--metric", "accuracy", "--examples", 4)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_shows_learned_rows_and_what_the_portfolio_took(edgewise, tmp_path):
+    words = ("run", "--learned", "--learn-steps", 10, "--examples", 8, "--stability", 0, "--out", tmp_path / "r")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and "ILP + Learned" in out and "Portfolio CMD" in out
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    assert run["circuits"]["CMD"]["chosen_on"] == "validation" and len(run["portfolio"]["CPR"]) == 10
+    assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == 0
+    code, _, err = edgewise("report", tmp_path / "r")
+    assert code == 0, err
+    assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
