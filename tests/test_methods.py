@@ -56,6 +56,7 @@ from edgewise.evaluate import faithfulness, resample
 from edgewise.methods import choose, from_record
 from edgewise.score import SCORERS
 from edgewise.select import SOLVERS
+from edgewise.store import unit_key
 
 GRAPH = Graph(2, 2, 2)
 PROBLEM = SelectionProblem.build(GRAPH, np.random.default_rng(0).normal(size=GRAPH.n_edges), "absolute", 9)
@@ -315,3 +316,30 @@ def test_a_ranking_from_elsewhere_is_selected_by_any_solver():
     for solver in (Greedy(), TopN(), Ilp(), Worst()):
         found = solve(SelectionProblem.of(ranking, "absolute", 8), solver)
         assert found.kept <= 8 and found.circuit == found.circuit.prune()
+
+
+def test_methods_whose_parameters_no_field_tells_are_refused(model):
+    class Hidden(Metric):
+        def __init__(self, factor):
+            self.factor = factor
+
+        def value(self, run, clean):
+            return run.answer_logits[:, 0] * self.factor
+
+    class Undecorated(EapIg):
+        pass
+
+    @dataclass
+    class Mutable(Metric):
+        factor: float = 1.0
+
+        def value(self, run, clean):
+            return run.answer_logits[:, 0] * self.factor
+
+    for wrong in (Hidden(2), Mutable()):
+        with pytest.raises(InputError, match=r"decorate the class with @dataclass\(frozen=True\)"):
+            Settings(metric=wrong)
+        with pytest.raises(InputError, match="decorate the class"):
+            unit_key("scores", how=wrong)
+    assert unit_key("scores", how=Undecorated(3)) != unit_key("scores", how=Undecorated(4))
+    assert Settings(Undecorated(3)).record()["scorer"] == {"name": "Undecorated", "steps": 3}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import build, random_task
+from conftest import build, dead_process, random_task
 
 from edgewise import (
     Bootstrap,
@@ -29,6 +30,7 @@ from edgewise import (
 )
 from edgewise.store import NOTHING, Unit, unit_key
 from edgewise.store import store as store_module
+from edgewise.store.store import write_about
 from edgewise.study import remember
 from edgewise.tasks import Example, Task
 
@@ -94,7 +96,7 @@ def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
         np.save(draft / "x.npy", np.ones(3))
         raise RuntimeError
     assert store.find("a-1") is None and [p.name for p in store.folder.iterdir()] == ["store.json"]
-    (store.folder / ".a-2.killed").mkdir()
+    (store.folder / f".a-2.{dead_process()}.killed00").mkdir()
     store.open()
     assert [p.name for p in store.folder.iterdir()] == ["store.json"]
 
@@ -132,6 +134,74 @@ def test_a_key_covers_methods_with_their_parameters_and_the_text_of_ones_own():
     ]
     assert len(set(keys)) == len(keys)
     assert unit_key("scores", how=(EapIg(), Kl())) == keys[0]
+
+
+@dataclass(frozen=True)
+class Weighted(Metric):
+    """A metric with a parameter of any kind."""
+
+    weight: object = None
+
+    def value(self, run, clean):
+        return run.answer_logits[:, 0]
+
+
+def test_arrays_of_any_size_are_told_apart_and_equal_values_are_the_same():
+    big = np.zeros(5000)
+    other = big.copy()
+    other[2500] = 1
+    made = [big, other, big[:-1], torch.tensor(big), torch.tensor(other), torch.tensor(big).bfloat16(), {"a": big},
+            {"a": other}, (1, "1"), (1, 1), Path("a"), Kl(), Weighted(big), True, None]  # fmt: skip
+    keys = [unit_key("a", how=Weighted(one)) for one in made]
+    assert len(set(keys)) == len(keys)
+    assert keys == [unit_key("a", how=Weighted(deepcopy(one))) for one in made]
+    assert unit_key("a", how=Weighted(np.float64(2.5))) == unit_key("a", how=Weighted(2.5))
+    for strange in (object(), lambda: 1, [open]):
+        with pytest.raises(InputError, match="doesn't say what it holds"):
+            unit_key("a", how=Weighted(strange))
+
+
+def test_numbers_of_numpy_are_written_as_plain_ones(tmp_path):
+    store = Store(tmp_path / "s")
+    store.keep("a-1", Unit(about={"n": np.int64(3), "x": np.float32(0.5), "v": np.arange(2)}))
+    assert store.find("a-1").about == {"n": 3, "x": 0.5, "v": [0, 1]}
+    assert Settings(EapIg(np.int64(3))).record()["scorer"] == {"name": "eap-ig", "steps": 3}
+
+
+def test_a_store_is_named_by_text_and_marked_by_its_first_unit(tmp_path):
+    store = Store(str(tmp_path / "s"))
+    store.keep("a-1", Unit(about=1))
+    assert store.open().find("a-1").about == 1 and store == Store(tmp_path / "s")
+
+
+def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, monkeypatch):
+    one, other = Store(tmp_path / "s").open(), Store(tmp_path / "s")
+    with one.draft("a-1") as draft:
+        write_about(draft, "first")
+        other.open()
+        other.keep("a-1", Unit({"x": np.ones(1)}, "second"))
+    assert one.find("a-1").about == "second"
+    one.keep("a-1", Unit(about="third"))
+    assert one.find("a-1").about == "second"
+    assert [path.name for path in sorted(one.folder.iterdir())] == ["a-1", "store.json"]
+    stale, fresh = one.folder / ".b-1.xyz", one.folder / ".b-2.xyz"
+    for path in (stale, fresh):
+        path.mkdir()
+    os.utime(stale, (1, 1))
+    other.open()
+    assert fresh.exists() and not stale.exists()
+    with monkeypatch.context() as broken:
+        broken.setattr(store_module, "file_digest", lambda path: (_ for _ in ()).throw(PermissionError()))
+        assert one.find("a-1") is None
+    assert one.find("a-1").about == "second"
+
+
+def test_what_was_just_made_is_not_hashed_again(tmp_path, monkeypatch):
+    store, hashed, digest = Store(tmp_path / "s"), [], store_module.file_digest
+    monkeypatch.setattr(store_module, "file_digest", lambda path: (hashed.append(path), digest(path))[1])
+    made = store.make("a-1", lambda draft: np.save(draft / "x.npy", np.arange(3)) or {"seconds": 1})
+    assert len(hashed) == 1 and made.about == {"seconds": 1} and made.arrays["x"].tolist() == [0, 1, 2]
+    assert store.find("a-1").arrays["x"].tolist() == [0, 1, 2]
 
 
 def test_versions_are_part_of_every_key(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import test_cli
+from conftest import dead_process
 from rich.console import Console
 from test_cli import refused
 from test_tasks import write
@@ -180,6 +182,34 @@ def test_a_plan_survives_its_file(tmp_path):
     open_study(tmp_path, plan)
     assert read_plan(tmp_path) == plan
     assert replace(plan, settings=replace(settings, batch_size=3, memory=5)).record() == plan.record()
+
+
+OWN = """
+from dataclasses import dataclass
+from edgewise import Eap
+class Base(Eap):
+    def score(self, batch, metric):
+        return super().score(batch, metric) if FACTOR else None
+@dataclass(frozen=True)
+class Own(Base):
+    factor: float = 1.0
+"""
+
+
+def test_a_study_knows_when_the_text_of_ones_own_methods_or_their_bases_has_changed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, text in enumerate((OWN, OWN, OWN.replace("FACTOR", "factor"))):
+        path = tmp_path / "own_methods.py"
+        path.write_text(text)
+        sys.modules.pop("own_methods", None)
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+        plan = Plan(seeds=1, settings=Settings(importlib.import_module("own_methods").Own()))
+        if number < 2:
+            assert open_study(tmp_path / "study", plan) == bool(number)
+            Store(tmp_path / "study" / "store").keep("values-1", remember.Unit(about=1))
+        else:
+            with pytest.raises(InputError, match=r"\(methods differ\)"):
+                open_study(tmp_path / "study", plan)
 
 
 def test_tables_too_wide_for_the_terminal_become_several():
@@ -346,7 +376,7 @@ def test_only_our_own_drafts_are_swept_away(tmp_path):
     Store(folder / "store").open().keep("values-1", remember.Unit(about=1))
     for path in (folder / ".gitignore", folder / ".tables.md.abc.md"):
         path.write_text("")
-    (folder / "store" / ".values-2.x1y2").mkdir()
+    (folder / "store" / f".values-2.{dead_process()}.x1y2abcd").mkdir()
     assert open_study(folder, one)
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "store", "study.json"]
     assert sorted(path.name for path in Store(folder / "store").open().folder.iterdir()) == ["store.json", "values-1"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +24,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write to")
     with _speaking_of(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=draft_name(path), suffix=path.suffix)
     os.close(handle)
     try:
         yield Path(name)
@@ -40,7 +42,7 @@ def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
     refuse_existing(path, overwrite)
     make_parent(path)
     with _speaking_of(path):
-        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=draft_name(path)))
     try:
         yield draft
         os.chmod(draft, 0o755)
@@ -53,6 +55,35 @@ def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
             draft.rename(path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def draft_name(path: Path) -> str:
+    """How the name of a draft of a file or folder begins: it says which process writes it."""
+    return f".{path.name}.{os.getpid()}."
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what was being written in a folder when its process was killed; drafts of living processes stay."""
+    for draft in folder.glob(".*"):
+        writer = re.search(r"\.(\d+)\.[a-z0-9_]{8}(\.|$)", draft.name)
+        try:
+            stale = time.time() - draft.stat().st_mtime > 3600
+        except OSError:  # finished meanwhile
+            continue
+        if stale or (writer and not _is_alive(int(writer[1]))):
+            shutil.rmtree(draft, ignore_errors=True) if draft.is_dir() else draft.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name != "posix":  # elsewhere there is no asking without ending it
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def refuse_existing(path: Path, overwrite: bool) -> None:
@@ -114,9 +145,14 @@ def tree_digest(path: Path) -> str:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON, whole or not at all."""
+    """Write JSON, whole or not at all; numbers and arrays of NumPy are plain ones there."""
     with whole_file(path) as draft:
-        draft.write_text(json.dumps(data, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        text = json.dumps(data, indent=2, allow_nan=False, default=_plain)
+        draft.write_text(text + "\n", encoding="utf-8")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def read_json(path: Path) -> Any:

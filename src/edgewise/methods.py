@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
@@ -51,6 +52,22 @@ def check_is(kind: str, family: type, given: object) -> None:
         article = "an" if kind[0] in "aeiou" else "a"
         expected = f"{article} {kind} must be an object of a class that derives from {family.__name__}"
         raise InputError(f"{expected}, not {shown}")
+    check_frozen(given)
+
+
+def check_frozen(given: object) -> None:
+    """Refuse a method that has more than its fields, or whose fields may change: those alone tell it from others."""
+    kind = type(given)
+    frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen
+    cached = {name for one in kind.__mro__ for name, value in vars(one).items() if isinstance(value, cached_property)}
+    more = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
+    if more or not frozen:
+        why = (
+            f"{', '.join(more)} of {kind.__name__} is no field" if more else f"the fields of {kind.__name__} may change"
+        )
+        raise InputError(
+            f"{why}; a method's fields are its parameters: decorate the class with @dataclass(frozen=True)"
+        )
 
 
 def parameters(method: type) -> tuple[str, ...]:
@@ -69,6 +86,8 @@ def plain(value: Any) -> Any:
     """One value as plain data; a method without parameters is its name."""
     if isinstance(value, Method):
         return value.record() if parameters(type(value)) else value.name
+    if hasattr(value, "tolist"):  # numbers and arrays of NumPy and torch
+        return value.tolist()
     return as_record(value) if isinstance(value, tuple | list) or is_dataclass(value) else value
 
 

@@ -4,5 +4,5 @@ A stage is a function of values, so a unit that was finished once is found again
 how run, tune and study go on after they were stopped. What changes a result changes the key, so nothing stale is found.
 """
 
-from .keys import VERSIONS, unit_key
+from .keys import VERSIONS, own_digests, unit_key
 from .store import NOTHING, Store, Unit

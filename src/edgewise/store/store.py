@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import file_digest, read_format, whole_folder, write_json
+from ..disk import draft_name, file_digest, read_format, remove_drafts, write_json
 from ..errors import InputError
 
 FORMAT, VERSION = "edgewise-unit", 1
@@ -29,9 +30,13 @@ class Unit:
 
 @dataclass(frozen=True)
 class Store:
-    """Where finished units are kept; without a folder, nowhere."""
+    """Where finished units are kept; without a folder, nowhere. Several processes may share it."""
 
     folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.folder is not None:
+            object.__setattr__(self, "folder", Path(self.folder))
 
     def open(self) -> Store:
         """The store, its folder made ready; refuses a folder that isn't a store."""
@@ -40,9 +45,9 @@ class Store:
         if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / MARK).is_file():
             raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
         self.folder.mkdir(parents=True, exist_ok=True)
-        for draft in self.folder.glob(".*"):
-            shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
-        write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
+        remove_drafts(self.folder)
+        if not (self.folder / MARK).is_file():
+            write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
         return self
 
     @property
@@ -55,35 +60,67 @@ class Store:
         return self.folder is not None and (self.folder / key / "unit.json").is_file()
 
     def find(self, key: str) -> Unit | None:
-        """The unit that was kept under a key; one that isn't whole any more is removed, and its work done again."""
+        """The unit that was kept under a key; one that isn't whole any more is removed, and its work done again.
+
+        One that can't be read just now is not found, but stays.
+        """
         if self.folder is None or not (self.folder / key).is_dir():
             return None
         folder = self.folder / key
         try:
+            (folder / "unit.json").read_bytes()  # fails as it is, rather than in words
             record = read_format(folder / "unit.json", FORMAT, VERSION)
             if any(file_digest(folder / f"{name}.npy") != known for name, known in record["arrays"].items()):
                 raise InputError(f"{folder} is damaged")
-            arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in record["arrays"]}
-        except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError):
-            shutil.rmtree(folder)
-            return None
-        return Unit(arrays, record["about"])
+            return _read(folder, record["arrays"], record["about"])
+        except (InputError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            pass
+        return None
 
     def keep(self, key: str, unit: Unit) -> Unit:
-        """Keep a unit, whole or not at all."""
-        if self.folder is not None:
-            with self.draft(key) as draft:
-                for name, array in unit.arrays.items():
-                    np.save(draft / f"{name}.npy", array)
-                write_about(draft, unit.about)
+        """Keep a unit, whole or not at all; what is kept under the key already is the same."""
+
+        def fill(draft: Path) -> Any:
+            for name, array in unit.arrays.items():
+                np.save(draft / f"{name}.npy", array)
+            return unit.about
+
+        if self.folder is not None and not self.has(key):
+            self.make(key, fill)
         return unit
+
+    def make(self, key: str, fill: Callable[[Path], Any]) -> Unit:
+        """Keep what `fill` writes, as NAME.npy, into a folder that it is given; it returns what there is to say."""
+        assert self.folder is not None
+        with self.draft(key) as draft:
+            about = fill(draft)
+            names = write_about(draft, about)
+        return _read(self.folder / key, names, about)
 
     @contextmanager
     def draft(self, key: str) -> Iterator[Path]:
-        """A folder to fill with NAME.npy and `write_about`; it is kept under the key if nothing goes wrong."""
+        """A folder to fill with NAME.npy and `write_about`; it is kept under the key if nothing goes wrong.
+
+        If another process kept the unit meanwhile, that one stays.
+        """
         assert self.folder is not None
-        with whole_folder(self.folder / key) as folder:
-            yield folder
+        if not (self.folder / MARK).is_file():
+            self.open()
+        path = self.folder / key
+        draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=draft_name(path)))
+        try:
+            yield draft
+            draft.chmod(0o755)
+            if not self.has(key):
+                shutil.rmtree(path, ignore_errors=True)  # what is there without a record is of no use
+                draft.rename(path)
+        except OSError:
+            if not self.has(key):  # otherwise another process was faster
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:
         """Of units kept under STAGE.NUMBER, as long work leaves on its way, that of the largest number."""
@@ -107,7 +144,12 @@ class Store:
 NOTHING = Store()
 
 
-def write_about(draft: Path, about: Any) -> None:
-    """Finish a draft: what there is to say, and the digests of the arrays that lie there."""
+def write_about(draft: Path, about: Any) -> tuple[str, ...]:
+    """Finish a draft: what there is to say, and the digests of the arrays that lie there, whose names it gives."""
     digests = {path.stem: file_digest(path) for path in sorted(draft.glob("*.npy"))}
     write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION, "about": about, "arrays": digests})
+    return tuple(digests)
+
+
+def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:
+    return Unit({name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}, about)

@@ -20,7 +20,7 @@ import numpy as np
 from ..disk import read_format, write_json
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, Benchmark, Curve
-from ..store import VERSIONS, Store, Unit
+from ..store import VERSIONS, Store, Unit, own_digests
 from .measured import Competence
 from .outcome import Cell, Repeats
 from .plan import Plan
@@ -39,7 +39,8 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> bool:
     being written when a study was killed is removed.
     """
     # JSON has no tuples: compare what will be read back.
-    wanted = json.loads(json.dumps(plan.record() | {"files": plan.files(), "versions": VERSIONS}))
+    seen = {"methods": own_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
+    wanted = json.loads(json.dumps(plan.record() | seen))
     known, store = folder / PLAN, Store(folder / STORE)
     if folder.is_dir() and any(folder.iterdir()):
         if not known.is_file() and not any(folder.glob(f".{PLAN}.*")):
@@ -73,7 +74,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The plan as plain data, with the digests of what it reads and the versions that it began with."""
+    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions it began with."""
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
     found = read_format(folder / PLAN, FORMAT, VERSION).get("plan")

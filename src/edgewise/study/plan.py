@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..disk import tree_digest
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark
-from ..methods import as_record, check_is, from_record
+from ..methods import Method, as_record, check_is, from_record
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..tasks import GENERATORS, is_task_file
@@ -102,6 +102,12 @@ class Plan:
         local = (name if is_task_file(name) else name.partition("=")[2] for name in self.tasks)
         digests = {name: tree_digest(Path(name).expanduser()) for name in local if name}
         return {name: self.source(name).digest for name in self.models} | digests
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """All that it works with: their names and parameters are in the record, the texts of one's own are not."""
+        how = self.settings
+        return (how.scorer, how.metric, how.ablation, how.faithfulness, how.bootstrap, *self.grid.solvers)
 
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""
