@@ -27,6 +27,7 @@ from edgewise import (
     score_edges,
     solve,
     summarise,
+    wrap_model,
 )
 from edgewise.models import inspect_model, wrap_model
 from edgewise.models.load import choose_bos, choose_dtype, find_model
@@ -221,3 +222,8 @@ def test_values_are_shown_in_one_short_line(tmp_path):
         "Model", "Task", "Circuit", "EdgeScores", "EdgeStatistics", "Ranking", "Curve", "Evaluation", "Selection",
         "SelectionProblem", "Discovery", "Outcome",
     }  # fmt: skip
+
+
+def test_a_model_without_its_head_is_refused():
+    with pytest.raises(InputError, match="with its head, is needed, not GPT2Model"):
+        wrap_model(build("gpt2").transformer)

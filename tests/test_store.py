@@ -234,6 +234,31 @@ def test_a_model_in_memory_has_the_digest_of_its_weights():
     assert other_bos.digest != one.digest
 
 
+def test_a_digest_is_of_the_weights_as_they_are_now(tmp_path):
+    for model in (wrap_model(build("gpt2")), load_model("demo")):
+        weight = next(model.module.parameters())
+        digests, contents = [model.digest], [model.content]
+        assert model.digest == digests[0]
+        with torch.no_grad():
+            weight[0, 1] += 1
+        digests, contents = [*digests, model.digest], [*contents, model.content]
+        weight.data *= 2
+        digests, contents = [*digests, model.digest], [*contents, model.content]
+        assert len(set(digests)) == len(set(contents)) == 3
+
+
+def test_the_content_of_a_model_is_that_of_its_files_however_it_is_loaded(saved):
+    one, other = load_model(saved), load_model(saved, dtype="float64", bos="no")
+    assert one.content == other.content and one.digest != other.digest
+    for name in ("README.md", "train.log", "optimizer.pt", "training_args.bin", "trainer_state.json"):
+        (saved / name).write_text("new")
+    assert load_model(saved).content == one.content
+    (saved / "tokenizer.model").write_text("new")
+    assert ModelSource(str(saved)).content != one.content
+    in_memory = wrap_model(build("gpt2"))
+    assert in_memory.content == replace(in_memory, bos=3).content
+
+
 def test_a_model_knows_how_another_process_loads_it():
     model = load_model("demo", dtype="float64", bos="no")
     again = model.source.load()

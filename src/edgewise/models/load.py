@@ -30,6 +30,9 @@ BOS_CHOICES = ("auto", "yes", "no")
 # Tokens that only ever begin a text: a model that has one was trained with it in front, whatever its tokenizer does.
 BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 
+CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
+TRAINING = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
+
 
 @dataclass(frozen=True)
 class ModelSource:
@@ -48,8 +51,13 @@ class ModelSource:
     def digest(self) -> str:
         """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
         it is loaded. No weights are loaded for it."""
-        how = (content_digest(self.name), choose_device(self.device).type, self.dtype, self.bos)
+        how = (self.content, choose_device(self.device).type, self.dtype, self.bos)
         return hashlib.sha256(repr(how).encode()).hexdigest()
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of the bytes of its files, or its commit on the hub."""
+        return content_digest(self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,16 +76,37 @@ class Model:
     source: ModelSource | None = None
     module: Any = None
 
-    @cached_property
+    def __post_init__(self) -> None:
+        self.__dict__["_loaded"] = self._glance()
+
+    @property
     def digest(self) -> str:
-        """A hash of all that its outputs depend on; for a model made in memory, of its config and weights."""
-        if self.source is not None:
+        """A hash of all that its outputs depend on, as its weights are now."""
+        if self.source is not None and self._is_as_loaded:
             return self.source.digest
-        found = hashlib.sha256(repr((self.module.config.to_json_string(), self.bos)).encode())
-        for name, tensor in sorted(self.module.state_dict().items()):
-            found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} {tensor.device.type}".encode())
-            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        return found.hexdigest()
+        return hashlib.sha256(repr((self.content, self.bos, self.transformer.device.type)).encode()).hexdigest()
+
+    @property
+    def content(self) -> str:
+        """A hash of its files, or of its config and weights if those were made or changed in memory."""
+        if self.source is not None and self._is_as_loaded:
+            return self.source.content
+        seen, glance = self.__dict__.get("_seen"), self._glance()
+        if seen is None or seen[0] != glance:
+            seen = self.__dict__["_seen"] = (glance, _content(self.module))
+        return seen[1]
+
+    @property
+    def _is_as_loaded(self) -> bool:
+        return self.__dict__["_loaded"] == self._glance()
+
+    def _glance(self) -> list[Any]:
+        """What tells at once whether weights have changed: where they lie, their versions, and some of their values."""
+        tensors = [] if self.module is None else self.module.state_dict().values()
+        return [
+            (one.data_ptr(), one.is_inference() or one._version, one.flatten()[:: 1 + one.numel() // 64].tolist())
+            for one in tensors
+        ]
 
     @property
     def max_length(self) -> int:
@@ -150,14 +179,27 @@ def find_model(name: str) -> Place:
     return Place(name, local=path.is_dir())
 
 
+def _content(module: Any) -> str:
+    found = hashlib.sha256(module.config.to_json_string().encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return found.hexdigest()
+
+
 def content_digest(name: str) -> str:
-    """A hash of the bytes of a model's files, or its commit on the hub."""
+    """A hash of the bytes of a model's config, tokenizer and weights, or its commit on the hub."""
     place = find_model(name)
     if not place.local:
         return _commit(name)
     folder = Path(place.where)
-    paths = sorted(path for path in folder.iterdir() if path.is_file()) if place.gguf is None else [folder / place.gguf]
+    paths = sorted(filter(_is_part, folder.iterdir())) if place.gguf is None else [folder / place.gguf]
     return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+
+
+def _is_part(path: Path) -> bool:
+    """Whether a file is part of a model, rather than a log, a page or the state of its training."""
+    return path.is_file() and path.suffix in CONTENT and not path.name.startswith(TRAINING)
 
 
 def _commit(name: str) -> str:
@@ -234,9 +276,14 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
 
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
-    """A model from an already loaded HuggingFace causal language model, whose weights are shared, not copied."""
-    if not hasattr(loaded, "config") or not hasattr(loaded, "requires_grad_"):
-        raise InputError(f"a HuggingFace causal language model is needed, not {type(loaded).__name__}")
+    """A model from an already loaded HuggingFace causal language model, whose weights are shared, not copied.
+
+    The module is switched to `eval()` and `requires_grad_(False)`, and stays so.
+    """
+    heads = [name for name in ("lm_head", "embed_out") if hasattr(loaded, name)]
+    if not hasattr(loaded, "config") or not hasattr(loaded, "requires_grad_") or not heads:
+        kind = type(loaded).__name__
+        raise InputError(f"a HuggingFace causal language model, with its head, is needed, not {kind}")
     loaded.eval().requires_grad_(False)
     return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos), module=loaded)
 

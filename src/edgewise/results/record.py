@@ -84,7 +84,7 @@ class RunRecord:
         transformer, outcomes = found.model.transformer, {b: found.of(b) for b in found.benchmarks}
         return cls(
             model=found.model.name,
-            weights=found.model.digest,
+            weights=found.model.content,
             task=found.test.name,
             train=Examples.of(found.train),
             test=Examples.of(found.test),

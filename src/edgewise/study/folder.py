@@ -74,7 +74,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions it began with."""
+    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions then."""
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
     found = read_format(folder / PLAN, FORMAT, VERSION).get("plan")

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from typing import Any, Protocol
 
@@ -115,7 +116,7 @@ class Task:
         """The number of tokens of the longest prompt."""
         return max(example.length for example in self.examples)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A hash of all that a result can depend on: the tokens of all examples, in their order."""
         parts = [(e.clean, e.corrupted, e.correct, e.incorrect, e.also_correct) for e in self.examples]
