@@ -117,7 +117,7 @@ def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
     with pytest.raises(InputError, match="select a circuit"):
         Circuit.load(path)
     path = edited(tmp_path, lambda data: data.update(edges={"input->logits": {"in_graph": True}}))
-    assert np.flatnonzero(Circuit.load(path).mask).tolist() == [GRAPH.direct_edge]
+    assert np.flatnonzero(Circuit.load(path).mask).tolist() == [GRAPH.blocks[-1].start]
     path = edited(tmp_path, lambda data: data.update(edges={}))
     assert Circuit.load(path) == Circuit.empty(GRAPH)
     path = edited(tmp_path, lambda data: data["nodes"]["m0"].update(neurons=[True] * 6))

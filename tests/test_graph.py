@@ -59,7 +59,7 @@ def test_blocks_cover_the_edges_once_and_hold_one_reader_each():
 def test_names_and_indices_are_inverse():
     graph = Graph(2, 2, 4)
     assert [graph.edge_index(name) for name in graph.edge_names] == list(range(graph.n_edges))
-    assert graph.edge_names[graph.direct_edge] == "input->logits"
+    assert graph.edge_names[graph.blocks[-1].start] == "input->logits"
     with pytest.raises(InputError, match=r"a9\.h0->logits"):
         graph.edge_index("a9.h0->logits")
 

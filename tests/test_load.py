@@ -27,7 +27,6 @@ from edgewise import (
     score_edges,
     solve,
     summarise,
-    wrap_model,
 )
 from edgewise.models import inspect_model, wrap_model
 from edgewise.models.load import choose_bos, choose_dtype, find_model

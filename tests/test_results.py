@@ -168,3 +168,9 @@ def test_the_figure_shows_every_methods_faithfulness_and_the_bests_interval(foun
         plt.close()
     for kind in ("png", "svg"):
         assert (tmp_path / "r" / "figures" / f"faithfulness.{kind}").stat().st_size > 5000
+
+
+def test_a_record_names_the_models_content_and_is_shown_in_one_line(found):
+    record = RunRecord.of(found)
+    assert record.weights == found.model.content != found.model.digest
+    assert repr(record) == "RunRecord('tiny' on 'random', CMD, CPR, seed 5)"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError
 from .formats.files import read_file, write_file
@@ -52,15 +52,13 @@ class Circuit:
         held = read_file(Path(path))
         return cls(held.graph, held.members())
 
-    def save(
-        self, path: str | Path, score: NDArray[np.floating] | None = None, about: Mapping[str, Any] | None = None
-    ) -> None:
+    def save(self, path: str | Path, score: ArrayLike | None = None, about: Mapping[str, Any] | None = None) -> None:
         """Write an EAP-IG json or pt, as the suffix says, whole or not at all.
 
         score  [edge] the signed scores that the circuit was chosen by; zeros without them
         about  plain data that says how it came about
         """
-        known = np.zeros(self.graph.n_edges) if score is None else score
+        known = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)
         write_file(Path(path), self.graph, self.mask, known, about or {})
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import InputError
 
@@ -182,14 +182,15 @@ class Graph:
         used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
         return used
 
-    @property
-    def direct_edge(self) -> int:
-        """The edge `input->logits`: the shortest circuit."""
-        return self.blocks[-1].start
-
     def __str__(self) -> str:
         kind = "parallel" if self.parallel else "sequential"
         return f"{self.n_layers} layers x {self.n_heads} heads, width {self.d_model}, {kind} attention and MLP"
+
+
+def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:
+    """Values as an array that nobody writes to: as they are if that is so already, else a copy."""
+    array = np.asarray(values, kind)
+    return _frozen(array.copy()) if array.flags.writeable else array
 
 
 def _frozen(array: NDArray) -> NDArray:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562) for `homes`: public name -> the module, relative to `package`, that has it."""
+    """A module's `__getattr__` (PEP 562) for `homes`: public name -> the module, relative to `package`, that has it.
+
+    Its `__dir__` knows the names as well, for those who complete them.
+    """
+    names = vars(sys.modules[package])
+    names["__dir__"] = lambda: sorted({*names, *homes})
 
     def load(name: str) -> Any:
         if name not in homes:

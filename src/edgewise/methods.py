@@ -58,7 +58,7 @@ def check_is(kind: str, family: type, given: object) -> None:
 def check_frozen(given: object) -> None:
     """Refuse a method that has more than its fields, or whose fields may change: those alone tell it from others."""
     kind = type(given)
-    frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen
+    frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     cached = {name for one in kind.__mro__ for name, value in vars(one).items() if isinstance(value, cached_property)}
     more = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
     if more or not frozen:

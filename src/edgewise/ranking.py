@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .disk import read_format, whole_folder, write_json
 from .errors import InputError
-from .graph import Graph
+from .graph import Graph, frozen
 
 FORMAT, VERSION = "edgewise-ranking", 1
 
@@ -41,16 +41,17 @@ class Ranking:
     resampled: NDArray[np.floating] | None = None
 
     def __post_init__(self) -> None:
-        value = np.array(self.value, np.float64)
+        value = frozen(self.value, np.float64)
         if value.shape != (self.graph.n_edges,):
             raise InputError(f"a ranking has shape {value.shape}, but the graph has {self.graph.n_edges} edges")
         if not np.isfinite(value).all():
             raise InputError("some values of a ranking are NaN or infinite; they must be finite")
         if not self.signed and (value < 0).any():
             raise InputError("a ranking without signs has values of at least 0; shift it above 0")
-        if self.kept is not None and self.kept.shape != value.shape:
-            raise InputError(f"kept has shape {self.kept.shape}, but the graph has {self.graph.n_edges} edges")
-        value.setflags(write=False)
+        kept = None if self.kept is None else frozen(self.kept, bool)
+        if kept is not None and kept.shape != value.shape:
+            raise InputError(f"kept has shape {kept.shape}, but the graph has {self.graph.n_edges} edges")
+        object.__setattr__(self, "kept", kept)
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "origin", MappingProxyType(dict(self.origin)))
 

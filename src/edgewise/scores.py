@@ -39,7 +39,7 @@ class EdgeScores:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        values = self.values
+        values = np.asanyarray(self.values)
         if values.ndim != 2 or values.shape[1] != self.graph.n_edges or values.shape[0] < 1:
             raise InputError(
                 f"scores have shape {values.shape}, but [example, edge] with {self.graph.n_edges} edges is expected"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, unknown_name
-from .graph import Graph
+from .graph import Graph, frozen
 from .methods import Method, check_is
 from .ranking import Ranking
 from .scores import EdgeScores, column_chunks
@@ -170,10 +170,10 @@ class EdgeStatistics:
 
     def __post_init__(self) -> None:
         for name in ("mean", "low", "high", "kept", "sign_unstable", "score"):
-            array = getattr(self, name)
+            array = frozen(getattr(self, name))
+            object.__setattr__(self, name, array)
             if array.shape != (self.graph.n_edges,):
                 raise InputError(f"{name} has shape {array.shape}, but the graph has {self.graph.n_edges} edges")
-            array.setflags(write=False)
         if not (np.all(self.low <= self.high) and np.isfinite(self.mean).all()):
             raise InputError("statistics must be finite, with every interval's low end below its high end")
 

@@ -42,7 +42,7 @@ def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, abl
     rng = np.random.default_rng(int(share * 100))
     # The direct edge keeps something after pruning, whatever is drawn.
     mask = rng.random(model.graph.n_edges) < share
-    mask[model.graph.direct_edge] = True
+    mask[model.graph.blocks[-1].start] = True
     circuit = Circuit(model.graph, mask).prune()
     found = evaluate_circuits(model, task, [circuit], ablation=ablation)
     inside = {name for name, used in zip(model.graph.edge_names, circuit.mask, strict=True) if used}

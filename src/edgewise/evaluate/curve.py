@@ -81,6 +81,8 @@ class Curve:
     def area(self, benchmark: Benchmark) -> float:
         """CPR, CMD or an area of one's own."""
         check_is("benchmark", Benchmark, benchmark)
+        if len(self.shares) < 2:
+            raise InputError("a curve of fewer than two sizes has no area; give more sizes")
         return area(self.shares, benchmark.height(self.faithfulness))
 
     def reweighted(self, weights: FloatArray) -> FloatArray:
@@ -101,7 +103,8 @@ class Curve:
         return replace(first, kept=first.asked, values=values, full=full, empty=empty)
 
     def __repr__(self) -> str:
-        return f"Curve({len(self.shares)} sizes x {len(self.full):,} examples, CMD {self.cmd:.4f}, CPR {self.cpr:.4f})"
+        areas = f", CMD {self.cmd:.4f}, CPR {self.cpr:.4f}" if len(self.shares) > 1 else ""
+        return f"Curve({len(self.shares)} sizes x {len(self.full):,} examples{areas})"
 
     def rows(self) -> list[dict[str, Any]]:
         """One record per size."""

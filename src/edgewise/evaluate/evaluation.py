@@ -13,8 +13,9 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..methods import check_is
 from ..models import Model, make_batch, plan_batches, run_batches
+from ..models.batch import choose_batch_size
 from ..models.circuits import CircuitPlan, plan_circuit, run_circuit
-from ..models.memory import BUDGET, batch_size_for, circuit_bytes
+from ..models.memory import BUDGET, circuit_bytes
 from ..models.prepare import prepare
 from ..progress import Progress, showing
 from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
@@ -68,9 +69,9 @@ class EvaluateJob:
             run = ready.run(ready.clean)
             clean = ready.read_out(run, all_logits)
             said = ready.read_out(run, True) if self.of_model else clean
-            full = self.metric.value(clean, clean)
-            empty = self.metric.value(ready.read_out(reference, all_logits), clean)
-            rows = [full, empty, *(metric.value(said, said) for metric in self.of_model)]
+            full = self.metric.checked(clean, clean)
+            empty = self.metric.checked(ready.read_out(reference, all_logits), clean)
+            rows = [full, empty, *(metric.checked(said, said) for metric in self.of_model)]
             for place, (plan, is_full) in enumerate(zip(self.plans, self.is_full, strict=True)):
                 if self.tick is not None:
                     self.tick(place)
@@ -78,7 +79,7 @@ class EvaluateJob:
                     rows.append(full if is_full else empty)
                 else:
                     stream = run_circuit(transformer, plan, ready.clean, reference, ready.frame, ready.last)
-                    rows.append(self.metric.value(ready.read_stream(stream, all_logits), clean))
+                    rows.append(self.metric.checked(ready.read_stream(stream, all_logits), clean))
             return torch.stack(rows).cpu().double().numpy()
 
 
@@ -91,25 +92,27 @@ def evaluate_circuits(
     *,
     of_model: Sequence[Metric] = (),
     batch_size: int | None = None,
-    memory: int = BUDGET,
+    memory: int | str = BUDGET,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Run circuits, pruned first, on every example of a task.
 
-    Batches fit into `memory` bytes beyond the model if `batch_size` is None; their size changes no result beyond
-    rounding. All circuits share the clean and the reference run of a batch. The full circuit is the model and the empty
-    one is the reference, so neither is run again; further metrics `of_model` cost no run either. `progress` hears of
-    ("evaluate", done, total) in examples times circuits.
+    Batches fit into `memory` (bytes, or text such as '2GB') beyond the model if `batch_size` is None; their size
+    changes no result beyond rounding. All circuits share the clean and the reference run of a batch. The full circuit
+    is the model and the empty one is the reference, so neither is run again; further metrics `of_model` cost no run
+    either. `progress` hears of ("evaluate", done, total) in examples times circuits.
     """
     for one in (metric, *of_model):
         check_is("metric", Metric, one)
     check_is("ablation", Ablation, ablation)
+    check_lengths(model, task)
+    if isinstance(circuits, Circuit):
+        raise InputError("circuits come in a list, even a single one: [circuit]")
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    check_lengths(model, task)
     pruned = [circuit.prune() for circuit in circuits]
-    size = batch_size or batch_size_for(circuit_bytes(model.graph, task.longest), memory)
+    size = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
     batches = plan_batches(task.examples, size)
     plans = tuple(plan_circuit(c) if 0 < c.n_edges < c.graph.n_edges else None for c in pruned)
     of_model = tuple(of_model)

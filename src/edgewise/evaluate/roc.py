@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from ..circuit import Circuit
 from ..errors import InputError
 
 
-def auroc(score: NDArray[np.floating], truth: Circuit) -> float:
+def auroc(score: ArrayLike, truth: Circuit) -> float:
     """The chance that a random edge of the known circuit scores higher than a random other edge; ties count half."""
-    inside = truth.mask
+    inside, score = truth.mask, np.asarray(score, np.float64)
     if score.shape != inside.shape:
         raise InputError(f"there are {score.shape} scores for {inside.shape} edges")
     n_in, n_out = int(inside.sum()), int((~inside).sum())

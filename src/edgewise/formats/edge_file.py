@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import Graph, frozen
 
 KEYS = ("n_layers", "n_heads", "d_model")
 # Pairs of source and destination: several times those of the largest models there are. A file that says more is broken.
@@ -37,9 +37,9 @@ class EdgeFile:
     beyond: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for array in (self.score, self.mask):
-            if array is not None:
-                array.setflags(write=False)
+        for name in ("score", "mask"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, frozen(getattr(self, name)))
 
     def scored(self) -> NDArray[np.floating]:
         """[edge] the scores; refuses a file in which an edge has none."""

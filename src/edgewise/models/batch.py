@@ -14,6 +14,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..graph import Graph
 from ..tasks.task import Example
+from .memory import batch_size_for, parse_bytes
 
 NARROW = 256
 
@@ -68,6 +69,13 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "ri
     parts = (clean, corrupted, real, last, answers, right)
     clean, corrupted, real, last, answers, right = (part.to(device) for part in parts)
     return Batch(clean, corrupted, real, last, answers, right, shared)
+
+
+def choose_batch_size(asked: int | None, bytes_per_example: int, memory: int | str) -> int:
+    """How many examples run at once: as many as asked for, or as fit into `memory`, bytes or text such as '2GB'."""
+    if asked is not None:
+        return asked
+    return batch_size_for(bytes_per_example, parse_bytes(memory) if isinstance(memory, str) else memory)
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

@@ -115,6 +115,9 @@ class RunRecord:
             versions={"python": platform.python_version()} | {name: version(name) for name in VERSIONED},
         )
 
+    def __repr__(self) -> str:
+        return f"RunRecord({self.model!r} on {self.task!r}, {', '.join(self.areas)}, seed {self.seed})"
+
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON."""
         record = {field.name: plain(getattr(self, field.name)) for field in fields(self)}

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, floor
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..circuit import Circuit
 from ..errors import InputError, unknown_name
-from ..graph import Graph
+from ..graph import Graph, frozen
 from ..ranking import Ranking
 
 RANKINGS = ("signed", "absolute")
@@ -37,6 +38,11 @@ class SelectionProblem:
 
     def __post_init__(self) -> None:
         n_edges = self.graph.n_edges
+        if not isinstance(self.budget, Integral):
+            raise InputError(f"the budget is a whole number of edges, but {self.budget!r} was given")
+        given = {"value": frozen(self.value), "is_positive": frozen(self.is_positive), "budget": int(self.budget)}
+        for name, known in given.items():
+            object.__setattr__(self, name, known)
         if self.value.shape != (n_edges,) or self.is_positive.shape != (n_edges,):
             raise InputError(f"value and is_positive must be [edge] with {n_edges} edges")
         if not np.isfinite(self.value).all():
@@ -47,12 +53,12 @@ class SelectionProblem:
             raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
         if self.within is not None and (self.within.graph != self.graph or self.within.n_edges > self.budget):
             raise InputError(f"a circuit of {self.budget} edges can't contain one of {self.within.n_edges} edges")
-        for array in (self.value, self.is_positive):
-            array.setflags(write=False)
 
     @classmethod
     def of(cls, ranking: Ranking, rank: str, budget: int, pnr: float | None = None) -> SelectionProblem:
         """The problem for a ranking, by its 'signed' or its 'absolute' values."""
+        if not isinstance(ranking, Ranking):
+            raise InputError(f"a ranking is needed, not {type(ranking).__name__}; statistics have one: .ranking")
         if rank not in RANKINGS:
             raise unknown_name("ranking", rank, RANKINGS)
         if pnr is not None and not ranking.signed:

@@ -23,6 +23,9 @@ class Solution:
     bound: float
     effort: Effort = NO_EFFORT
 
+    def __repr__(self) -> str:
+        return f"Solution({int(self.mask.sum()):,} of {len(self.mask):,} edges, {self.status.value})"
+
 
 class Solver(Method, ABC):
     """A way to choose edges. Derive from it for a solver of one's own; pruning is the verb's. `title` is for tables."""

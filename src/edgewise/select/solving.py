@@ -32,8 +32,7 @@ def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False)
         mask = np.full(graph.n_edges, budget > 0)
         solution = Solution(mask, Status.OPTIMAL, problem.objective(mask))
     else:
-        solution = solver.solve(problem)
-        solution = replace(solution, mask=connected(graph, solution.mask))
+        solution = _solved(problem, solver)
         if fill and int(solution.mask.sum()) < budget and solution.status is Status.HEURISTIC:
             solution = replace(solution, mask=_filled(problem, solver, solution.mask))
     return Selection(
@@ -87,13 +86,30 @@ def _nearest(problem: SelectionProblem, solver: Solver, fill: bool) -> Selection
         return replace(solve(error.nearest, solver, fill), possible_pnr=error.nearest.pnr)
 
 
+def _solved(problem: SelectionProblem, solver: Solver) -> Solution:
+    """What a solver chooses, pruned; refuses what one of one's own mustn't choose."""
+    found = solver.solve(problem)
+    if not isinstance(found, Solution):
+        raise InputError(f"solver {solver.name!r} must return a Solution, not {type(found).__name__}")
+    mask, shape = found.mask, (problem.graph.n_edges,)
+    if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != shape:
+        kind = f"{mask.dtype} {mask.shape}" if isinstance(mask, np.ndarray) else type(mask).__name__
+        raise InputError(f"solver {solver.name!r} must give a mask of bool {shape}, not {kind}")
+    if int(mask.sum()) > problem.budget or (problem.required & ~mask).any():
+        raise InputError(
+            f"solver {solver.name!r} chose {int(mask.sum())} edges, but at most {problem.budget} are asked for, "
+            "the required ones among them"
+        )
+    return replace(found, mask=connected(problem.graph, mask))
+
+
 def _filled(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -> np.ndarray:
     """The pruned circuit of the largest request whose circuit, pruned, is within the budget; by halving."""
-    graph, budget = problem.graph, problem.budget
-    fits, too_many = budget, graph.n_edges
+    budget = problem.budget
+    fits, too_many = budget, problem.graph.n_edges
     while too_many - fits > 1:
         asked = (fits + too_many) // 2
-        larger = connected(graph, solver.solve(problem.with_budget(asked, problem.within)).mask)
+        larger = _solved(problem.with_budget(asked, problem.within), solver).mask
         if int(larger.sum()) <= budget:
             fits, mask = asked, larger
         else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from ..disk import tree_digest
@@ -71,6 +72,14 @@ class Plan:
     unsplit: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for kind in ("models", "tasks"):
+            given = getattr(self, kind)
+            names = (
+                (given,) if isinstance(given, str | Path) else tuple(given) if isinstance(given, Iterable) else given
+            )
+            if not isinstance(names, tuple) or not all(isinstance(name, str | Path) for name in names):
+                raise InputError(f"a study loads its {kind} by name, such as 'demo' or 'ioi', not {given!r}")
+            object.__setattr__(self, kind, tuple(map(str, names)))
         if not self.models or not self.tasks:
             raise InputError("a study needs at least one model and one task")
         for kind, names in (("model", self.models), ("task", self.tasks)):
@@ -80,6 +89,10 @@ class Plan:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
         if self.seeds < 1:
             raise InputError(f"a study needs at least 1 seed, not {self.seeds}")
+
+    def __repr__(self) -> str:
+        tasks, models = (shorten(", ".join(names), 80, placeholder=" ...") for names in (self.tasks, self.models))
+        return f"Plan({tasks} x {models}; {self.seeds} seeds)"
 
     def source(self, model: str) -> ModelSource:
         """How one of the models is loaded."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..errors import InputError
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
 from ..methods import as_record, check_is, from_record
-from ..models.memory import BUDGET
+from ..models.memory import BUDGET, parse_bytes
 from ..score import SCORERS, EapIg, Scorer
 from ..statistics import FILTERS, Bootstrap
 from ..tasks import METRICS, LogitDifference, Metric
@@ -21,7 +22,7 @@ class Settings:
     bootstrap           of the statistics that are reported, and of the recipes that filter
     pnr_after_absolute  signs are read after taking absolute values, so that every edge counts as positive: what the
                         paper's public script does (see `as_published`)
-    batch_size, memory  how batches are cut; they change no result beyond rounding
+    batch_size, memory  how batches are cut (memory in bytes, or as '2GB'); they change no result beyond rounding
     """
 
     scorer: Scorer = field(default_factory=EapIg)
@@ -45,6 +46,14 @@ class Settings:
             ("bootstrap", Bootstrap, self.bootstrap),
         ):
             check_is(kind, family, given)
+        sizes = tuple(self.sizes)
+        if len(sizes) < 2 or not (sizes[0] >= 0 and sizes[-1] <= 1) or sorted(set(sizes)) != list(sizes):
+            raise InputError(f"sizes are two or more shares of the edges, increasing, from 0 to 1, not {self.sizes}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise InputError(f"the batch size must be at least 1, not {self.batch_size}")
+        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "memory", memory)
         self.scorer.check(self.metric)
 
     def record(self) -> dict[str, Any]:

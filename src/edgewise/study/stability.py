@@ -20,6 +20,8 @@ from .settings import Settings
 
 def jaccard(one: Circuit, other: Circuit) -> float:
     """Shared edges as a share of the edges of either; two empty circuits are the same."""
+    if one.graph != other.graph:
+        raise InputError(f"circuits of two graphs have no edges to share: one of {one.graph}, one of {other.graph}")
     either = int(np.count_nonzero(one.mask | other.mask))
     return int(np.count_nonzero(one.mask & other.mask)) / either if either else 1.0
 

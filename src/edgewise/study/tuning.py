@@ -6,7 +6,7 @@ one scoring pass serves all folds; the folds' examples together make one curve p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark, Comparison, Curve, compare
+from ..methods import check_is
 from ..progress import Progress, showing
 from ..scores import EdgeScores
 from ..select import Greedy, Ilp, TopN
@@ -21,7 +22,7 @@ from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..store import NOTHING, Store
 from ..tasks import Task
 from .curves import enter, measure
-from .recipes import TUNED, Recipe, Recipes, combinations
+from .recipes import GREEDY, TUNED, Recipe, Recipes, combinations
 from .settings import DEFAULTS, Settings
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ class Candidate:
 class Tuning:
     """All candidates, by benchmark, in the order in which equals are preferred.
 
-    lead    benchmark -> the best candidate's area less greedy's, paired over the held-out examples; the best was chosen
-            by looking at them, so this flatters it a little, which the test examples don't
+    lead    benchmark -> the best candidate's area less the baseline's, paired over the held-out examples; the best was
+            chosen by looking at them, so this flatters it a little, which the test examples don't
     """
 
     examples: int
@@ -65,6 +66,10 @@ class Tuning:
         """The candidate of the best area."""
         return max(self.candidates[benchmark], key=lambda one: benchmark.better * one.area)
 
+    def baseline(self, benchmark: Benchmark) -> Candidate:
+        """What the others must beat: plain greedy, or the first if that isn't among them."""
+        return self.candidates[benchmark][_baseline([one.recipe for one in self.candidates[benchmark]])]
+
     @property
     def chosen(self) -> dict[Benchmark, tuple[Recipe, ...]]:
         """The best candidates' recipes, under a name of their own: benchmark -> recipes."""
@@ -72,10 +77,14 @@ class Tuning:
 
     def record(self) -> dict[str, Any]:
         """What was chosen and why, as plain data, for JSON."""
-        best = {b.name: self.best(b).record() | {"against_greedy": self.lead[b].record()} for b in self.candidates}
+        best = {b.name: self.best(b).record() | self._against(b) for b in self.candidates}
         tried = {b.name: [one.record() for one in found] for b, found in self.candidates.items()}
         about = {"folds": self.n_folds, "examples": self.examples, "rule": RULE}
         return about | {"chosen": best, "candidates": tried}
+
+    def _against(self, benchmark: Benchmark) -> dict[str, Any]:
+        lead, recipe = self.lead[benchmark].record(), self.baseline(benchmark).recipe
+        return {"against_greedy": lead} if recipe == GREEDY else {"against_first": lead, "baseline": recipe.name}
 
     def __repr__(self) -> str:
         best = ", ".join(f"{b.name} {self.best(b).recipe.name} {self.best(b).area:.4f}" for b in self.candidates)
@@ -120,9 +129,11 @@ def tune(
 ) -> Tuning:
     """Cross-validate recipes on a task whose scores [example, edge] are given, row by row.
 
-    recipes  benchmark -> what is tried, in the order in which equals are preferred: the first is what others must beat
+    recipes  benchmark -> what is tried, in the order in which equals are preferred; others must beat plain greedy, or
+             else the first
     """
     recipes = tuning_recipes(settings.bootstrap) if recipes is None else recipes
+    _check(task, scores, recipes, store)
     tried = [(b, recipe) for b, some in recipes.items() for recipe in some]
     fold_of = np.random.default_rng(seed).permutation(len(task)) % FOLDS
     held = [np.flatnonzero(fold_of == fold) for fold in range(FOLDS)]
@@ -143,8 +154,24 @@ def tune(
             for n in numbers
         )
         best = max(range(len(ours)), key=lambda place, ours=ours, b=b: b.better * ours[place].area)  # type: ignore[misc]
-        found_by[b], lead[b] = ours, compare(whole[numbers[best]], whole[numbers[0]], b)
+        base = _baseline([one.recipe for one in ours])
+        found_by[b], lead[b] = ours, compare(whole[numbers[best]], whole[numbers[base]], b)
     return Tuning(len(task), FOLDS, found_by, lead)
+
+
+def _check(task: Task, scores: EdgeScores, recipes: Recipes, store: Store) -> None:
+    """Refuse what can't be tuned with, before any work is done."""
+    check_is("store", Store, store)
+    if scores.n_examples != len(task):
+        raise InputError(f"the scores have {scores.n_examples} rows, but task {task.name!r} has {len(task)} examples")
+    if len(task) < FOLDS:
+        raise InputError(f"tuning needs at least {FOLDS} examples, one a fold, but task {task.name!r} has {len(task)}")
+    if not recipes or not all(recipes.values()):
+        raise InputError("tuning needs at least one recipe for every benchmark")
+
+
+def _baseline(recipes: Sequence[Recipe]) -> int:
+    return recipes.index(GREEDY) if GREEDY in recipes else 0
 
 
 def _within(progress: Progress, fold: int) -> Progress:

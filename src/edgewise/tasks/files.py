@@ -112,7 +112,7 @@ def _columns(row: Any, columns: tuple[str, ...], kind: type, where: str) -> list
         )
     wrong = [column for column, value in zip(columns, values, strict=True) if not isinstance(value, kind)]
     if wrong:
-        raise InputError(f"{where}: {', '.join(wrong)} must be text")
+        raise InputError(f"{where}: {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
     for column, value in zip(columns, values, strict=True):
         if isinstance(value, str) and any("\ud800" <= mark <= "\udfff" for mark in value):
             raise InputError(f"{where}: {column} holds half of a character (a lone surrogate)")

@@ -51,6 +51,7 @@ def load_task(
 
     The same arguments give the same task.
     """
+    check_model(model)
     name = str(name)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
@@ -74,7 +75,14 @@ def load_task(
 def make_task(
     prompts: Iterable[PromptPair | Mapping[str, Any]], model: Reader, name: str = "prompts", split: str = "all"
 ) -> Task:
-    """A task from prompts in memory: `PromptPair`s, or mappings with the columns of a task file (text or tokens)."""
+    """A task from prompts in memory: `PromptPair`s, or mappings with the columns of a task file.
+
+    Those are clean, corrupted, correct and incorrect as text, or clean_ids, corrupted_ids, correct_id and incorrect_id
+    as tokens.
+    """
+    check_model(model)
+    if isinstance(prompts, PromptPair | Mapping | str):
+        raise InputError(f"prompts come in a list, even a single {type(prompts).__name__}: [prompt]")
     return task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
 
 
@@ -111,8 +119,17 @@ def _unknown_task(name: str) -> InputError:
     return unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
 
 
+def check_model(model: object) -> None:
+    """Refuse what is no model, such as its name."""
+    if not hasattr(model, "tokenizer"):
+        raise InputError(f"a loaded model is needed, not {model!r}; load it first: load_model(name)")
+
+
 def check_lengths(model: Reader, task: Task) -> None:
-    """Refuse prompts that are longer than the model can take."""
+    """Refuse prompts that are longer than the model can take, and names in place of a model or a task."""
+    check_model(model)
+    if not isinstance(task, Task):
+        raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
     longest = max(range(len(task)), key=lambda row: task.examples[row].length)
     length, most = task.examples[longest].length, model.max_length
     if length > most:

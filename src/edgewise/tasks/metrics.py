@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ..errors import InputError
 from ..methods import Method
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class Readout:
     @property
     def all_logits(self) -> Tensor:
         """[example, vocabulary], for metrics that say `reads_all_logits`."""
-        assert self.logits is not None
+        if self.logits is None:
+            raise InputError("a metric reads all logits without saying so; set reads_all_logits = True in its class")
         return self.logits
 
 
@@ -54,6 +56,15 @@ class Metric(Method, ABC):
     @abstractmethod
     def value(self, run: Readout, clean: Readout) -> Tensor:
         """[example] of a run, given the clean run."""
+
+    def checked(self, run: Readout, clean: Readout) -> Tensor:
+        """The same; refuses a metric of one's own that gives anything else than a number per example."""
+        found, expected = self.value(run, clean), (len(run.answers),)
+        shape = getattr(found, "shape", None)
+        if shape != expected:
+            given = type(found).__name__ if shape is None else tuple(shape)
+            raise InputError(f"metric {self.name!r} must give one value per example, {expected}, but gave {given}")
+        return found
 
 
 @dataclass(frozen=True)
