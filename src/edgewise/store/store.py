@@ -115,10 +115,11 @@ class Store:
             draft.chmod(0o755)
             if not self.has(key):
                 shutil.rmtree(path, ignore_errors=True)  # what is there without a record is of no use
-                draft.rename(path)
-        except OSError:
-            if not self.has(key):  # otherwise another process was faster
-                raise
+                try:
+                    draft.rename(path)
+                except OSError:
+                    if not self.has(key):  # otherwise another process was faster
+                        raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
