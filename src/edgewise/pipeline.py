@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .errors import InputError
 from .evaluate import Benchmark
 from .learn import Learned
+from .methods import check_is
 from .models import Model
 from .progress import Progress, showing
 from .ranking import Ranking
@@ -125,6 +126,7 @@ def discover(
     seed        of the folds and of those resamples
     store       where finished work is kept and found
     """
+    check_is("store", Store, store)
     chosen = paper_recipes(settings.bootstrap) if recipes is None else recipes
     clock, tuning = _Clock(), None
     with showing(progress) as report:

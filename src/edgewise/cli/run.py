@@ -110,12 +110,13 @@ def command(
         validation = _load_validation(loaded, task, split, examples, seed)
     if not json:
         _introduce(loaded, train, test, settings)
+    among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
     store = Store(folder.parent / f".{folder.name}.partial").open()
     if store.has(scores_key(loaded, train, settings)):  # all else is made from these
         warn("note: going on from what a run that was stopped had finished")
     with bars() as progress:
         found = discover(
-            loaded, train, test, settings, recipes, tune_among=tuning_recipes(resampling, time_limit) if tune else None,
+            loaded, train, test, settings, recipes, tune_among=among if tune else None,
             validation=validation, stability=stability, seed=seed, store=store, progress=progress,
         )  # fmt: skip
     record = write_result(found, folder, overwrite)

@@ -41,6 +41,9 @@ def command(
     interval: options.Interval = "paper",
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
+    learned: Annotated[bool, typer.Option("--learned", help="Learn rankings too, on every draw of train.")] = False,
+    learn_steps: options.LearnSteps = None,
+    rate: options.LearnRate = None,
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Repeat what the paper's public script does; each is named.")
     ] = False,
@@ -81,7 +84,7 @@ def command(
     unsplit = tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name)))
     plan = Plan(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
-        device, dtype, bos, unsplit,
+        device, dtype, bos, unsplit, options.build_learner(learn_steps, rate, 0) if learned else None,
     )  # fmt: skip
     if not is_study(out_folder):
         for name in plan.models:

@@ -15,7 +15,8 @@ from ..evaluate import SIZES, Ablation, Benchmark, Patching
 from ..evaluate.evaluation import evaluate_circuits
 from ..methods import check_is
 from ..models import Model, make_batch, plan_batches, run_batches
-from ..models.memory import BUDGET, batch_size_for, weighted_bytes
+from ..models.batch import choose_batch_size
+from ..models.memory import BUDGET, weighted_bytes
 from ..models.prepare import prepare
 from ..models.weighted import run_weighted
 from ..progress import Progress, showing, silent
@@ -60,7 +61,7 @@ class GradientJob:
             clean = ready.read_out(ready.run(ready.clean), True) if all_logits else None
         stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last)
         said = ready.read_stream(stream, all_logits)
-        value = self.metric.value(said, clean or said)
+        value = self.metric.checked(said, clean or said)
         full, empty = (value.new_tensor([self.ends[example][end] for example in examples]) for end in (0, 1))
         loss = self.goal.loss(value, full, empty, self.span).sum()
         (gradient,) = torch.autograd.grad(loss, weights)
@@ -85,6 +86,7 @@ def learn_ranking(
     `origin` says how it went: the losses of all steps and the seconds. `progress` hears of ("learn", done, steps).
     """
     check_is("learner", Learned, learner)
+    check_is("store", Store, store)
     check_lengths(model, task)
     if not metric.differentiable:
         raise InputError(f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another")
@@ -240,7 +242,7 @@ class _Loop:
         check_contrast(float(found.full.mean()), float(found.empty.mean()), task, metric)
         ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
         batches = plan_batches(task.examples, learner.batch)
-        fits = batch_size_for(weighted_bytes(model.graph, task.longest), memory)
+        fits = choose_batch_size(None, weighted_bytes(model.graph, task.longest), memory)
         prepared = ablation.prepare(model, task, batches)
         return cls(model, task, learner, metric, prepared, ends, span, batches, fits, *size_chances(model.graph, sizes))
 

@@ -54,7 +54,7 @@ class Cell:
     validation  every recipe, in the plan's order: benchmark -> recipes
     test        for every combination the recipe that was best on validation, plain greedy first
     overlap     benchmark -> of 'greedy' and of the 'chosen' recipe, for every draw of examples: the mean Jaccard
-                overlap of circuits over resamples of train
+                overlap of circuits over resamples of train; none for rankings that were learned without resamples
     """
 
     model: str

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ..disk import tree_digest
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark
+from ..learn import Learned
 from ..methods import Method, as_record, check_is, from_record
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..tasks import GENERATORS, is_task_file
-from .recipes import Recipe, combinations
+from .recipes import Recipe, combinations, learned_recipes
 from .settings import DEFAULTS, Settings
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ class Grid:
         for benchmark in BOTH:
             self.recipes(benchmark, Bootstrap())  # refuses what can't be
 
+    @property
+    def time_limit(self) -> float | None:
+        """That of its integer programs."""
+        return next((solver.time_limit for solver in self.solvers if isinstance(solver, Ilp)), None)
+
     def recipes(self, benchmark: Benchmark, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
         """All combinations, plain greedy first; PNR for CMD only, as in the paper."""
         filters: tuple[Filter, ...] = (
@@ -58,6 +64,7 @@ class Plan:
     seeds    how many; a seed draws the examples of a built-in task (all splits) and the bootstrap's resamples.
              Data sets and files are the same for every seed, so only the resamples differ there.
     unsplit  those of the tasks that are files without splits: their rows are split into thirds
+    learner  how rankings are learned, on every draw of train, for each benchmark; None for none
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -70,6 +77,7 @@ class Plan:
     dtype: str = "auto"
     bos: str = "auto"
     unsplit: tuple[str, ...] = ()
+    learner: Learned | None = None
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -103,7 +111,8 @@ class Plan:
     def recipes(self, seed: int) -> tuple[tuple[Benchmark, Recipe], ...]:
         """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""
         bootstrap = replace(self.settings.bootstrap, seed=seed)
-        return tuple((b, recipe) for b in BOTH for recipe in self.grid.recipes(b, bootstrap))
+        learned = {} if self.learner is None else learned_recipes(self.learner, self.grid.time_limit)
+        return tuple((b, recipe) for b in BOTH for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ())))
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
@@ -133,7 +142,8 @@ class Plan:
         given = _frozen({name: record[name] for name in cls.__dataclass_fields__})
         solvers = tuple(from_record("solver", SOLVERS, one) for one in given["grid"]["solvers"])
         grid = Grid(**_frozen(given["grid"]) | {"solvers": solvers})
-        return cls(**given | {"grid": grid, "settings": Settings.from_record(given["settings"])})
+        learner = None if given["learner"] is None else Learned.from_record(given["learner"])
+        return cls(**given | {"grid": grid, "settings": Settings.from_record(given["settings"]), "learner": learner})
 
 
 def _frozen(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from ..score import score_edges
 from ..scores import EdgeScores
 from ..select import Selection
 from ..store import Store, Unit, unit_key
-from ..store.store import write_about
 from ..tasks import Metric, Task
 from .measured import Contender
 from .recipes import Recipe, select_circuits
@@ -39,12 +38,9 @@ def score(model: Model, task: Task, settings: Settings, store: Store, progress: 
     if store.folder is None:
         return score_edges(model, task, *how, **cut)
     key = scores_key(model, task, settings)
-    if store.find(key) is None:
-        with store.draft(key) as draft:
-            made = score_edges(model, task, *how, **cut, file=draft / "values.npy")
-            write_about(draft, dict(made.provenance))
-    found = store.find(key)
-    assert found is not None
+    found = store.find(key) or store.make(
+        key, lambda draft: dict(score_edges(model, task, *how, **cut, file=draft / "values.npy").provenance)
+    )
     names = {"model": model.name, "task": task.name, "split": task.split}  # the same work under other names
     return EdgeScores(model.graph, found.arrays["values"], found.about | names)
 

@@ -14,18 +14,20 @@ import numpy as np
 
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark, Curve
+from ..learn import Learned
 from ..models import Model
 from ..progress import Progress, showing
+from ..ranking import Ranking
 from ..scores import EdgeScores
 from ..store import Store
 from ..tasks import Task, load_task, load_third
-from .curves import Choice, enter, measure
+from .curves import Choice, enter, learners, measure
 from .folder import STORE, cell_key, find_cell, keep_cell, open_study, read_plan, read_record
 from .measured import Competence, Measured
 from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import TEST, TRAIN, VALIDATION, Plan
-from .remember import overlap_by_size, score
-from .stability import mean_overlap
+from .remember import learn, overlap_by_size, score
+from .stability import mean_overlap, ranking_overlap
 
 OVERLAP_RESAMPLES = 5
 SPLITS = (TRAIN, VALIDATION, TEST)
@@ -37,12 +39,14 @@ class Draw:
 
     seeds   of the study that share these examples
     scores  of train, and of the evaluated splits if a filter resamples those
+    learned the rankings that were learned on train
     """
 
     seed: int
     seeds: tuple[int, ...]
     tasks: Mapping[str, Task]
     scores: Mapping[str, EdgeScores]
+    learned: Mapping[Learned, Ranking]
 
 
 def run_study(plan: Plan, folder: str | Path, progress: Progress | None = None) -> Study:
@@ -87,9 +91,8 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, store: Store, prog
     def measured(split: str, recipes: Mapping[int, Sequence[Choice]]) -> list[Measured]:
         found = []
         for draw in draws:
-            contenders = [
-                e for seed in draw.seeds for e in enter(recipes[seed], draw.scores[TRAIN], draw.scores.get(split))
-            ]
+            seen = (draw.scores[TRAIN], draw.scores.get(split), draw.learned)
+            contenders = [one for seed in draw.seeds for one in enter(recipes[seed], *seen)]
             found.append(measure(model, draw.tasks[split], contenders, plan.settings, store, progress))
         return found
 
@@ -100,15 +103,13 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, store: Store, prog
     places = [first.index((b, recipe)) for b in BOTH for recipe in picked[b]]
     chosen = {seed: tuple(recipes[place] for place in places) for seed, recipes in everything.items()}
     tested = measured(TEST, chosen)
-    overlap = {}
+    overlap: dict[Benchmark, dict[str, tuple[float, ...]]] = {}
     for b in BOTH:
         both = {"greedy": picked[b][0], "chosen": best(validation[b]).recipe}
-        overlap[b] = {
-            who: tuple(
-                _mean_overlap(draw, everything[draw.seed][first.index((b, recipe))], plan, store) for draw in draws
-            )
-            for who, recipe in both.items()
-        }
+        overlap[b] = {}
+        for who, recipe in both.items():
+            ours = [_mean_overlap(draw, everything[draw.seed][first.index((b, recipe))], plan, store) for draw in draws]
+            overlap[b][who] = tuple(mean for mean in ours if mean is not None)
     tops, beats = zip(*((found.competence.top, found.competence.beats) for found in tested), strict=True)
     competence = Competence(float(np.mean(tops)), float(np.mean(beats)))
     sizes = {split: len(draws[0].tasks[split]) for split in SPLITS}
@@ -122,16 +123,22 @@ def _draw(
     # All splits first: one that is missing is found before the work, not after it.
     tasks = {split: load(name, model, split, plan.examples, seed) for split in SPLITS}
     needed = SPLITS if plan.settings.bootstrap.on_evaluated else (TRAIN,)
-    return Draw(seed, seeds, tasks, {s: score(model, tasks[s], plan.settings, store, progress) for s in needed})
+    scores = {split: score(model, tasks[split], plan.settings, store, progress) for split in needed}
+    wanted = learners(recipe for _, recipe in plan.recipes(0))
+    learned = {one: learn(model, tasks[TRAIN], one, plan.settings, store, progress) for one in wanted}
+    return Draw(seed, seeds, tasks, scores, learned)
 
 
-def _mean_overlap(draw: Draw, choice: Choice, plan: Plan, store: Store) -> float:
-    """The mean overlap of a recipe's circuits over resamples of train, over the sizes that leave a choice."""
+def _mean_overlap(draw: Draw, choice: Choice, plan: Plan, store: Store) -> float | None:
+    """The mean overlap of a recipe's circuits over resamples of train, over the sizes that leave a choice; None for a
+    ranking that was learned without resamples."""
     benchmark, recipe = choice
     scores, settings = draw.scores[TRAIN], plan.settings
-    return mean_overlap(
-        overlap_by_size(scores, recipe, benchmark, settings, OVERLAP_RESAMPLES, 0, store), settings.sizes
-    )
+    if recipe.learner is not None:
+        by_size = ranking_overlap(draw.learned[recipe.learner], recipe, benchmark, settings)
+    else:
+        by_size = overlap_by_size(scores, recipe, benchmark, settings, OVERLAP_RESAMPLES, 0, store)
+    return None if by_size is None else mean_overlap(by_size, settings.sizes)
 
 
 def _repeats(

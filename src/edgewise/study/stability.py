@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Benchmark
+from ..ranking import Ranking
 from ..scores import EdgeScores
 from ..statistics import summarise
 from .recipes import Recipe, select_circuits
@@ -42,6 +43,11 @@ def overlap(
         raise InputError("these scores have a single row, which can't be resampled; score with edgewise")
     drawn = np.random.default_rng(seed).integers(scores.n_examples, size=(resamples, scores.n_examples))
     found = [select(replace(scores, values=scores.values[np.sort(rows)])) for rows in drawn]
+    return pairwise_overlap(found)
+
+
+def pairwise_overlap(found: Sequence[Sequence[Circuit]]) -> NDArray[np.float64]:
+    """[size] the mean Jaccard overlap over all pairs of several curves' circuits; NaN where all are empty."""
     pairs = np.array(
         [[_overlap(a, b) for a, b in zip(one, other, strict=True)] for one, other in combinations(found, 2)]
     )
@@ -70,3 +76,16 @@ def recipe_overlap(
         return [selection.circuit for selection in select_circuits(ranking, recipe, benchmark, settings)]
 
     return overlap(scores, select, resamples, seed)
+
+
+def ranking_overlap(
+    ranking: Ranking, recipe: Recipe, benchmark: Benchmark, settings: Settings
+) -> NDArray[np.float64] | None:
+    """[size] the overlap of a recipe's circuits over the resamples of a ranking; None if it has fewer than two."""
+    if ranking.resampled is None or len(ranking.resampled) < 2:
+        return None
+    found = [
+        [s.circuit for s in select_circuits(replace(ranking, value=row, resampled=None), recipe, benchmark, settings)]
+        for row in ranking.resampled
+    ]
+    return pairwise_overlap(found)

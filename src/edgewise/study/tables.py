@@ -238,7 +238,9 @@ def _overlap(study: Study) -> StudyTable:
     for benchmark in BOTH:
         for who, words in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
             draws = [np.array(cell.overlap[benchmark][who]) for cell in study.cells]
-            entries = tuple(Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) for d in draws)
+            entries = tuple(
+                Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) if len(d) else None for d in draws
+            )
             rule = bool(rows) and who == "greedy"
             rows.append(TableRow(f"overlap of {benchmark.name}", 1, f"{benchmark.name} ({words})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."

@@ -21,8 +21,9 @@ from ..select import Greedy, Ilp, TopN
 from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..store import NOTHING, Store
 from ..tasks import Task
-from .curves import enter, measure
+from .curves import enter, learners, measure
 from .recipes import GREEDY, TUNED, Recipe, Recipes, combinations
+from .remember import learn
 from .settings import DEFAULTS, Settings
 
 if TYPE_CHECKING:
@@ -140,7 +141,10 @@ def tune(
     curves: list[list[Curve]] = []
     with showing(progress) as report:
         for fold, rows in enumerate(held):
-            entries = enter(tried, replace(scores, values=scores.values[fold_of != fold]))
+            others = np.flatnonzero(fold_of != fold)
+            wanted = learners(recipe for _, recipe in tried)
+            learned = {one: learn(model, task.part(others), one, settings, store, report) for one in wanted}
+            entries = enter(tried, replace(scores, values=scores.values[others]), None, learned)
             found = measure(model, task.part(rows), entries, settings, store, _within(report, fold))
             curves.append(found.curves)
     order = np.argsort(np.concatenate(held))
