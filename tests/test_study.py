@@ -460,3 +460,16 @@ def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_
         same = [c for c in curves if f"{c['benchmark']} {c['method']}" == row["method"] and float(c["share"]) < 1]
         shares = [int(c["edges_kept"]) / int(c["edges_asked"]) for c in same if int(c["edges_asked"])]
         assert float(row["value"]) == pytest.approx(np.mean(shares))
+
+
+def test_a_study_learns_on_every_draw_and_compares_what_it_learned(edgewise, tmp_path):
+    words = ("study", *SMALL, "--seeds", 2, "--learned", "--learn-steps", 6, "--out", tmp_path / "study", "--json")
+    code, out, err = edgewise(*words)
+    assert code == 0, err
+    methods = {entry["method"] for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"}
+    assert {"Learned", "ILP + Learned", "Greedy", "ILP"} <= methods
+    # For two goals and two draws of data.
+    assert len(list((tmp_path / "study" / "store").glob("learned-*"))) == 4
+    assert Plan.from_record(json.loads(out)["plan"]) == read_plan(tmp_path / "study")
+    found = json.loads(edgewise("compare", tmp_path / "study", "learned", "greedy", "--json")[1])
+    assert {pair["method"] for pair in found} == {"Learned"} and len(found) == 2
