@@ -49,6 +49,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.learn import learning, size_chances
+from edgewise.learn.learned import trend
 from edgewise.learn.learning import GradientJob, State
 from edgewise.learn.soft_top_k import hard_top_k, soft_top_k
 from edgewise.models import run_batches
@@ -98,6 +99,14 @@ def test_sizes_are_drawn_half_evenly_and_half_by_their_part_of_the_area():
     assert few == (0.2, 0.5)
     with pytest.raises(InputError, match="leaves a choice"):
         size_chances(Graph(1, 1, 4), (0.01, 1.0))
+
+
+def test_a_trend_compares_losses_of_equal_sizes():
+    sizes = [10, 500] * 30
+    falling = [(0.9 if size == 10 else 0.1) * (1 - step / 120) for step, size in enumerate(sizes)]
+    assert -0.5 < trend(falling, sizes) < -0.2 and trend(falling[::-1], sizes[::-1]) > 0.2
+    # Other sizes at the end than at the beginning say nothing.
+    assert trend([0.1] * 30 + [0.9] * 30, [500] * 30 + [10] * 30) == 0 == trend([1.0], [3])
 
 
 def test_a_warm_start_is_the_logit_of_the_rank():

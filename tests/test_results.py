@@ -146,6 +146,19 @@ def test_any_recipes_can_be_tried(found):
     assert paper_recipes(found.settings.bootstrap)[CMD][0] == Recipe()
 
 
+def test_recipes_of_one_name_are_told_apart_by_their_parameters(found, tmp_path):
+    recipes = {CMD: [Recipe(filter=Bootstrap(5)), Recipe(filter=Bootstrap(20)), Recipe(Ilp())]}
+    mine = discover(found.model, found.train, found.test, found.settings, recipes)
+    names = ["Bootstrapping (tau 5)", "Bootstrapping (tau 20)", "ILP"]
+    assert [outcome.recipe.name for outcome in mine.outcomes] == names
+    assert list(write_result(mine, tmp_path / "r").areas["CMD"]) == names
+    assert [name for _, name in read_circuits(tmp_path / "r")] == names
+    with pytest.raises(InputError, match="give each an alias"):
+        discover(
+            found.model, found.train, found.test, found.settings, {CMD: [Recipe(alias="a"), Recipe(Ilp(), alias="a")]}
+        )
+
+
 def test_the_figure_shows_every_methods_faithfulness_and_the_bests_interval(found, tmp_path):
     write_result(found, tmp_path / "r")
     result = read_result(tmp_path / "r")

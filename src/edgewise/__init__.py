@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .learn.learning import learn_ranking
     from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
     from .pipeline import Discovery, discover
+    from .report.study import write_study
     from .report.write_result import write_result
     from .results import RunRecord, check_submission, convert, read_circuits, read_result
     from .score.scorer import BatchScores
@@ -75,6 +76,7 @@ _HOMES = {
     ".learn.learning": ("learn_ranking",),
     ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),
+    ".report.study": ("write_study",),
     ".report.write_result": ("write_result",),
     ".results": ("RunRecord", "check_submission", "convert", "read_circuits", "read_result"),
     ".score.scoring": ("score_edges",),
@@ -96,5 +98,5 @@ __all__ = """
     SelectionProblem Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero as_published auroc
     check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking load_model
     load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
-    select_circuits solve solve_path summarise tune wrap_model write_result
+    select_circuits solve solve_path summarise tune wrap_model write_result write_study
 """.split()

@@ -38,6 +38,7 @@ from .study import (
     merged,
     paper_recipes,
     portfolio,
+    told_apart,
     trace,
     tune,
 )
@@ -139,7 +140,7 @@ def discover(
             tuning = tune(model, train, scores, settings, tune_among, store=store, progress=report, seed=seed)
             chosen = merged(chosen, tuning.chosen)
         clock.lap("tune")
-        choices = [(b, recipe) for b, some in chosen.items() for recipe in some]
+        choices = [(b, recipe) for b, some in told_apart(chosen).items() for recipe in some]
         learned = {one: learn(model, train, one, settings, store, report) for one in learners(r for _, r in choices)}
         clock.lap("learn")
         contenders = enter(choices, scores, evaluated, learned)

@@ -11,9 +11,12 @@ from rich.markup import escape
 
 if TYPE_CHECKING:
     from ..models import Model
+    from ..ranking import Ranking
 
 # With fewer examples than this, a bootstrap over examples says little.
 FEW = 10
+# A loss that rises by more than this share diverges, rather than wavers.
+DIVERGED = 0.5
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
@@ -34,6 +37,13 @@ def warn_of_few(examples: int) -> None:
     """Say so where error bars come from next to no examples."""
     if examples < FEW:
         warn(f"note: intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
+
+
+def warn_of_trend(goal: str, ranking: Ranking) -> None:
+    """Say so where a loss rose rather than fell."""
+    trend = ranking.origin["trend"]
+    if trend > DIVERGED:
+        warn(f"warning: the loss for {goal} rose by {trend:.0%} while learning; try a smaller --rate, or more steps")
 
 
 def print_json(data: Any) -> None:

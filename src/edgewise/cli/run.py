@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_few
+from .console import open_model, out, print_json, say, warn, warn_of_few, warn_of_trend
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -119,6 +120,8 @@ def command(
             loaded, train, test, settings, recipes, tune_among=among if tune else None,
             validation=validation, stability=stability, seed=seed, store=store, progress=progress,
         )  # fmt: skip
+    for learning, ranking in found.learned.items():
+        warn_of_trend(learning.goal.name, ranking)
     record = write_result(found, folder, overwrite)
     store.remove()
     if json:
@@ -193,9 +196,16 @@ def _show(folder: Path, record: RunRecord) -> None:
     say(f"circuits/ has those of {chosen}")
     _explain_tuning(record)
     for benchmark, choices in record.portfolio.items():
-        say(f"Portfolio {benchmark}: {'; '.join(f'{share} of the edges {one}' for share, one in choices.items())}")
+        runs = [(method, [share for share, _ in same]) for method, same in groupby(choices.items(), lambda one: one[1])]
+        taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
+        say(f"Portfolio {benchmark}, by share of the edges: {taken}")
     say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
     say(f"{record.seconds['total']:.0f} s in all")
+
+
+def _sizes(shares: list[str]) -> str:
+    """The first and the last of some sizes."""
+    return shares[0] if len(shares) == 1 else f"{shares[0]}-{shares[-1]}"
 
 
 def _explain_tuning(record: RunRecord) -> None:

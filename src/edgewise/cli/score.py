@@ -10,7 +10,7 @@ import typer
 
 from ..evaluate import BENCHMARKS
 from . import options
-from .console import open_model, out, print_json, say, warn
+from .console import open_model, out, print_json, say, warn, warn_of_trend
 
 if TYPE_CHECKING:
     from ..learn import Learned
@@ -126,16 +126,15 @@ def _learn(
         )
     ranking.save(folder, overwrite)
     store.remove()
-    losses = ranking.origin["losses"]
-    ends = {name: float(np.mean(some)) for name, some in (("first", losses[:30]), ("last", losses[-30:]))}
+    warn_of_trend(learner.goal.name, ranking)
     if json:
-        about = {k: v for k, v in ranking.origin.items() if k != "losses"} | {"mean_loss": ends}
+        about = {k: v for k, v in ranking.origin.items() if k != "losses"}
         print_json(about | {"edges": loaded.graph.n_edges, "out": str(folder)})
         return
     names = loaded.graph.edge_names
     rows = [(names[e], f"{ranking.value[e]:.4f}") for e in np.argsort(-ranking.value, kind="stable")[:SHOWN]]
     out.print(list_table(["best edges", "value"], rows))
-    say(f"loss: {ends['first']:.4f} at first, {ends['last']:.4f} at last (means of 30 steps)")
+    say(f"loss: {ranking.origin['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
     say(
         f"{learner.steps} steps on {len(pairs)} examples for {learner.goal.name} in {ranking.origin['seconds']:.0f} s, "
         f"written to {folder}"

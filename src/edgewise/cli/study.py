@@ -106,7 +106,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
     from ..study import study_tables
 
     tables = study_tables(study)
-    about = write_study(folder, study, tables)
+    about = write_study(study, folder)
     if json:
         print_json(about | {"out": str(folder)})
         return

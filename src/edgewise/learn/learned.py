@@ -9,7 +9,7 @@ that size, and moves the parameters along the gradient of a soft choice of as ma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -90,6 +90,22 @@ class Learned(Method):
         place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
         place = np.clip(place, 1e-4, 1 - 1e-4)
         return np.log(place / (1 - place)).astype(np.float32)
+
+
+def trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """How the loss changed from the first to the last third of the steps, size by size, relative to what it was.
+
+    Below 0 it fell. Losses of different sizes aren't alike, so only equal sizes are compared; 0 if too few are.
+    """
+    third = len(losses) // 3
+    first, last = ({}, {})  # type: tuple[dict[int, list[float]], dict[int, list[float]]]
+    for kept, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
+        for step in steps:
+            kept.setdefault(sizes[step], []).append(losses[step])
+    both = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
+    changes = [np.mean(last[size]) - np.mean(first[size]) for size in both]
+    before = np.mean([np.mean(np.abs(first[size])) for size in both]) if both else 0.0
+    return float(np.mean(changes) / before) if before else 0.0
 
 
 def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:

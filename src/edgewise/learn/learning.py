@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..evaluate import SIZES, Ablation, Benchmark, Patching
 from ..evaluate.evaluation import evaluate_circuits
+from ..graph import Graph
 from ..methods import check_is
 from ..models import Model, make_batch, plan_batches, run_batches
 from ..models.batch import choose_batch_size
@@ -25,7 +26,7 @@ from ..score import check_contrast, score_edges
 from ..statistics import summarise
 from ..store import NOTHING, Store, Unit, unit_key
 from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
-from .learned import FloatArray, Learned, size_chances
+from .learned import Learned, size_chances, trend
 from .soft_top_k import hard_top_k, soft_top_k
 
 DEFAULT, DEFAULT_METRIC, DEFAULT_ABLATION = Learned(), LogitDifference(), Patching()
@@ -83,7 +84,8 @@ def learn_ranking(
     """Learn one value per edge on a task's examples: at least 0, the larger the better, without sign.
 
     The same arguments give the same ranking. With a store, what was learned so far is kept, and found after a stop.
-    `origin` says how it went: the losses of all steps and the seconds. `progress` hears of ("learn", done, steps).
+    `origin` says how it went: the losses of all steps, their `trend`, the seconds. `progress` hears of ("learn", done,
+    steps).
     """
     check_is("learner", Learned, learner)
     check_is("store", Store, store)
@@ -116,7 +118,8 @@ def _learned(
     if kept is not None:
         return kept
     state = _learn(model, task, learner, how, sizes, memory, store, key, report)
-    about = {"losses": list(state.losses), "seconds": state.seconds}
+    sizes_drawn = [_draw_size(model.graph, learner, sizes, step)[0] for step in range(state.step)]
+    about = {"losses": list(state.losses), "trend": trend(state.losses, sizes_drawn), "seconds": state.seconds}
     return store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
 
 
@@ -222,8 +225,7 @@ class _Loop:
     span: float
     batches: Sequence[Sequence[int]]
     fits: int
-    shares: tuple[float, ...]
-    chances: FloatArray
+    sizes: tuple[float, ...]
 
     @classmethod
     def of(
@@ -244,7 +246,7 @@ class _Loop:
         batches = plan_batches(task.examples, learner.batch)
         fits = choose_batch_size(None, weighted_bytes(model.graph, task.longest), memory)
         prepared = ablation.prepare(model, task, batches)
-        return cls(model, task, learner, metric, prepared, ends, span, batches, fits, *size_chances(model.graph, sizes))
+        return cls(model, task, learner, metric, prepared, ends, span, batches, fits, sizes)
 
     def gradient(self, state: State) -> tuple[float, Tensor]:
         """The loss of the next step and its gradient [edge]: of a batch, a size and noise that its number decides.
@@ -252,10 +254,9 @@ class _Loop:
         So learning goes on after a stop as if there had been none.
         """
         learner, n_edges, step = self.learner, self.model.graph.n_edges, state.step
-        rng = np.random.default_rng([learner.seed, 0, step])
+        size, rng = _draw_size(self.model.graph, learner, self.sizes, step)
         order = np.random.default_rng([learner.seed, 1, step // len(self.batches)]).permutation(len(self.batches))
         rows = self.batches[order[step % len(self.batches)]]
-        size = int(rng.choice(self.shares, p=self.chances) * n_edges)
         noise = torch.tensor(rng.logistic(scale=learner.noise, size=n_edges), dtype=torch.float32)
         theta = (state.theta + noise).requires_grad_()
         soft = soft_top_k(theta, size, learner.temperature)
@@ -268,3 +269,10 @@ class _Loop:
         # Straight through: the hard circuit's gradient is taken for that of the soft choice.
         (gradient,) = torch.autograd.grad(soft, theta, total / len(rows))
         return loss / len(rows), gradient
+
+
+def _draw_size(graph: Graph, learner: Learned, sizes: tuple[float, ...], step: int) -> tuple[int, np.random.Generator]:
+    """How many edges a step asks for, and the generator of its noise."""
+    rng = np.random.default_rng([learner.seed, 0, step])
+    shares, chances = size_chances(graph, sizes)
+    return int(rng.choice(shares, p=chances) * graph.n_edges), rng

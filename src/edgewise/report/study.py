@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..disk import whole_file, write_json
 from ..evaluate import BOTH, CONFIDENCE
-from ..study import GREEDY, Entry, Study, StudyTable, TableRow, published_words
+from ..study import GREEDY, Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
 from .tables import LOW_ACCURACY, short
 
@@ -25,8 +25,9 @@ LEGEND = (
 )
 
 
-def write_study(folder: Path, study: Study, tables: Sequence[StudyTable]) -> dict[str, Any]:
+def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     """Write a study's tables and figure into its folder; gives what tables.json holds."""
+    folder, tables = Path(folder), study_tables(study)
     told, published = verdicts(study), published_words(study.plan.settings)
     about: dict[str, Any] = {
         "plan": study.plan.record(),

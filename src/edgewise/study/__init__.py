@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         paper_recipes,
         select_circuits,
         shrinkage_recipes,
+        told_apart,
     )
     from .run import read_study, run_study
     from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
@@ -41,7 +42,7 @@ _HOMES = {
     ".portfolios": ("portfolio",),
     ".recipes": (
         "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merged", "paper_recipes",
-        "select_circuits", "shrinkage_recipes",
+        "select_circuits", "shrinkage_recipes", "told_apart",
     ),
     ".run": ("read_study", "run_study"),
     ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),

@@ -137,6 +137,24 @@ def merged(*several: Recipes) -> Recipes:
     return {b: tuple(dict.fromkeys(recipe for some in several for recipe in some.get(b, ()))) for b in names}
 
 
+def told_apart(recipes: Recipes) -> Recipes:
+    """The same recipes, those that share a name told apart by their hyper-parameters: tables and folders go by name."""
+    found: dict[Benchmark, tuple[Recipe, ...]] = {}
+    for benchmark, some in recipes.items():
+        names = [recipe.name for recipe in some]
+        ours = tuple(
+            replace(recipe, alias=f"{recipe.name} ({recipe.words})") if names.count(recipe.name) > 1 else recipe
+            for recipe in some
+        )
+        twice = next((one.name for one in ours if [r.name for r in ours].count(one.name) > 1), None)
+        if twice is not None:
+            raise InputError(
+                f"several recipes for {benchmark.name} are called {twice!r}; give each an alias of its own"
+            )
+        found[benchmark] = ours
+    return found
+
+
 def select_circuits(
     ranking: Ranking, recipe: Recipe, benchmark: Benchmark, settings: Settings = DEFAULTS
 ) -> tuple[Selection, ...]:

@@ -1,0 +1,49 @@
+"""Prompts for a model of children's stories: who is given the thing? As a task file with splits.
+
+    python benchmarks/make_stories.py stories.jsonl
+    python benchmarks/learned.py --model MODEL --task stories.jsonl --out results/learned-stories
+
+The counterfactual has the other friend give it away, so that the answer is the other name.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+
+NAMES = "Tom Ben Sam Tim Anna Max Jack Mary John Bob Jane Mark Paul Peter Dan Jim".split()
+PLACES = ("the park", "the beach", "the farm", "the zoo", "the garden", "the store")
+THINGS = ("ball", "book", "cake", "toy", "flower", "apple", "drum", "kite")
+TEMPLATES = (
+    "Once upon a time, {a} and {b} went to {place}. {giver} had a big {thing}. {giver} gave the {thing} to",
+    "One day, {a} and {b} played at {place}. {giver} found a {thing}. {giver} wanted to share, so {giver} gave the "
+    "{thing} to",
+    "{a} and {b} were best friends. They went to {place}. {giver} had a red {thing}. {giver} smiled and gave the "
+    "{thing} to",
+    'One sunny day, {a} and {b} were at {place}. Then {giver} said, "Look at my {thing}!" {giver} gave the {thing} to',
+)
+COUNTS = {"train": 240, "validation": 120, "test": 240}
+
+
+def main(path: Path, seed: int = 0) -> None:
+    """Write distinct prompts of all splits."""
+    draw, seen, rows = random.Random(seed), set(), []
+    for split, count in COUNTS.items():
+        while sum(row["split"] == split for row in rows) < count:
+            a, b = draw.sample(NAMES, 2)
+            words = {"a": a, "b": b, "place": draw.choice(PLACES), "thing": draw.choice(THINGS)}
+            template = draw.choice(TEMPLATES)
+            if (template, *words.values()) in seen:
+                continue
+            seen.add((template, *words.values()))
+            giver, other = draw.sample((a, b), 2)
+            clean, corrupted = (template.format(giver=one, **words) for one in (giver, other))
+            answers = {"correct": other, "incorrect": giver}
+            rows.append({"clean": clean, "corrupted": corrupted, **answers, "split": split})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
