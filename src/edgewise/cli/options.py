@@ -83,12 +83,8 @@ Kappa = Annotated[
         "--kappa", help="Shrink scores by this many standard errors of their mean: a filter without threshold."
     ),
 ]
-Learn = Annotated[
-    bool | None,
-    typer.Option(
-        "--learned/--no-learned", help="Learn rankings too, and a portfolio; by default where the graph is small."
-    ),
-]
+Learn = Annotated[bool, typer.Option("--learned", help="Learn rankings too; by default where the graph is small.")]
+LearnNot = Annotated[bool, typer.Option("--no-learned", help="Learn nothing, however small the graph.")]
 LearnSteps = Annotated[int | None, typer.Option("--learn-steps", help="Steps of learning (300 by default).")]
 LearnRate = Annotated[
     float | None, typer.Option("--rate", help="Learning rate at first; by default what suits goal and graph.")

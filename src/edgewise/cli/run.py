@@ -39,7 +39,8 @@ def command(
     confidence: options.Confidence = 0.95,
     threshold: options.Threshold = 0.0,
     kappa: options.Kappa = None,
-    learned: options.Learn = None,
+    learned: options.Learn = False,
+    no_learned: options.LearnNot = False,
     learn_steps: options.LearnSteps = None,
     rate: options.LearnRate = None,
     tune: Annotated[
@@ -101,12 +102,12 @@ def command(
     if kappa is not None:
         recipes = merged(recipes, shrinkage_recipes(kappa, pnr, time_limit))
     learner = options.build_learner(learn_steps, rate, seed)
-    if learned and as_published:
-        raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
+    if learned and (no_learned or as_published):
+        raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
     loaded = open_model(model, device, dtype, bos)
     train, test = _load_tasks(loaded, task, split, examples, seed, tune)
     validation = None
-    if learned or (learned is None and loaded.graph.n_edges <= AFFORDABLE and not as_published):
+    if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
         recipes = merged(recipes, learned_recipes(learner, time_limit))
         validation = _load_validation(loaded, task, split, examples, seed)
     if not json:
