@@ -14,11 +14,11 @@ from ..evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ..results import Result, ResultRow
 from ..select import Greedy, Ilp, TopN
 from ..statistics import Bootstrap, Shrinkage
-from ..study.recipes import TUNED
+from ..study.recipes import PORTFOLIO, TUNED
 from .tables import method_name, short
 
 COLOURS = {Greedy.name: "#6b7280", TopN.name: "#d97706", Ilp.name: "#2563eb"}
-OTHER = "#7c3aed"
+LEARNED, OTHER = "#059669", "#7c3aed"
 # By whether there is a bootstrap, and whether there is PNR.
 STYLES = {(False, False): "-", (True, False): "--", (False, True): ":", (True, True): "-."}
 
@@ -41,15 +41,23 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
     return paths
 
 
+def _look(row: ResultRow) -> tuple[str, str, str]:
+    """The colour, the line and the marker of a method."""
+    recipe, way = row.recipe, method_name(row.recipe["filter"])
+    if row.name in (TUNED, PORTFOLIO):
+        return OTHER, "-", "o"
+    if recipe["learner"] is not None:
+        return LEARNED, "--" if recipe["solver"] == Ilp.name else "-", "o"
+    style = STYLES[way == Bootstrap.name, recipe["pnr"] is not None]
+    return COLOURS.get(recipe["solver"], OTHER), style, "s" if way == Shrinkage.name else "o"
+
+
 def _draw(axis: Axes, benchmark: Benchmark, rows: list[ResultRow]) -> None:
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.axhline(0, color="#d1d5db", linewidth=0.8)
     best = max(rows, key=lambda row: benchmark.better * row.area)
     for row in sorted(rows, key=lambda row: benchmark.better * row.area):
-        way = method_name(row.recipe["filter"])
-        colour = COLOURS.get(row.recipe["solver"], OTHER) if row.name != TUNED else OTHER
-        style = STYLES[way == Bootstrap.name, row.recipe["pnr"] is not None]
-        marker = "s" if way == Shrinkage.name else "o"
+        colour, style, marker = _look(row)
         curve = row.curve
         found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
         # A curve may start at size 0, which a logarithmic axis can't show.
