@@ -146,6 +146,13 @@ def test_any_recipes_can_be_tried(found):
     assert paper_recipes(found.settings.bootstrap)[CMD][0] == Recipe()
 
 
+@pytest.mark.parametrize("wrong", [{}, [Recipe()], {CMD: Recipe()}, {CMD: []}, {CMD: ["greedy"]}, {"CMD": [Recipe()]}])
+def test_what_are_no_recipes_is_refused_before_the_work(found, wrong, monkeypatch):
+    monkeypatch.setattr("edgewise.study.remember.score_edges", lambda *_, **__: pytest.fail("the work has begun"))
+    with pytest.raises(InputError, match="recipes"):
+        discover(found.model, found.train, found.test, found.settings, wrong)
+
+
 def test_recipes_of_one_name_are_told_apart_by_their_parameters(found, tmp_path):
     recipes = {CMD: [Recipe(filter=Bootstrap(5)), Recipe(filter=Bootstrap(20)), Recipe(Ilp())]}
     mine = discover(found.model, found.train, found.test, found.settings, recipes)

@@ -1,6 +1,7 @@
 """The whole flow on one page: model + task -> score -> ranking -> select -> circuit -> evaluate -> curve.
 
-Which circuits are selected, and how, is said by recipes: compositions of filter, PNR and solver.
+Which circuits are selected, and how, is said by recipes: compositions of filter, PNR and solver, or of learner and
+solver.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def discover(
     store       where finished work is kept and found
     """
     check_is("store", Store, store)
-    chosen = paper_recipes(settings.bootstrap) if recipes is None else recipes
+    chosen = told_apart(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     clock, tuning = _Clock(), None
     with showing(progress) as report:
         scores = score(model, train, settings, store, report)
@@ -140,7 +141,7 @@ def discover(
             tuning = tune(model, train, scores, settings, tune_among, store=store, progress=report, seed=seed)
             chosen = merged(chosen, tuning.chosen)
         clock.lap("tune")
-        choices = [(b, recipe) for b, some in told_apart(chosen).items() for recipe in some]
+        choices = [(b, recipe) for b, some in chosen.items() for recipe in some]
         learned = {one: learn(model, train, one, settings, store, report) for one in learners(r for _, r in choices)}
         clock.lap("learn")
         contenders = enter(choices, scores, evaluated, learned)

@@ -109,7 +109,8 @@ def command(
     validation = None
     if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
         recipes = merged(recipes, learned_recipes(learner, time_limit))
-        validation = _load_validation(loaded, task, split, examples, seed)
+        # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
+        validation = None if tune else _load_validation(loaded, task, split, examples, seed)
     if not json:
         _introduce(loaded, train, test, settings)
     among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})

@@ -138,7 +138,15 @@ def merged(*several: Recipes) -> Recipes:
 
 
 def told_apart(recipes: Recipes) -> Recipes:
-    """The same recipes, those that share a name told apart by their hyper-parameters: tables and folders go by name."""
+    """The same recipes, those that share a name told apart by their hyper-parameters: tables and folders go by name.
+
+    Refuses what are no recipes, before any work is done.
+    """
+    if not isinstance(recipes, Mapping) or not recipes or not all(isinstance(b, Benchmark) for b in recipes):
+        raise InputError(f"recipes map benchmarks to recipes, such as {{CMD: [Recipe()]}}, but {recipes!r} was given")
+    for benchmark, some in recipes.items():
+        if not isinstance(some, Sequence) or not some or not all(isinstance(recipe, Recipe) for recipe in some):
+            raise InputError(f"for {benchmark.name}, a list of recipes is needed, but {some!r} was given")
     found: dict[Benchmark, tuple[Recipe, ...]] = {}
     for benchmark, some in recipes.items():
         names = [recipe.name for recipe in some]
