@@ -20,6 +20,7 @@ from edgewise import (
     Bootstrap,
     Curve,
     Eap,
+    EdgeScores,
     Graph,
     Greedy,
     Ilp,
@@ -348,6 +349,9 @@ def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_
         circuits.append(json.loads(target.read_text())["edges"])
     assert circuits[0] == circuits[1]
     assert edgewise("evaluate", tmp_path / "signed.json", "--examples", 4)[0] == 0
+    # The benchmark takes it as scores, all of them at least 0.
+    assert edgewise("convert", tmp_path / "r", tmp_path / "scores.json")[0] == 0
+    np.testing.assert_allclose(EdgeScores.load(tmp_path / "scores.json").values[0], Ranking.load(tmp_path / "r").value)
     assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--bootstrap", 5)
     assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--kappa", 1)
     assert "no signs" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--pnr", 0.5)

@@ -14,6 +14,7 @@ from ..evaluate import Benchmark, Cmd
 from ..formats.edge_file import EdgeFile
 from ..formats.files import FORMATS, read_file
 from ..graph import Graph
+from ..ranking import Ranking
 from ..scores import EdgeScores
 from ..study.plan import TEST
 from ..study.recipes import TUNED
@@ -84,7 +85,7 @@ def convert_to_submission(
     if layout not in LAYOUTS:
         raise unknown_name("layout of a submission", layout, LAYOUTS)
     if layout == "importances":
-        scores = EdgeScores.load(source)
+        scores = _scores(source)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
     if (source / "run.json").is_file():
@@ -102,7 +103,7 @@ def convert_to_submission(
 
 def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     if source.is_dir() or not source.suffix:
-        scores = EdgeScores.load(source)
+        scores = _scores(source)
         nothing = "no edge is in_graph: a score folder has no circuit"
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), nothing)
@@ -121,10 +122,19 @@ def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
 
 
 def _to_folder(source: Path, target: Path, overwrite: bool) -> tuple[Graph, tuple[str, ...]]:
-    scores = EdgeScores.load(source)
+    scores = _scores(source)
     scores.save(target, overwrite)
     kept = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
     return scores.graph, kept
+
+
+def _scores(source: Path) -> EdgeScores:
+    """The scores that a path holds; a ranking counts as one row of them, as the benchmark reads it."""
+    if not Ranking.is_folder(source):
+        return EdgeScores.load(source)
+    ranking = Ranking.load(source)
+    about = {name: value for name, value in ranking.origin.items() if name != "losses"}
+    return EdgeScores(ranking.graph, ranking.value[None], about)
 
 
 def _averaged(scores: EdgeScores) -> tuple[str, ...]:
