@@ -39,15 +39,14 @@ class Store:
             object.__setattr__(self, "folder", Path(self.folder))
 
     def open(self) -> Store:
-        """The store, its folder made ready; refuses a folder that isn't a store."""
-        if self.folder is None:
-            return self
-        if self.folder.is_dir() and any(self.folder.iterdir()) and not (self.folder / MARK).is_file():
-            raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        remove_drafts(self.folder)
-        if not (self.folder / MARK).is_file():
-            write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
+        """The store, what a killed process left in it removed; refuses a folder that isn't a store.
+
+        The folder is made with the first unit, so that work which is refused leaves nothing behind.
+        """
+        if self.folder is not None and self.folder.is_dir():
+            if any(self.folder.iterdir()) and not (self.folder / MARK).is_file():
+                raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
+            remove_drafts(self.folder)
         return self
 
     @property
@@ -106,8 +105,9 @@ class Store:
         If another process kept the unit meanwhile, that one stays.
         """
         assert self.folder is not None
+        self.open()
         if not (self.folder / MARK).is_file():
-            self.open()
+            write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
         path = self.folder / key
         draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=draft_name(path)))
         try:
@@ -122,6 +122,8 @@ class Store:
                         raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+            if [path.name for path in self.folder.iterdir()] == [MARK]:
+                self.remove()
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:
         """Of units kept under STAGE.NUMBER, as long work leaves on its way, that of the largest number."""
