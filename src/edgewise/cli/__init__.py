@@ -58,7 +58,7 @@ UsageError: type[Any] = typer.BadParameter.__bases__[0]
 def main() -> None:
     """Run the command line; what the user can mend is one line and exit code 2."""
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(app(prog_name="edgewise", standalone_mode=False))
     except UsageError as error:
         _refuse(_usage(error))
     except InputError as error:
