@@ -1,4 +1,7 @@
-"""How far the work is: verbs report (stage, done, total), and whoever wants to shows it."""
+"""How far the work is: verbs report (stage, done, total), and whoever wants to shows it.
+
+A stage is a name, or a name and what there is to say of it: "learn: loss 0.0123".
+"""
 
 from __future__ import annotations
 
@@ -30,17 +33,21 @@ def showing(progress: Progress | None) -> Iterator[Progress]:
 def bars() -> Iterator[Progress]:
     """A bar per stage, on stderr."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    columns = (TextColumn("{task.description:<9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description:<9}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[detail]}"),
+    )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True)) as shown:
         known: dict[str, Any] = {}
 
         def update(stage: str, done: int, total: int) -> None:
-            if stage not in known:
+            name, _, detail = stage.partition(": ")
+            if name not in known:
                 # A stage reports its start, so that the clock counts from there.
-                known[stage] = shown.add_task(stage, total=total)
-            shown.update(known[stage], completed=done, total=total)
+                known[name] = shown.add_task(name, total=total, detail=detail)
+            shown.update(known[name], completed=done, total=total, detail=detail)
 
         yield update

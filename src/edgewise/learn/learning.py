@@ -33,6 +33,8 @@ DEFAULT, DEFAULT_METRIC, DEFAULT_ABLATION = Learned(), LogitDifference(), Patchi
 BETAS = (0.9, 0.99)
 # What was learned so far is kept every so many seconds.
 KEEP_EVERY = 15.0
+# The loss that is shown is the mean of so many steps: single ones depend on the size that they drew.
+SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,8 @@ def learn_ranking(
     """Learn one value per edge on a task's examples: at least 0, the larger the better, without sign.
 
     The same arguments give the same ranking. With a store, what was learned so far is kept, and found after a stop.
-    `origin` says how it went: the losses of all steps, their `trend`, the seconds. `progress` hears of ("learn", done,
-    steps).
+    `origin` says how it went: the losses of all steps, their `trend`, the seconds. `progress` hears of ("learn: loss
+    0.0123", done, steps).
     """
     check_is("learner", Learned, learner)
     check_is("store", Store, store)
@@ -120,7 +122,10 @@ def _learned(
     state = _learn(model, task, learner, how, sizes, memory, store, key, report)
     sizes_drawn = [_draw_size(model.graph, learner, sizes, step)[0] for step in range(state.step)]
     about = {"losses": list(state.losses), "trend": trend(state.losses, sizes_drawn), "seconds": state.seconds}
-    return store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
+    found = store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
+    if (last := store.latest(key)) is not None:
+        store.forget(f"{key}.{last[0]}")  # only now that all of it is kept
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +198,7 @@ def _learn(
             store.keep(f"{key}.{state.step}", state.unit())
             store.forget(f"{key}.{kept}")
             kept, saved = state.step, now
-        report("learn", state.step, learner.steps)
-    store.forget(f"{key}.{kept}")
+        report(f"learn: loss {np.mean(state.losses[-SHOWN:]):.4f}", state.step, learner.steps)
     return state
 
 
