@@ -94,34 +94,43 @@ def learn_ranking(
     check_lengths(model, task)
     if not metric.differentiable:
         raise InputError(f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another")
-    how, one = (metric, ablation), replace(learner, resamples=0)
+    terms = _Terms(replace(learner, resamples=0), metric, ablation, sizes, memory)
     with showing(progress) as report:
-        found = _learned(model, task, one, how, sizes, memory, store, report)
+        found = _learned(model, task, terms, store, report)
         drawn = np.random.default_rng(learner.seed).integers(len(task), size=(learner.resamples, len(task)))
-        again = [_learned(model, task.part(rows), one, how, sizes, memory, store, report) for rows in np.sort(drawn)]
+        again = [_learned(model, task.part(rows), terms, store, report) for rows in np.sort(drawn)]
     origin = {"method": learner.record(), "task": task.name, "examples": len(task), **found.about}
     resampled = np.stack([unit.arrays["value"] for unit in again]) if again else None
     return Ranking(model.graph, found.arrays["value"], signed=False, origin=origin, resampled=resampled)
 
 
-def _learned(
-    model: Model,
-    task: Task,
-    learner: Learned,
-    how: tuple[Metric, Ablation],
-    sizes: tuple[float, ...],
-    memory: int,
-    store: Store,
-    report: Progress,
-) -> Unit:
+@dataclass(frozen=True)
+class _Terms:
+    """All that learning is told besides the model and the examples."""
+
+    learner: Learned
+    metric: Metric
+    ablation: Ablation
+    sizes: tuple[float, ...]
+    memory: int
+
+    def draw_size(self, graph: Graph, step: int) -> tuple[int, np.random.Generator]:
+        """How many edges a step asks for, and the generator of its noise; its number decides."""
+        rng = np.random.default_rng([self.learner.seed, 0, step])
+        shares, chances = size_chances(graph, self.sizes)
+        return int(rng.choice(shares, p=chances) * graph.n_edges), rng
+
+
+def _learned(model: Model, task: Task, terms: _Terms, store: Store, report: Progress) -> Unit:
     """The values that are learned from a task's examples, found or made."""
-    key = unit_key("learned", model=model.digest, task=task.digest, how=(learner, *how), sizes=sizes)
+    how = (terms.learner, terms.metric, terms.ablation)
+    key = unit_key("learned", model=model.digest, task=task.digest, how=how, sizes=terms.sizes)
     kept = store.find(key)
     if kept is not None:
         return kept
-    state = _learn(model, task, learner, how, sizes, memory, store, key, report)
-    sizes_drawn = [_draw_size(model.graph, learner, sizes, step)[0] for step in range(state.step)]
-    about = {"losses": list(state.losses), "trend": trend(state.losses, sizes_drawn), "seconds": state.seconds}
+    state = _learn(model, task, terms, store, key, report)
+    drawn = [terms.draw_size(model.graph, step)[0] for step in range(state.step)]
+    about = {"losses": list(state.losses), "trend": trend(state.losses, drawn), "seconds": state.seconds}
     found = store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
     if (last := store.latest(key)) is not None:
         store.forget(f"{key}.{last[0]}")  # only now that all of it is kept
@@ -167,23 +176,13 @@ class State:
         return State(self.theta - rate * sure[0] / sure[1], mean, square, (*self.losses, loss), seconds)
 
 
-def _learn(
-    model: Model,
-    task: Task,
-    learner: Learned,
-    how: tuple[Metric, Ablation],
-    sizes: tuple[float, ...],
-    memory: int,
-    store: Store,
-    key: str,
-    report: Progress,
-) -> State:
+def _learn(model: Model, task: Task, terms: _Terms, store: Store, key: str, report: Progress) -> State:
     """The state after all steps, from the last one that was kept on."""
     began = saved = time.perf_counter()
     found = store.latest(key)
-    state = _begin(model, task, learner, how[0], memory, report) if found is None else State.of(found[1])
+    state = _begin(model, task, terms, report) if found is None else State.of(found[1])
     before, kept = state.seconds, state.step
-    loop = _Loop.of(model, task, learner, how, sizes, memory)
+    learner, loop = terms.learner, _Loop.of(model, task, terms)
     report("learn", state.step, learner.steps)
     while state.step < learner.steps:
         loss, gradient = loop.gradient(state)
@@ -202,11 +201,11 @@ def _learn(
     return state
 
 
-def _begin(model: Model, task: Task, learner: Learned, metric: Metric, memory: int, report: Progress) -> State:
+def _begin(model: Model, task: Task, terms: _Terms, report: Progress) -> State:
     """The parameters at first: by the rank of scores, or zeros."""
-    ranking = None
+    learner, ranking = terms.learner, None
     if learner.warm is not None:
-        scores = score_edges(model, task, learner.warm, metric, memory=memory, progress=report)
+        scores = score_edges(model, task, learner.warm, terms.metric, memory=terms.memory, progress=report)
         ranking = summarise(scores).ranking
     zeros = torch.zeros(model.graph.n_edges)
     return State(torch.tensor(learner.start(ranking, model.graph)), zeros, zeros)
@@ -222,50 +221,39 @@ class _Loop:
 
     model: Model
     task: Task
-    learner: Learned
-    metric: Metric
+    terms: _Terms
     ablation: Ablation
     ends: Mapping[Example, tuple[float, float]]
     span: float
     batches: Sequence[Sequence[int]]
     fits: int
-    sizes: tuple[float, ...]
 
     @classmethod
-    def of(
-        cls,
-        model: Model,
-        task: Task,
-        learner: Learned,
-        how: tuple[Metric, Ablation],
-        sizes: tuple[float, ...],
-        memory: int,
-    ) -> _Loop:
+    def of(cls, model: Model, task: Task, terms: _Terms) -> _Loop:
         """Made ready: one run of the model and of the reference on all examples."""
-        metric, ablation = how
+        metric, ablation, memory = terms.metric, terms.ablation, terms.memory
         found = evaluate_circuits(model, task, [], metric, ablation, memory=memory, progress=silent)
         span = float((found.full - found.empty).mean())
         check_contrast(float(found.full.mean()), float(found.empty.mean()), task, metric)
         ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
-        batches = plan_batches(task.examples, learner.batch)
+        batches = plan_batches(task.examples, terms.learner.batch)
         fits = choose_batch_size(None, weighted_bytes(model.graph, task.longest), memory)
-        prepared = ablation.prepare(model, task, batches)
-        return cls(model, task, learner, metric, prepared, ends, span, batches, fits, sizes)
+        return cls(model, task, terms, ablation.prepare(model, task, batches), ends, span, batches, fits)
 
     def gradient(self, state: State) -> tuple[float, Tensor]:
         """The loss of the next step and its gradient [edge]: of a batch, a size and noise that its number decides.
 
         So learning goes on after a stop as if there had been none.
         """
-        learner, n_edges, step = self.learner, self.model.graph.n_edges, state.step
-        size, rng = _draw_size(self.model.graph, learner, self.sizes, step)
+        learner, n_edges, step = self.terms.learner, self.model.graph.n_edges, state.step
+        size, rng = self.terms.draw_size(self.model.graph, step)
         order = np.random.default_rng([learner.seed, 1, step // len(self.batches)]).permutation(len(self.batches))
         rows = self.batches[order[step % len(self.batches)]]
         noise = torch.tensor(rng.logistic(scale=learner.noise, size=n_edges), dtype=torch.float32)
         theta = (state.theta + noise).requires_grad_()
         soft = soft_top_k(theta, size, learner.temperature)
         hard = hard_top_k(theta.detach(), size)
-        job = GradientJob(learner.goal, self.metric, self.ablation, hard, self.ends, self.span)
+        job = GradientJob(learner.goal, self.terms.metric, self.ablation, hard, self.ends, self.span)
         parts = [rows[start : start + self.fits] for start in range(0, len(rows), self.fits)]
         loss, total = 0.0, torch.zeros(n_edges)
         for _, (part_loss, part) in run_batches(self.model, self.task.examples, parts, job):
@@ -273,10 +261,3 @@ class _Loop:
         # Straight through: the hard circuit's gradient is taken for that of the soft choice.
         (gradient,) = torch.autograd.grad(soft, theta, total / len(rows))
         return loss / len(rows), gradient
-
-
-def _draw_size(graph: Graph, learner: Learned, sizes: tuple[float, ...], step: int) -> tuple[int, np.random.Generator]:
-    """How many edges a step asks for, and the generator of its noise."""
-    rng = np.random.default_rng([learner.seed, 0, step])
-    shares, chances = size_chances(graph, sizes)
-    return int(rng.choice(shares, p=chances) * graph.n_edges), rng
