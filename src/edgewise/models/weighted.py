@@ -42,8 +42,8 @@ def run_weighted(
                   that of weights [edge] is the sum over examples, that of `weights.expand(n_examples, -1)` each one's
                   own, for the same cost.
     clean         [batch, position, d_model] the output of the node `input` on the clean prompt
-    keep_streams  whether a backward pass finds the streams of heads as they were, or mixes them again: a seventh more
-                  time for a third less memory (`memory.weighted_bytes`)
+    keep_streams  whether a backward pass finds the streams of heads as they were, or mixes them again: about a tenth
+                  more time for a third less memory (`memory.weighted_bytes`)
     """
     graph, (batch, length, _) = model.graph, clean.shape
     if weights.shape[-1] != graph.n_edges:
