@@ -1,4 +1,4 @@
-"""Files of our own: written whole or not at all, read with words for what is wrong."""
+"""Files of our own, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -153,27 +153,3 @@ def write_json(path: Path, data: Any) -> None:
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON; says which file isn't there or isn't JSON."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {error}") from None
-
-
-def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
-    """Read a JSON object of ours; says so if it is of another format or version."""
-    found = read_json(path)
-    found = found if isinstance(found, dict) else {}
-    if found.get("format") != name or found.get("version") != version:
-        raise InputError(
-            f"{path} is of format {found.get('format')!r} version {found.get('version')!r}; "
-            f"this edgewise reads {name} version {version}"
-        )
-    return found

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import read_format, whole_folder, write_json
+from .disk import whole_folder, write_json
 from .errors import InputError
 from .graph import Graph, frozen
+from .reading import read_format
 
 FORMAT, VERSION = "edgewise-ranking", 1
 

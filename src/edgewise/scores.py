@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import read_format, whole_folder, write_json
+from .disk import whole_folder, write_json
 from .errors import InputError
 from .formats.edge_file import EdgeFile
 from .formats.files import read_file
 from .graph import Graph
+from .reading import read_format
 
 CHUNK_BYTES = 64 * 2**20
 FORMAT, VERSION = "edgewise-scores", 1

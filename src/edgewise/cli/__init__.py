@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, visible
 from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks
 
 app = typer.Typer(
@@ -62,7 +62,7 @@ def main() -> None:
     except UsageError as error:
         _refuse(_usage(error))
     except InputError as error:
-        _refuse(str(error))
+        _refuse(str(error), keep_lines=bool(error.details))
     except OSError as error:
         _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
     except MemoryError as error:
@@ -81,7 +81,8 @@ def _usage(error: Any) -> str:
     return f"{words[0].lower()}{words[1:]}; {advice}" if words else ""
 
 
-def _refuse(words: str) -> NoReturn:
+def _refuse(words: str, keep_lines: bool = False) -> NoReturn:
     if words:
-        print(f"error: {' '.join(words.split())}", file=sys.stderr)
+        shown = words if keep_lines else " ".join(words.split())
+        print(f"error: {visible(shown)}", file=sys.stderr)
     sys.exit(2)

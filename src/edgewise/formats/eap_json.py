@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import read_json, whole_file
+from ..disk import whole_file
 from ..errors import InputError
 from ..graph import Graph
+from ..reading import read_json
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
 
 EDGES_AT_ONCE = 2**16

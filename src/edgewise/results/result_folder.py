@@ -21,10 +21,11 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ..circuit import Circuit
-from ..disk import read_format, read_json, write_json
+from ..disk import write_json
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, resample
 from ..methods import choose, plain
+from ..reading import read_format, read_json
 from ..scores import fill_folder
 from ..study import GREEDY
 from .record import RunRecord, exported_record

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import draft_name, file_digest, read_format, remove_drafts, write_json
+from ..disk import draft_name, file_digest, remove_drafts, write_json
 from ..errors import InputError
+from ..reading import read_format
 
 FORMAT, VERSION = "edgewise-unit", 1
 MARK = "store.json"

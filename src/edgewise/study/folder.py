@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from ..disk import read_format, write_json
+from ..disk import write_json
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, Benchmark, Curve
+from ..reading import read_format
 from ..store import VERSIONS, Store, Unit, own_digests
 from .measured import Competence
 from .outcome import Cell, Repeats
