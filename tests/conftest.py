@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -217,13 +215,6 @@ def random_task(count: int = 7, seed: int = 0, shortest: int = 5, longest: int =
         correct, incorrect = rng.choice(VOCABULARY, size=2, replace=False)
         examples.append(Example(tuple(clean.tolist()), tuple(corrupted.tolist()), int(correct), int(incorrect)))
     return Task("random", "all", tuple(examples))
-
-
-def dead_process() -> int:
-    """The number of a process that has ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
 
 
 @pytest.fixture(params=sorted(FAMILIES))

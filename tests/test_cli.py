@@ -33,6 +33,8 @@ def edgewise(monkeypatch, capsys):
             main()
         except SystemExit as end:
             code = end.code or 0
+        except KeyboardInterrupt:
+            code = 130
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -111,7 +113,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monk
         assert edgewise(*words)[0] == 130
     assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.study.remember.score_edges", stop)
+        broken.setattr("edgewise.score.scoring.run_batches", stop)
         code, out, err = edgewise(*words)
     assert code == 0 and "going on" in err
     fresh = json.loads(edgewise("run", "--examples", 12, "--out", tmp_path / "fresh", "--json")[1])
@@ -335,7 +337,7 @@ def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
-    assert "isn't a folder that edgewise wrote" in line and (folder / "run.json").exists()
+    assert "what edgewise didn't write: " in line and (folder / "run.json").exists()
 
 
 def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):
@@ -356,7 +358,7 @@ def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypat
     code, out, _ = edgewise("select", "scores.json", "--edges", "1/10", "--out", "c[b].json")
     assert code == 0 and "c[b].json" in out
     assert "no[/such]" in refused(edgewise, "models", "no[/such]")
-    assert "choose another --out" in refused(edgewise, "select", given, "--edges", 3, "--out", given)
+    assert "is an input" in refused(edgewise, "select", given, "--edges", 3, "--out", given, "--overwrite")
 
 
 def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
@@ -447,7 +449,7 @@ def test_positive_edges_that_there_are_not_are_reported(edgewise, tmp_path):
 def test_outcomes_are_not_written_over_what_they_are_made_of(edgewise, tmp_path):
     given = score_file(tmp_path / "c.json")
     before = given.read_bytes()
-    assert "one of the circuits" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", given)
+    assert "is an input" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", given)
     assert "is a folder" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", tmp_path)
     assert given.read_bytes() == before
 

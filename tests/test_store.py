@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import build, dead_process, random_task
+from conftest import build, random_task
 
 from edgewise import (
     Bootstrap,
@@ -28,9 +28,10 @@ from edgewise import (
     load_model,
     wrap_model,
 )
-from edgewise.store import NOTHING, Unit, unit_key
+from edgewise.score import scoring
+from edgewise.store import NOTHING, Unit, unit_key, working_on
 from edgewise.store import store as store_module
-from edgewise.store.store import write_about
+from edgewise.store.filling import Filling
 from edgewise.study import remember
 from edgewise.tasks import Example, Task
 
@@ -92,12 +93,11 @@ def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
 
 def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
     store = Store(tmp_path / "s").open()
-    with pytest.raises(RuntimeError), store.draft("a-1") as draft:
-        np.save(draft / "x.npy", np.ones(3))
-        raise RuntimeError
-    assert store.find("a-1") is None and not store.folder.exists()
+    with pytest.raises(ValueError, match="JSON"):
+        store.keep("a-1", Unit({"x": np.ones(3)}, float("nan")))
+    assert store.find("a-1") is None
     store.keep("a-3", Unit(about=1))
-    (store.folder / f".a-2.{dead_process()}.killed00").mkdir()
+    (store.folder / ".a-2.0123456789abcdef.draft").mkdir()
     store.open()
     assert sorted(p.name for p in store.folder.iterdir()) == ["a-3", "store.json"]
 
@@ -175,34 +175,141 @@ def test_a_store_is_named_by_text_and_marked_by_its_first_unit(tmp_path):
     assert store.open().find("a-1").about == 1 and store == Store(tmp_path / "s")
 
 
+COLUMNS = {"x": ((3,), np.float32), "n": ((), np.int64)}
+
+
+def fill(filling, rows):
+    filling.put(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
+
+
 def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, monkeypatch):
     one, other = Store(tmp_path / "s").open(), Store(tmp_path / "s")
-    with one.draft("a-1") as draft:
-        write_about(draft, "first")
+    with one.filling("a-1", 2, COLUMNS) as mine:
+        fill(mine, [0])
         other.open()
-        other.keep("a-1", Unit({"x": np.ones(1)}, "second"))
+        with other.filling("a-1", 2, COLUMNS) as theirs:
+            assert theirs.n_done == 0  # they don't wait for each other
+            one.open()
+            fill(theirs, [0, 1])
+            assert other.finish("a-1", theirs, "second").arrays["n"].tolist() == [0, 1]
+        fill(mine, [1])
+        assert one.finish("a-1", mine, "first").arrays["n"].tolist() == [0, 1]
     assert one.find("a-1").about == "second"
     one.keep("a-1", Unit(about="third"))
     assert one.find("a-1").about == "second"
     assert [path.name for path in sorted(one.folder.iterdir())] == ["a-1", "store.json"]
-    stale, fresh = one.folder / ".b-1.xyz", one.folder / ".b-2.xyz"
-    for path in (stale, fresh):
-        path.mkdir()
-    os.utime(stale, (1, 1))
-    other.open()
-    assert fresh.exists() and not stale.exists()
     with monkeypatch.context() as broken:
         broken.setattr(store_module, "file_digest", lambda path: (_ for _ in ()).throw(PermissionError()))
         assert one.find("a-1") is None
     assert one.find("a-1").about == "second"
 
 
+@pytest.mark.parametrize("folder", ["s", None])
+def test_a_filling_is_the_arrays_that_were_put_there(tmp_path, folder):
+    store = Store(None if folder is None else tmp_path / folder)
+    with store.filling("a-1", 4, COLUMNS) as filling:
+        for rows in ([2, 0], [3], [1]):
+            assert filling.lacks(rows)
+            fill(filling, rows)
+            assert not filling.lacks(rows)
+        unit = store.finish("a-1", filling, "done")
+    assert unit.about == "done" and unit.arrays["n"].tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(unit.arrays["x"], np.repeat(np.arange(4.0), 3).reshape(4, 3))
+    if folder is not None:
+        assert store.find("a-1").arrays["n"].tolist() == [0, 1, 2, 3]
+        assert sorted(path.name for path in (store.folder / "a-1").iterdir()) == ["n.npy", "unit.json", "x.npy"]
+
+
+def stopped_filling(store):
+    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS) as filling:
+        for rows in ([2, 0], [3]):
+            fill(filling, rows)
+        raise KeyboardInterrupt
+    return store.folder / "a-1.part"
+
+
+@pytest.mark.parametrize("damage", ["none", "log cut", "log junk", "row", "array cut", "array gone", "other shape"])
+def test_what_was_put_before_a_stop_is_found_again_unless_it_is_not_whole(tmp_path, damage):
+    store = Store(tmp_path / "s")
+    part = stopped_filling(store)
+    assert store.has("a-1") and not store.is_empty
+    log, array = part / "done.jsonl", part / "x.npy"
+    if damage == "log cut":
+        log.write_bytes(log.read_bytes()[:-5])
+    elif damage == "log junk":
+        log.write_bytes(b"\xff{]\n" + log.read_bytes())
+    elif damage == "row":
+        held = bytearray(array.read_bytes())
+        held[-2] ^= 1  # of row 3
+        array.write_bytes(held)
+    elif damage == "array cut":
+        array.write_bytes(array.read_bytes()[:-1])
+    elif damage == "array gone":
+        array.unlink()
+    elif damage == "other shape":
+        np.save(array, np.zeros((5, 3), np.float32))
+    whole, first = damage in ("none", "log junk"), damage in ("none", "log junk", "log cut", "row")
+    with store.filling("a-1", 4, COLUMNS) as filling:
+        assert (not filling.lacks([0]), not filling.lacks([2]), not filling.lacks([3])) == (first, first, whole)
+        for rows in ([0, 2], [3], [1]):
+            if filling.lacks(rows):
+                fill(filling, rows)
+        unit = store.finish("a-1", filling)
+    assert unit.arrays["n"].tolist() == [0, 1, 2, 3] and unit.arrays["x"][3].tolist() == [3, 3, 3]
+
+
+def test_a_filling_that_got_nothing_leaves_nothing(tmp_path):
+    store = Store(tmp_path / "s")
+    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS):
+        raise KeyboardInterrupt
+    assert store.is_empty and not store.has("a-1")
+
+
 def test_what_was_just_made_is_not_hashed_again(tmp_path, monkeypatch):
     store, hashed, digest = Store(tmp_path / "s"), [], store_module.file_digest
     monkeypatch.setattr(store_module, "file_digest", lambda path: (hashed.append(path), digest(path))[1])
-    made = store.make("a-1", lambda draft: np.save(draft / "x.npy", np.arange(3)) or {"seconds": 1})
-    assert len(hashed) == 1 and made.about == {"seconds": 1} and made.arrays["x"].tolist() == [0, 1, 2]
-    assert store.find("a-1").arrays["x"].tolist() == [0, 1, 2]
+    with store.filling("a-1", 2, COLUMNS) as filling:
+        fill(filling, [0, 1])
+        made = store.finish("a-1", filling, {"seconds": 1})
+    assert len(hashed) == 2 and made.about == {"seconds": 1} and made.arrays["n"].tolist() == [0, 1]
+
+
+def test_a_held_store_is_held_by_one_and_leaves_no_trace_of_nothing(tmp_path):
+    with working_on(tmp_path / "new" / "out") as store:
+        with (
+            pytest.raises(InputError, match="is being written by"),
+            working_on(tmp_path / "new/out"),
+        ):
+            pass
+        assert store.folder.is_dir()
+    assert not store.folder.exists()
+    with pytest.raises(RuntimeError), working_on(tmp_path / "never" / "out"):
+        raise RuntimeError
+    assert not (tmp_path / "never").exists()
+    with pytest.raises(RuntimeError), working_on(tmp_path / "out") as store:
+        store.keep("a-1", Unit(about=1))
+        raise RuntimeError
+    assert sorted(path.name for path in store.folder.iterdir()) == ["a-1", "store.json"]
+    with working_on(tmp_path / "out") as store:
+        assert store.find("a-1").about == 1
+    assert not store.folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
+def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
+    path = tmp_path / ".out.partial"
+    if kind == "folder":
+        path.mkdir()
+        (path / "mine.txt").write_text("mine")
+    elif kind == "file":
+        path.write_text("mine")
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        path.symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match="isn't a store"), working_on(tmp_path / "out"):
+        pass
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_versions_are_part_of_every_key(monkeypatch):
@@ -282,27 +389,27 @@ def test_a_tasks_digest_is_of_its_tokens():
 
 
 def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypatch):
-    """Stopped after each of its units in turn; every unit is made once."""
+    """Stopped after each of its batches and selections in turn; every one is made once."""
     model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
-    settings = Settings(sizes=SIZES)
+    settings = Settings(sizes=SIZES, batch_size=3)
     plain = discover(model, train, test, settings, stability=3)
-    kept, made = store_module.Store.keep, []
+    put, made = Filling.put, []
 
-    def stop(self, key, unit):
-        made.append(key)
-        kept(self, key, unit)
+    def stop(self, rows, *about, **arrays):
+        made.append((self.folder.name, *rows))
+        put(self, rows, *about, **arrays)
         raise KeyboardInterrupt
 
     store = Store(tmp_path / "s").open()
-    for _ in range(20):
+    for _ in range(100):
         with monkeypatch.context() as broken:
-            broken.setattr(store_module.Store, "keep", stop)
+            broken.setattr(Filling, "put", stop)
             try:
                 found = discover(model, train, test, settings, stability=3, store=store)
                 break
             except KeyboardInterrupt:
                 pass
-    assert len(set(made)) == len(made) > 4
+    assert len(set(made)) == len(made) > 10
     assert [o.area for o in found.outcomes] == [o.area for o in plain.outcomes]
     for one, other in zip(found.outcomes, plain.outcomes, strict=True):
         assert [s.circuit for s in one.selections] == [s.circuit for s in other.selections]
@@ -317,8 +424,8 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
 def test_what_changes_a_result_is_worked_out_again(saved, tmp_path, monkeypatch):
     """Weights of the same name and date, config, prompts, scorer, metric: never the scores of others."""
     task, store, settings = random_task(6), Store(tmp_path / "s").open(), Settings(sizes=SIZES)
-    calls, scoring = [], remember.score_edges
-    monkeypatch.setattr(remember, "score_edges", lambda *g, **m: (calls.append(g), scoring(*g, **m))[1])
+    calls, running = [], scoring.run_batches
+    monkeypatch.setattr(scoring, "run_batches", lambda *g: (calls.append(g), running(*g))[1])
 
     def scores(task=task, settings=settings):
         found = remember.score(load_model(str(saved)), task, settings, store, quiet)

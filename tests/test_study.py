@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import test_cli
-from conftest import dead_process
 from rich.console import Console
 from test_cli import refused
 from test_tasks import write
 
 from edgewise import CMD, CPR, Bootstrap, Curve, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
 from edgewise.report.study import latex, markdown, terminal
+from edgewise.store import Unit
 from edgewise.study import (
     GREEDY,
     Entry,
@@ -179,9 +179,17 @@ def test_a_plan_survives_its_file(tmp_path):
     settings = as_published(Settings(bootstrap=Bootstrap(7, "normal")))
     solvers = (Greedy(), Ilp(2.0))
     plan = Plan(("demo",), ("ioi",), 2, 9, Grid((5,), (), (0.5,), solvers), settings, dtype="float64")
-    open_study(tmp_path, plan)
-    assert read_plan(tmp_path) == plan
-    assert replace(plan, settings=replace(settings, batch_size=3, memory=5)).record() == plan.record()
+    with open_study(tmp_path / "study", plan) as opened:
+        assert read_plan(opened.folder) == plan
+    for changed in ({"batch_size": 3}, {"memory": 5}):  # these decide the last digits
+        assert replace(plan, settings=replace(settings, **changed)).record() != plan.record()
+
+
+def began(folder, plan, overwrite=False):
+    """Whether a study goes on; a unit of it is finished."""
+    with open_study(folder, plan, overwrite) as opened:
+        Store(opened.folder / "store").keep("values-1", Unit(about=1))
+        return opened.goes_on
 
 
 OWN = """
@@ -205,11 +213,10 @@ def test_a_study_knows_when_the_text_of_ones_own_methods_or_their_bases_has_chan
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
         plan = Plan(seeds=1, settings=Settings(importlib.import_module("own_methods").Own()))
         if number < 2:
-            assert open_study(tmp_path / "study", plan) == bool(number)
-            Store(tmp_path / "study" / "store").keep("values-1", remember.Unit(about=1))
+            assert began(tmp_path / "study", plan) == bool(number)
         else:
             with pytest.raises(InputError, match=r"\(methods differ\)"):
-                open_study(tmp_path / "study", plan)
+                began(tmp_path / "study", plan)
 
 
 def test_tables_too_wide_for_the_terminal_become_several():
@@ -231,7 +238,7 @@ def units(folder: Path) -> int:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_study_killed_at_random_ends_with_the_same_tables(tmp_path):
     """Killed by SIGKILL at seeded moments, then left alone: bit for bit those of one that was never stopped."""
-    words = [sys.executable, "-c", "from edgewise.cli import main; main()", "study", *SMALL, "--seeds", "2"]
+    words = [sys.executable, "-m", "edgewise", "study", *SMALL, "--seeds", "2"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run([*words, "--out", str(whole)], check=True, **quiet)
@@ -372,22 +379,58 @@ def test_the_command_explains_itself(edgewise):
 
 def test_only_our_own_drafts_are_swept_away(tmp_path):
     folder, one, other = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
-    assert not open_study(folder, one)
-    Store(folder / "store").open().keep("values-1", remember.Unit(about=1))
-    for path in (folder / ".gitignore", folder / ".tables.md.abc.md"):
+    assert not began(folder, one)
+    for path in (folder / ".gitignore", folder / ".tables.md.0123456789abcdef.draft.md"):
         path.write_text("")
-    (folder / "store" / f".values-2.{dead_process()}.x1y2abcd").mkdir()
-    assert open_study(folder, one)
+    (folder / "store" / ".values-2.0123456789abcdef.draft").mkdir()
+    assert began(folder, one)
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "store", "study.json"]
-    assert sorted(path.name for path in Store(folder / "store").open().folder.iterdir()) == ["store.json", "values-1"]
+    assert sorted(path.name for path in (folder / "store").iterdir()) == ["store.json", "values-1"]
     with pytest.raises(InputError, match="seeds differ"):
-        open_study(folder, other)
-    assert not open_study(folder, other, overwrite=True) and not (folder / "store").exists()
+        began(folder, other)
+    with pytest.raises(InputError, match=r"didn't write: .*\.gitignore"):
+        began(folder, other, overwrite=True)
+    (folder / ".gitignore").unlink()
+    assert not began(folder, other, overwrite=True) and read_plan(folder) == other
+
+
+def test_overwriting_keeps_the_old_study_until_the_new_one_is_done_and_goes_on_after_a_stop(tmp_path):
+    folder, old, new = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
+    began(folder, old)
+    before = sorted(path.name for path in folder.rglob("*"))
+    for goes_on in (False, True):
+        with pytest.raises(KeyboardInterrupt), open_study(folder, new, overwrite=True) as opened:
+            assert opened.goes_on == goes_on and opened.folder != folder
+            Store(opened.folder / "store").keep("values-2", Unit(about=1))
+            raise KeyboardInterrupt
+        assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
+    assert began(folder, new, overwrite=True)
+    assert read_plan(folder) == new and {"values-1", "values-2"} <= {path.name for path in (folder / "store").iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+
+
+def test_two_processes_do_not_work_on_one_study(tmp_path):
+    with open_study(tmp_path / "study", Plan()):
+        for overwrite in (False, True):
+            with pytest.raises(InputError, match="another process"):
+                began(tmp_path / "study", Plan(), overwrite)
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+
+
+@pytest.mark.parametrize("words", [("--model", "typo"), ("--device", "bogus"), ("--dtype", "int3"), ("--bos", "maybe"),
+                                   ("--task", "typo.jsonl"), ("--task", "typo")])  # fmt: skip
+def test_a_study_that_is_refused_leaves_the_old_one_whole(edgewise, tmp_path, words):
+    began(tmp_path / "study", Plan(seeds=1))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    refused(edgewise, "study", *words, "--out", tmp_path / "study", "--overwrite")
+    refused(edgewise, "study", *words, "--out", tmp_path / "new" / "er")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
 def test_a_folder_that_is_no_study_is_left_alone(edgewise, tmp_path):
     (tmp_path / "own.txt").write_text("mine")
-    assert "isn't a study" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "didn't write: " in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
     assert "list of numbers" in refused(edgewise, "study", "--pnr-grid", "half", "--out", tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.txt"]
 
@@ -417,11 +460,9 @@ def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edge
 
 def test_a_hidden_folder_above_a_study_hides_nothing(tmp_path):
     folder = tmp_path / ".cache" / "study"
-    assert not open_study(folder, Plan(seeds=1))
-    Store(folder / "store").open().keep("values-1", remember.Unit(about=1))
-    assert open_study(folder, Plan(seeds=1))
+    assert not began(folder, Plan(seeds=1)) and began(folder, Plan(seeds=1))
     with pytest.raises(InputError, match="seeds differ"):
-        open_study(folder, Plan(seeds=2))
+        began(folder, Plan(seeds=2))
 
 
 def test_folders_of_others_are_never_emptied(edgewise, tmp_path):

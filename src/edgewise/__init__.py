@@ -4,51 +4,48 @@ Methods are values: scorers (`EapIg`), filters (`Bootstrap`), solvers (`Ilp`), m
 small frozen objects that verbs take, and so are your own.
 """
 
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING
 
-from .circuit import Circuit
-from .errors import InputError
-from .evaluate import (
-    CMD,
-    CPR,
-    SIZES,
-    Ablation,
-    Benchmark,
-    Cmd,
-    Cpr,
-    Curve,
-    Faithfulness,
-    Mean,
-    MibFaithfulness,
-    Patching,
-    PositionalMean,
-    RatioFaithfulness,
-    Zero,
-    auroc,
-    compare,
-)
-from .graph import Graph
 from .lazy import lazy_names
-from .learn import Learned
-from .ranking import Ranking
-from .score import Eap, EapIg, MaskIg, Scorer
-from .scores import EdgeScores
-from .select import Greedy, Ilp, Selection, SelectionProblem, Solution, Solver, Status, TopN, solve, solve_path
-from .statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
-from .tasks.metrics import Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
-from .tasks.task import Example, PromptPair, Task
 
 if TYPE_CHECKING:
+    from .circuit import Circuit
+    from .errors import InputError
+    from .evaluate import (
+        CMD,
+        CPR,
+        SIZES,
+        Ablation,
+        Benchmark,
+        Cmd,
+        Cpr,
+        Curve,
+        Faithfulness,
+        Mean,
+        MibFaithfulness,
+        Patching,
+        PositionalMean,
+        RatioFaithfulness,
+        Zero,
+        auroc,
+        compare,
+    )
     from .evaluate.evaluation import Evaluation, evaluate_circuits
+    from .graph import Graph
+    from .learn import Learned
     from .learn.learning import learn_ranking
     from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
     from .pipeline import Discovery, discover
+    from .ranking import Ranking
     from .report.study import write_study
     from .report.write_result import write_result
     from .results import RunRecord, check_submission, convert, read_circuits, read_result
+    from .score import Eap, EapIg, MaskIg, Scorer
     from .score.scorer import BatchScores
     from .score.scoring import score_edges
+    from .scores import EdgeScores
+    from .select import Greedy, Ilp, Selection, SelectionProblem, Solution, Solver, Status, TopN, solve, solve_path
+    from .statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
     from .store import Store
     from .study import (
         Grid,
@@ -68,25 +65,44 @@ if TYPE_CHECKING:
         tune,
     )
     from .tasks.load import load_task, make_task
+    from .tasks.metrics import Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
+    from .tasks.task import Example, PromptPair, Task
 
-__version__ = _version("edgewise")
-# Where names live that need torch, so that the others come without waiting for it.
+# Where names live: they are loaded on first use, so that neither `import edgewise` nor the command's start waits.
 _HOMES = {
+    ".circuit": ("Circuit",),
+    ".errors": ("InputError",),
+    ".evaluate": (
+        "CMD", "CPR", "SIZES", "Ablation", "Benchmark", "Cmd", "Cpr", "Curve", "Faithfulness", "Mean",
+        "MibFaithfulness", "Patching", "PositionalMean", "RatioFaithfulness", "Zero", "auroc", "compare",
+    ),
     ".evaluate.evaluation": ("Evaluation", "evaluate_circuits"),
+    ".graph": ("Graph",),
+    ".learn": ("Learned",),
     ".learn.learning": ("learn_ranking",),
     ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),
+    ".ranking": ("Ranking",),
     ".report.study": ("write_study",),
     ".report.write_result": ("write_result",),
     ".results": ("RunRecord", "check_submission", "convert", "read_circuits", "read_result"),
+    ".score": ("Eap", "EapIg", "MaskIg", "Scorer"),
     ".score.scoring": ("score_edges",),
     ".score.scorer": ("BatchScores",),
+    ".scores": ("EdgeScores",),
+    ".select": (
+        "Greedy", "Ilp", "Selection", "SelectionProblem", "Solution", "Solver", "Status", "TopN", "solve", "solve_path",
+    ),
+    ".statistics": ("Bootstrap", "EdgeStatistics", "Filter", "NoFilter", "Shrinkage", "summarise"),
     ".store": ("Store",),
     ".study": (
         "Grid", "Outcome", "Plan", "Recipe", "Settings", "Study", "Tuning", "as_published", "jaccard", "overlap",
         "paper_recipes", "read_study", "run_study", "select_circuits", "tune",
     ),
     ".tasks.load": ("load_task", "make_task"),
+    ".tasks.metrics": ("Accuracy", "Kl", "LogitDifference", "Metric", "ProbabilityDifference", "Readout"),
+    ".tasks.task": ("Example", "PromptPair", "Task"),
+    ".version": ("__version__",),
 }  # fmt: skip
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
 

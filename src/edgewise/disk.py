@@ -1,130 +1,294 @@
-"""Files of our own, written whole or not at all."""
+"""The one way to write: whole or not at all, in a draft beside the target, never through a link.
+
+A draft is locked by the process that writes it; one that nobody holds was left by a process that was killed, and is
+removed by the next that writes the same target. Errors name what the user asked for, not the draft of it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
+import io
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # not a system of the Unix kind: nothing is locked there, and what is left behind stays
+    fcntl = None  # type: ignore[assignment]
+
+DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.(draft|old)(\..*)?")
+CHUNK_BYTES = 2**24
+# These say of which format a folder is.
+MARKERS = ("scores.json", "ranking.json", "run.json", "study.json")
+# What lies in a folder of scores, or of a ranking: either may take the other's place.
+SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary file to write to, which takes the place of `path` if nothing goes wrong, else disappears."""
-    make_parent(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file to write to")
-    with _speaking_of(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=draft_name(path), suffix=path.suffix)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.chmod(name, 0o644)
-        with open(name, "rb") as file:
+    """A file to write to, which takes the place of `path` if nothing goes wrong, else disappears."""
+    check_file(path)
+    with parents_of(path), speaking_of(path), draft_of(path, is_folder=False) as draft:
+        yield draft
+        with draft.open("rb") as file:
             os.fsync(file.fileno())  # else a power cut could leave the name without the contents
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+        os.replace(draft, path)
+        _sync_folder(path.parent)
 
 
 @contextmanager
-def whole_folder(path: Path, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill, which takes the place of `path` if nothing goes wrong, else disappears."""
-    refuse_existing(path, overwrite)
-    make_parent(path)
-    with _speaking_of(path):
-        draft = Path(tempfile.mkdtemp(dir=path.parent, prefix=draft_name(path)))
-    try:
+def whole_folder(path: Path, overwrite: bool = False, ours: str = "") -> Iterator[Path]:
+    """A folder to fill, which takes the place of `path` if nothing goes wrong, else disappears.
+
+    `overwrite` and `ours` are as in `check_folder`.
+    """
+    check_folder(path, overwrite, ours)
+    with parents_of(path), draft_of(path, is_folder=True) as draft, speaking_of(path, draft):
         yield draft
-        os.chmod(draft, 0o755)
-        if path.exists():
-            old = draft.with_name(draft.name + ".old")
-            path.rename(old)
-            draft.rename(path)
-            shutil.rmtree(old)
-        else:
-            draft.rename(path)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        for folder, _, _ in os.walk(draft):
+            _sync_folder(Path(folder))
+        put_in_place(draft, path)
+        _sync_folder(path.parent)
 
 
-def draft_name(path: Path) -> str:
-    """How the name of a draft of a file or folder begins: it says which process writes it."""
-    return f".{path.name}.{os.getpid()}."
+def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse, before the work whose outcome it is to hold, a file that can't be written or mustn't be replaced.
+
+    One of the command's own `inputs` is never replaced.
+    """
+    for given in inputs:
+        if path.exists() and Path(given).exists() and path.samefile(given):
+            raise InputError(f"{path} is an input of this command; choose another file to write to")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file to write to")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a device or the like, not a file; name a file to write to")
+    if os.path.lexists(path) and not overwrite:
+        raise InputError(f"{path} exists already; choose another file, or write over it with --overwrite")
+    _check_parent(path)
 
 
-def remove_drafts(folder: Path) -> None:
-    """Remove what was being written in a folder when its process was killed; drafts of living processes stay."""
-    for draft in folder.glob(".*"):
-        writer = re.search(r"\.(\d+)\.[a-z0-9_]{8}(\.|$)", draft.name)
-        try:
-            stale = time.time() - draft.stat().st_mtime > 3600
-        except OSError:  # finished meanwhile
-            continue
-        if stale or (writer and not _is_alive(int(writer[1]))):
-            shutil.rmtree(draft, ignore_errors=True) if draft.is_dir() else draft.unlink(missing_ok=True)
+def check_folder(path: Path, overwrite: bool = False, ours: str = "") -> None:
+    """Refuse, before the work whose outcome it is to hold, a folder that can't be written or mustn't be replaced.
+
+    One that exists and isn't empty is replaced with `overwrite` only, and only if nothing lies there that edgewise
+    didn't write: no file whose path in it doesn't match the regular expression `ours`.
+    """
+    check_place(path)
+    if path.exists() and any(path.iterdir()):
+        refuse_foreign(path, ours)
+        if not overwrite:
+            raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
 
 
-def _is_alive(process: int) -> bool:
-    if os.name != "posix":  # elsewhere there is no asking without ending it
+def check_place(path: Path) -> None:
+    """Refuse a folder that can't be written or replaced for where it lies and what it is."""
+    _restore(path)
+    if path.is_symlink():
+        raise InputError(f"{path} is a link; name the folder that it points to: {os.path.realpath(path)}")
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; name a folder to write to")
+    if path.name in ("", "..") or Path.cwd().is_relative_to(path.resolve()):
+        raise InputError(f"{path} is the folder that you are in, or around it; name a new one, such as {path / 'out'}")
+    if os.path.ismount(path):
+        raise InputError(f"{path} is a mount point, which can't be replaced; name a folder in it: {path / 'out'}")
+    _check_parent(path)
+
+
+def refuse_foreign(path: Path, ours: str) -> None:
+    """Refuse to replace a folder that holds more than files whose paths in it match `ours`, and drafts of them."""
+    inside = [
+        Path(top, name)
+        for top, folders, files in os.walk(path)
+        for name in (*files, *(name for name in folders if Path(top, name).is_symlink()))
+    ]
+    foreign = sorted(file for file in inside if not _is_ours(file, file.relative_to(path), ours))
+    if foreign:
+        names = ", ".join(map(str, foreign[:3])) + ", ..." * (len(foreign) > 3)
+        raise InputError(f"{path} holds what edgewise didn't write: {names}; move it away, or choose another folder")
+
+
+def _is_ours(file: Path, inside: Path, ours: str) -> bool:
+    """Whether edgewise wrote a file: by its place in a folder, and what it says if it is one that says so."""
+    if any(DRAFT.fullmatch(part) for part in inside.parts):
+        return True
+    if re.fullmatch(ours, inside.as_posix()) is None:
+        return False
+    if file.name not in MARKERS:
         return True
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
-
-
-def refuse_existing(path: Path, overwrite: bool) -> None:
-    """Refuse to write over a folder that isn't empty, unless asked to; and never over one that isn't ours."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        return
-    if not path.is_dir():
-        raise InputError(f"{path} is a file; name a folder to write to")
-    if not any(_is_ours(path / marker) for marker in MARKERS):
-        raise InputError(f"{path} exists and isn't a folder that edgewise wrote; choose another one")
-    if not overwrite:
-        raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
-
-
-MARKERS = ("scores.json", "ranking.json", "run.json")
-
-
-def _is_ours(marker: Path) -> bool:
-    """Whether a file says that edgewise wrote the folder it lies in."""
-    try:
-        about = json.loads(marker.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
 
 
+def _check_parent(path: Path) -> None:
+    """Refuse what can't be written because of where it would lie."""
+    above = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
+    if not above.is_dir():
+        raise InputError(f"{path} can't be written: {above} is no folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{path} can't be written: you may not write to {above}")
+
+
 @contextmanager
-def _speaking_of(path: Path) -> Iterator[None]:
-    """Errors name what the user asked for, not a draft of it."""
+def parents_of(path: Path) -> Iterator[None]:
+    """Make the folders that `path` will be in; those that are still empty when something goes wrong are removed."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        with speaking_of(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
+    """A file or folder beside `path` to fill and then to rename, or else it is removed; abandoned ones go first."""
+    remove_drafts(path.parent, path.name)
+    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft{'' if is_folder else path.suffix}")
+    try:
+        if is_folder:
+            name.mkdir()
+        handle = os.open(name, os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise InputError(f"{path} can't be written: {error.strerror}") from None
+    try:
+        is_held(handle)
+        yield name
+    finally:
+        remove(name)
+        os.close(handle)
+
+
+def remove_drafts(folder: Path, name: str = "") -> None:
+    """Remove drafts that nobody holds, of anything or of one name: processes that were killed left them."""
+    for draft in folder.glob(f".{_literal(name)}*") if folder.is_dir() else ():
+        if not DRAFT.fullmatch(draft.name) or draft.name.startswith(f".{name}.") != bool(name):
+            continue
+        with suppress(OSError):
+            handle = os.open(draft, os.O_RDONLY)
+            if fcntl is not None and is_held(handle):
+                remove(draft)
+            os.close(handle)
+
+
+def _literal(name: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", name)
+
+
+def is_held(handle: int) -> bool:
+    """Lock an open file or folder for as long as it is open, if nobody else did; where there are no locks, it is so."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a folder with all that it holds, as far as that can be done."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def put_in_place(draft: Path, path: Path) -> None:
+    """Let a finished folder take the place of another, in one step where the system has such a step."""
+    if not path.exists() or not any(path.iterdir()):
+        os.rename(draft, path)
+    elif _exchange(draft, path):
+        remove(draft)
+    else:
+        old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.old")
+        os.rename(path, old)  # killed from here on, `_restore` finds it
+        try:
+            os.rename(draft, path)
+        except BaseException:
+            os.rename(old, path)
+            raise
+        remove(old)
+
+
+def _restore(path: Path) -> None:
+    """Put back a folder that was being replaced, in two steps, by a process that was killed between them."""
+    if not os.path.lexists(path) and path.parent.is_dir():
+        kept = [old for old in path.parent.glob(f".{_literal(path.name)}.*.old") if DRAFT.fullmatch(old.name)]
+        if kept:
+            with speaking_of(path):
+                os.rename(max(kept, key=lambda old: old.stat().st_mtime), path)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders change places at once; False where the system or the file system can't."""
+    at_cwd, swap = -100, 2
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        paths = os.fsencode(one), os.fsencode(other)
+        if hasattr(libc, "renameat2"):
+            failed = libc.renameat2(at_cwd, paths[0], at_cwd, paths[1], swap)
+        else:
+            failed = libc.renamex_np(*paths, swap)  # macOS
+    except (AttributeError, OSError, TypeError):
+        return False
+    if not failed:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+@contextmanager
+def speaking_of(path: Path, draft: Path | None = None) -> Iterator[None]:
+    """Errors of writing name what the user asked for: the path, or what lies in it rather than in its draft."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path} can't be written: {error.strerror}") from None
+        named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
+        if draft is not None and named.is_relative_to(draft):
+            named = path / named.relative_to(draft)
+        elif DRAFT.fullmatch(named.name):
+            named = path
+        raise InputError(f"{named} can't be written: {error.strerror or error}") from None
+    except InputError as error:
+        if draft is None or str(draft) not in str(error):
+            raise
+        raise InputError(str(error).replace(str(draft), str(path))) from None
 
 
-def make_parent(path: Path) -> None:
-    """Make the folder that `path` will be in."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {path.parent} can't be made: {error.strerror}") from None
+def _sync_folder(path: Path) -> None:
+    with suppress(OSError):  # some systems don't open folders
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def file_digest(path: Path) -> str:
@@ -144,12 +308,63 @@ def tree_digest(path: Path) -> str:
     return hashlib.sha256(repr([(str(f.relative_to(path)), file_digest(f)) for f in files]).encode()).hexdigest()
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with whole_file(path) as draft:
+        draft.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all; numbers and arrays of NumPy are plain ones there."""
-    with whole_file(path) as draft:
-        text = json.dumps(data, indent=2, allow_nan=False, default=_plain)
-        draft.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps(data, indent=2, allow_nan=False, default=_plain) + "\n")
 
 
 def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def write_array(path: Path, array: NDArray[Any]) -> None:
+    """Write a .npy, whole or not at all; an array that is all of a .npy on the same disk is linked, not copied."""
+    source = getattr(array, "filename", None)
+    with whole_file(path) as draft:
+        if source is not None and _is_whole(array, Path(source)):
+            with suppress(OSError):
+                linked = draft.with_name(f"{draft.name}.link")
+                os.link(source, linked)
+                os.replace(linked, draft)
+                return
+        with draft.open("wb") as file:
+            write_header(file, array.shape, array.dtype)
+            rows = array.reshape(1) if array.ndim == 0 else array
+            step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
+            for start in range(0, len(rows), step):
+                file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
+
+
+def write_header(file: IO[bytes], shape: tuple[int, ...], kind: np.dtype) -> None:
+    """Write the first bytes of a .npy whose rows follow."""
+    about = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, about)
+
+
+def _is_whole(array: NDArray[Any], source: Path) -> bool:
+    """Whether a memory-mapped array is all that there is in its file."""
+    if not source.is_file() or array.flags.writeable or not array.flags.c_contiguous:
+        return False
+    header = io.BytesIO()
+    write_header(header, array.shape, array.dtype)
+    with source.open("rb") as file:
+        same = file.read(len(header.getvalue())) == header.getvalue()
+    return same and source.stat().st_size == len(header.getvalue()) + array.nbytes
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write a compressed .npz, whole or not at all."""
+    held = io.BytesIO()
+    np.savez_compressed(held, **arrays)  # type: ignore[arg-type]
+    write_bytes(path, held.getvalue())

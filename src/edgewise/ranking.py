@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import whole_folder, write_json
+from .disk import SCORE_FILES, whole_folder, write_array, write_json
 from .errors import InputError
 from .graph import Graph, frozen
 from .reading import read_format
@@ -75,8 +75,8 @@ class Ranking:
         """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, whole or not at all."""
         rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
         about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
-        with whole_folder(Path(folder), overwrite) as draft:
-            np.save(draft / "ranking.npy", np.concatenate(rows))
+        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
+            write_array(draft / "ranking.npy", np.concatenate(rows))
             write_json(draft / "ranking.json", {"format": FORMAT, "version": VERSION} | about)
 
     @classmethod

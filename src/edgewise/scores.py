@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import whole_folder, write_json
+from .disk import SCORE_FILES, whole_folder, write_array, write_json
 from .errors import InputError
 from .formats.edge_file import EdgeFile
 from .formats.files import read_file
@@ -95,7 +95,7 @@ class EdgeScores:
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder of scores, whole or not at all."""
-        with whole_folder(Path(folder), overwrite) as draft:
+        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             fill_folder(draft, self)
 
     def __repr__(self) -> str:
@@ -112,10 +112,8 @@ def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def fill_folder(folder: Path, scores: EdgeScores) -> None:
-    """Write scores into a folder that exists. An array that already lies there, memory-mapped, is not written again."""
-    array = folder / "scores.npy"
-    if not array.exists():
-        np.save(array, scores.values)
+    """Write scores into a folder that exists."""
+    write_array(folder / "scores.npy", scores.values)
     about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
     write_json(folder / "scores.json", {"format": FORMAT, "version": VERSION} | about)
 

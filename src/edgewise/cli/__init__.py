@@ -67,9 +67,8 @@ def main() -> None:
         _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
     except MemoryError as error:
         _refuse(f"not enough memory: {error or 'ask for less at once'}")
-    except (KeyboardInterrupt, typer.Abort):
-        print("stopped", file=sys.stderr)
-        sys.exit(130)
+    except typer.Abort:  # what typer makes of Ctrl-C
+        raise KeyboardInterrupt from None
 
 
 def _usage(error: Any) -> str:

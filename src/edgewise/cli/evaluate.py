@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn_of_few
+from .console import open_model, out, print_json, say, warn, warn_of_few
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -36,53 +37,61 @@ def command(
     memory: options.Memory = "1GB",
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
-    Faithfulness comes with its interval over resamples of the examples.
+    Faithfulness comes with its interval over resamples of the examples. With --out, a command that was stopped goes on
+    from the batches that it had finished.
     """
     from ..circuit import Circuit
-    from ..disk import write_json
+    from ..disk import check_file, write_json
     from ..errors import InputError
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
     from ..methods import choose
     from ..models.memory import parse_bytes
     from ..progress import bars
+    from ..store import NOTHING, working_on
     from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
-    if out_file is not None and out_file.resolve() in [path.resolve() for path in circuits]:
-        raise InputError(f"{out_file} is one of the circuits; choose another --out")
-    if out_file is not None and out_file.is_dir():
-        raise InputError(f"{out_file} is a folder; --out names a JSON file")
+    if out_file is not None:
+        check_file(out_file, overwrite, [*circuits, model, task])
     definition = choose("faithfulness definition", FAITHFULNESS, faithfulness)
     measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     ready = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: Circuit.load(path) for path in circuits if str(path) not in ready}
-    loaded = open_model(model, device, dtype, bos)
     for path, circuit in files.items():
-        if circuit.graph != loaded.graph:
-            raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
-    pairs = load_task(task, loaded, split, examples, seed)
-    chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
-    with bars() as progress:
-        found = evaluate_circuits(
-            loaded, pairs, chosen, measure, replaced, batch_size=batch_size, memory=room, progress=progress
-        )
-    record = {
-        "model": model,
-        "task": task,
-        "split": pairs.split,
-        "examples": len(pairs),
-        "metric": measure.name,
-        "ablation": replaced.name,
-        "faithfulness": definition.name,
-        "confidence": CONFIDENCE,
-        **_outcome(circuits, chosen, found, definition, per_example),
-    }
-    if out_file is not None:
-        write_json(out_file, record)
+        if not circuit.n_edges:
+            raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
+    with nullcontext(NOTHING) if out_file is None else working_on(out_file) as store:
+        loaded = open_model(model, device, dtype, bos)
+        for path, circuit in files.items():
+            if circuit.graph != loaded.graph:
+                raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
+        pairs = load_task(task, loaded, split, examples, seed)
+        chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
+        if not store.is_empty:
+            warn("note: going on from what a command that was stopped had evaluated")
+        with bars() as progress:
+            found = evaluate_circuits(
+                loaded, pairs, chosen, measure, replaced, batch_size=batch_size, memory=room, store=store,
+                progress=progress,
+            )  # fmt: skip
+        record = {
+            "model": model,
+            "task": task,
+            "split": pairs.split,
+            "examples": len(pairs),
+            "metric": measure.name,
+            "ablation": replaced.name,
+            "faithfulness": definition.name,
+            "confidence": CONFIDENCE,
+            **_outcome(circuits, chosen, found, definition, per_example),
+        }
+        if out_file is not None:
+            write_json(out_file, record)
     if json:
         print_json(record)
     else:

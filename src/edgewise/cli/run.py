@@ -76,19 +76,20 @@ def command(
     with --kappa, greedy and ILP on shrunk scores join the methods. With --learned, rankings are learned on train,
     through weighted circuits, and a portfolio takes at every size the method that is best on validation.
     """
-    from ..disk import refuse_existing
+    from ..disk import check_folder
     from ..errors import InputError
     from ..pipeline import discover
     from ..progress import bars
     from ..report.write_result import write_result
+    from ..results.result_folder import FILES
+    from ..score import is_begun
     from ..statistics import Bootstrap
-    from ..store import Store
+    from ..store import working_on
     from ..study import as_published as published
     from ..study import learned_recipes, merged, paper_recipes, shrinkage_recipes, tuning_recipes
-    from ..study.remember import scores_key
 
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
-    refuse_existing(folder, overwrite)
+    check_folder(folder, overwrite, FILES)
     if tune and as_published:
         raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
@@ -104,28 +105,27 @@ def command(
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    loaded = open_model(model, device, dtype, bos)
-    train, test = _load_tasks(loaded, task, split, examples, seed, tune)
-    validation = None
-    if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
-        recipes = merged(recipes, learned_recipes(learner, time_limit))
-        # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
-        validation = None if tune else _load_validation(loaded, task, split, examples, seed)
-    if not json:
-        _introduce(loaded, train, test, settings)
-    among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
-    store = Store(folder.parent / f".{folder.name}.partial").open()
-    if store.has(scores_key(loaded, train, settings)):  # all else is made from these
-        warn("note: going on from what a run that was stopped had finished")
-    with bars() as progress:
-        found = discover(
-            loaded, train, test, settings, recipes, tune_among=among if tune else None,
-            validation=validation, stability=stability, seed=seed, store=store, progress=progress,
-        )  # fmt: skip
-    for learning, ranking in found.learned.items():
-        warn_of_trend(learning.goal.name, ranking)
-    record = write_result(found, folder, overwrite)
-    store.remove()
+    with working_on(folder) as store:
+        loaded = open_model(model, device, dtype, bos)
+        train, test = _load_tasks(loaded, task, split, examples, seed, tune)
+        validation = None
+        if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
+            recipes = merged(recipes, learned_recipes(learner, time_limit))
+            # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
+            validation = None if tune else _load_validation(loaded, task, split, examples, seed)
+        if not json:
+            _introduce(loaded, train, test, settings)
+        among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
+        if is_begun(store, loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory):
+            warn("note: going on from what a run that was stopped had finished")
+        with bars() as progress:
+            found = discover(
+                loaded, train, test, settings, recipes, tune_among=among if tune else None,
+                validation=validation, stability=stability, seed=seed, store=store, progress=progress,
+            )  # fmt: skip
+        for learning, ranking in found.learned.items():
+            warn_of_trend(learning.goal.name, ranking)
+        record = write_result(found, folder, overwrite)
     if json:
         print_json(record.record() | {"out": str(folder)})
     else:

@@ -53,17 +53,17 @@ def command(
     """
     import numpy as np
 
-    from ..disk import refuse_existing, whole_folder
+    from ..disk import SCORE_FILES, check_folder
     from ..learn import Learned
     from ..methods import choose
     from ..models.memory import parse_bytes
     from ..progress import bars
     from ..report.tables import list_table
-    from ..score import SCORERS, check_scoring, score_edges
-    from ..scores import fill_folder
+    from ..score import SCORERS, check_scoring, is_begun, score_edges
+    from ..store import working_on
     from ..tasks import METRICS, load_task
 
-    refuse_existing(out_folder, overwrite)
+    check_folder(out_folder, overwrite, SCORE_FILES)
     room = parse_bytes(memory)
     if method.lower() == Learned.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
@@ -72,15 +72,17 @@ def command(
         return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
-    loaded = open_model(model, device, dtype, bos)
-    pairs = load_task(task, loaded, split, examples, seed)
-    with whole_folder(out_folder, overwrite) as draft, bars() as progress:
-        scores = score_edges(
-            loaded, pairs, scorer, measure, batch_size=batch_size, memory=room, file=draft / "scores.npy",
-            progress=progress,
-        )  # fmt: skip
+    with working_on(out_folder) as store:
+        loaded = open_model(model, device, dtype, bos)
+        pairs = load_task(task, loaded, split, examples, seed)
+        if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
+            warn("note: going on from what a command that was stopped had scored")
+        with bars() as progress:
+            scores = score_edges(
+                loaded, pairs, scorer, measure, batch_size=batch_size, memory=room, store=store, progress=progress
+            )
         scores = replace(scores, provenance={**scores.provenance, "seed": seed})
-        fill_folder(draft, scores)
+        scores.save(out_folder, overwrite)
         mean = scores.mean()
     if json:
         print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
@@ -110,22 +112,21 @@ def _learn(
     from ..methods import choose
     from ..progress import bars
     from ..report.tables import list_table
-    from ..store import Store
+    from ..store import working_on
     from ..tasks import METRICS, load_task
 
     measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
-    loaded = open_model(*where[0])
     name, split, examples, seed = where[1]
-    pairs = load_task(name, loaded, split, examples, seed)
-    store = Store(folder.parent / f".{folder.name}.partial").open()
-    if not store.is_empty:
-        warn("note: going on from what a command that was stopped had learned")
-    with bars() as progress:
-        ranking = learn_ranking(
-            loaded, pairs, learner, measure, replaced, memory=memory, store=store, progress=progress
-        )
-    ranking.save(folder, overwrite)
-    store.remove()
+    with working_on(folder) as store:
+        loaded = open_model(*where[0])
+        pairs = load_task(name, loaded, split, examples, seed)
+        if not store.is_empty:
+            warn("note: going on from what a command that was stopped had learned")
+        with bars() as progress:
+            ranking = learn_ranking(
+                loaded, pairs, learner, measure, replaced, memory=memory, store=store, progress=progress
+            )
+        ranking.save(folder, overwrite)
     warn_of_trend(learner.goal.name, ranking)
     if json:
         about = {k: v for k, v in ranking.origin.items() if k != "losses"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +12,14 @@ from . import options
 from .console import out, print_json, say
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..select import Selection
 
 NAME = "select"
+# The files of a folder of circuits.
+FILES = r"circuit-\d+\.json"
 
 
 def command(
@@ -43,12 +48,14 @@ def command(
         Path | None,
         typer.Option("--out", help="The EAP-IG .json or .pt to write; for several sizes, a folder of them."),
     ] = None,
+    overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
     """Select a circuit of a given number of edges from scores, or one for each of several sizes.
 
     The files it writes can be read by EAP-IG and MIB, too.
     """
+    from ..disk import check_file, check_folder
     from ..errors import InputError
     from ..formats.files import check_suffix
     from ..methods import choose
@@ -65,12 +72,13 @@ def command(
         raise InputError("--bootstrap and --kappa are two filters; give one of them")
     way = resampling if bootstrap else NO_FILTER if kappa is None else Shrinkage(kappa)
     several = "," in edges
-    if out_path is not None and not several:
+    if out_path is not None and several:
+        check_folder(out_path, overwrite, FILES)
+    elif out_path is not None:
         check_suffix(out_path)
+        check_file(out_path, overwrite, [scores])
     if nested and not several:
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
-    if out_path is not None and out_path.resolve() == scores.resolve():
-        raise InputError(f"{out_path} is the scores themselves; choose another --out")
     if Ranking.is_folder(scores):
         if way != NO_FILTER:
             raise InputError(f"{scores} is a ranking, which has no examples to resample; leave the filter out")
@@ -88,14 +96,37 @@ def command(
         about["sign_instability"] = statistics.sign_instability
     records = [selection.record() | about for selection in selections]
     if out_path is not None:
-        for selection, record in zip(selections, records, strict=True):
-            path = out_path / f"circuit-{selection.asked}.json" if several else out_path
-            selection.circuit.save(path, ranking.value, origin | record)
-            record["out"] = str(path)
+        chosen = list(zip(selections, records, strict=True))
+        _write(out_path, chosen, several, overwrite, ranking.value, origin)
+        for selection, record in chosen:
+            record["out"] = str(out_path / _name(selection) if several else out_path)
     if json:
         print_json({"circuits": records} if several else records[0])
     else:
         _show(selections, records, pnr)
+
+
+def _write(
+    path: Path,
+    chosen: Sequence[tuple[Selection, dict[str, Any]]],
+    several: bool,
+    overwrite: bool,
+    score: NDArray[np.floating],
+    origin: Mapping[str, Any],
+) -> None:
+    """Write circuits: one as a file, several as a folder, whole."""
+    from ..disk import whole_folder
+
+    if not several:
+        chosen[0][0].circuit.save(path, score, {**origin, **chosen[0][1]})
+        return
+    with whole_folder(path, overwrite, FILES) as draft:
+        for selection, record in chosen:
+            selection.circuit.save(draft / _name(selection), score, {**origin, **record})
+
+
+def _name(selection: Selection) -> str:
+    return f"circuit-{selection.asked}.json"
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

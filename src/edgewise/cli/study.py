@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -64,11 +65,12 @@ def command(
     Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
-    from ..models import inspect_model
+    from ..models import thread_count
     from ..progress import bars
+    from ..report.study import write_study
     from ..select import Greedy, Ilp, TopN
     from ..statistics import Bootstrap
-    from ..study import Grid, Plan, is_study, open_study, run_study
+    from ..study import Grid, Plan, go_on, open_study
     from ..study import as_published as published
     from ..tasks import check_task, has_splits, is_task_file
 
@@ -86,33 +88,42 @@ def command(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit, options.build_learner(learn_steps, rate, 0) if learned else None,
     )  # fmt: skip
-    if not is_study(out_folder):
-        for name in plan.models:
-            inspect_model(name)  # one that can't be loaded is found before anything is written
-    if open_study(out_folder, plan, overwrite):
-        warn(f"note: going on with the study in {out_folder}")
+    plan.check()  # what can't be loaded is found before anything is written
     for name in unsplit:
         warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
     if time_limit is not None:
         warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
-    with bars() as progress:
-        study = run_study(plan, out_folder, progress)
-    report_study(out_folder, study, json)
+    with open_study(out_folder, plan, overwrite) as opened:
+        if opened.goes_on:
+            warn(f"note: going on with the study in {out_folder}")
+        if opened.threads != thread_count():
+            warn(
+                f"note: it was begun with {opened.threads} threads, so the last digits may differ from those of one go"
+            )
+        with bars() as progress:
+            study = go_on(plan, opened, progress)
+        about = write_study(study, opened.folder)
+    _show(out_folder, study, about, json)
 
 
 def report_study(folder: Path, study: Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them with what they say."""
-    from ..report.study import competence, sentence, terminal, write_study
+    from ..report.study import write_study
+
+    _show(folder, study, write_study(study, folder), json)
+
+
+def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> None:
+    """Print a study's tables with what they say."""
+    from ..report.study import competence, sentence, terminal
     from ..study import study_tables
 
-    tables = study_tables(study)
-    about = write_study(study, folder)
     if json:
-        print_json(about | {"out": str(folder)})
+        print_json({**about, "out": str(folder)})
         return
     for words in (about["as_published"] or {}).values():
         say(f"as published: {words}")
-    for table in tables:
+    for table in study_tables(study):
         out.print(table.caption, style="bold", markup=False)
         out.print(*terminal(table, out.width), sep="\n")
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from ..models.circuits import CircuitPlan, plan_circuit, run_circuit
 from ..models.memory import BUDGET, circuit_bytes
 from ..models.prepare import prepare
 from ..progress import Progress, showing
+from ..store import NOTHING, Columns, Store, Unit, unit_key
 from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
 from .ablations import Ablation, Patching
 
@@ -93,45 +95,74 @@ def evaluate_circuits(
     of_model: Sequence[Metric] = (),
     batch_size: int | None = None,
     memory: int | str = BUDGET,
+    store: Store = NOTHING,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Run circuits, pruned first, on every example of a task.
 
-    Batches fit into `memory` (bytes, or text such as '2GB') beyond the model if `batch_size` is None; their size
+    Batches fit into `memory` (bytes, or text such as '2GB') beyond the model if `batch_size` is None; how they are cut
     changes no result beyond rounding. All circuits share the clean and the reference run of a batch. The full circuit
     is the model and the empty one is the reference, so neither is run again; further metrics `of_model` cost no run
-    either. `progress` hears of ("evaluate", done, total) in examples times circuits.
+    either. With a store, finished batches are found again after a stop. `progress` hears of ("evaluate", done, total)
+    in examples times circuits.
     """
     for one in (metric, *of_model):
         check_is("metric", Metric, one)
     check_is("ablation", Ablation, ablation)
+    check_is("store", Store, store)
     check_lengths(model, task)
     if isinstance(circuits, Circuit):
         raise InputError("circuits come in a list, even a single one: [circuit]")
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    pruned = [circuit.prune() for circuit in circuits]
     size = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
+    job = EvaluateJob(metric, ablation, (), (), tuple(of_model))
+    key = "" if store.folder is None else _key(model, task, circuits, job, size)
+    unit = store.find(key) or _evaluate(model, task, [c.prune() for c in circuits], job, size, store, key, progress)
+    full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
+    said = {one.name: values for one, values in zip(of_model, rest, strict=False)}
+    return Evaluation(metric, ablation, np.array(rest[len(of_model) :]).reshape(-1, len(task)), full, empty, said)
+
+
+def _key(model: Model, task: Task, circuits: Sequence[Circuit], job: EvaluateJob, size: int) -> str:
+    """What the values are kept under; batches of another size round otherwise."""
+    masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in circuits)).hexdigest()
+    how = (job.metric, job.ablation, job.of_model)
+    return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=size)
+
+
+def _evaluate(
+    model: Model,
+    task: Task,
+    circuits: Sequence[Circuit],
+    job: EvaluateJob,
+    size: int,
+    store: Store,
+    key: str,
+    progress: Progress | None,
+) -> Unit:
+    """[example, row] the rows of `EvaluateJob`, of circuits that were pruned."""
     batches = plan_batches(task.examples, size)
-    plans = tuple(plan_circuit(c) if 0 < c.n_edges < c.graph.n_edges else None for c in pruned)
-    of_model = tuple(of_model)
-    is_full = tuple(circuit.n_edges > 0 for circuit in pruned)
-    found = np.empty((2 + len(of_model) + len(circuits), len(task)))
-    with showing(progress) as report:
-        each, done = max(1, len(circuits)), 0
-        report("evaluate", 0, len(task) * each)
+    columns: Columns = {"found": ((2 + len(job.of_model) + len(circuits),), np.float64)}
+    with store.filling(key, len(task), columns) as filling, showing(progress) as report:
+        each, total = max(1, len(circuits)), len(task) * max(1, len(circuits))
+        report("evaluate", filling.n_done * each, total)
 
         def tick(circuits_done: int) -> None:
             # The batch at hand counts as a whole one, which it is unless it had to be halved.
-            ahead = min(size, len(task) - done) * circuits_done
-            report("evaluate", done * each + ahead, len(task) * each)
+            ahead = min(size, len(task) - filling.n_done) * circuits_done
+            report("evaluate", filling.n_done * each + ahead, total)
 
-        job = EvaluateJob(metric, ablation.prepare(model, task, batches), plans, is_full, of_model, tick)
-        for rows, values in run_batches(model, task.examples, batches, job):
-            found[:, rows] = values
-            done += len(rows)
-            report("evaluate", done * each, len(task) * each)
-    full, empty, *further = found[: 2 + len(of_model)]
-    names = [one.name for one in of_model]
-    return Evaluation(metric, ablation, found[2 + len(of_model) :], full, empty, dict(zip(names, further, strict=True)))
+        ready = replace(
+            job,
+            ablation=job.ablation.prepare(model, task, batches),
+            plans=tuple(plan_circuit(c) if 0 < c.n_edges < c.graph.n_edges else None for c in circuits),
+            is_full=tuple(circuit.n_edges > 0 for circuit in circuits),
+            tick=tick,
+        )
+        left = [rows for rows in batches if filling.lacks(rows)]
+        for rows, values in run_batches(model, task.examples, left, ready):
+            filling.put(rows, found=values.T)
+            report("evaluate", filling.n_done * each, total)
+        return store.finish(key, filling)

@@ -7,6 +7,7 @@ and else as float64; so a round trip is an identity.
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import whole_file
+from ..disk import write_bytes
 from ..errors import InputError
 from ..graph import Graph
 from .edge_file import EdgeFile, cfg_of, check_score, graph_of
@@ -71,9 +72,10 @@ def write(
         # Through JSON, so that nothing but plain values gets in: others can't be loaded again.
         "edgewise": json.loads(json.dumps(dict(about), allow_nan=False)),
     }
-    # To an open file: torch would put the name of the draft into it, and equal circuits should be equal files.
-    with whole_file(path) as draft, draft.open("wb") as file:
-        torch.save(data, file)
+    # Into memory first: torch would put a file's name into it, and ends a full disk in words of its own.
+    held = io.BytesIO()
+    torch.save(data, held)
+    write_bytes(path, held.getvalue())
 
 
 def _load(path: Path) -> Any:

@@ -114,6 +114,10 @@ class _Terms:
     sizes: tuple[float, ...]
     memory: int
 
+    def fits(self, graph: Graph, task: Task) -> int:
+        """How many examples run at once."""
+        return choose_batch_size(None, weighted_bytes(graph, task.longest), self.memory)
+
     def draw_size(self, graph: Graph, step: int) -> tuple[int, np.random.Generator]:
         """How many edges a step asks for, and the generator of its noise; its number decides."""
         rng = np.random.default_rng([self.learner.seed, 0, step])
@@ -123,8 +127,8 @@ class _Terms:
 
 def _learned(model: Model, task: Task, terms: _Terms, store: Store, report: Progress) -> Unit:
     """The values that are learned from a task's examples, found or made."""
-    how = (terms.learner, terms.metric, terms.ablation)
-    key = unit_key("learned", model=model.digest, task=task.digest, how=how, sizes=terms.sizes)
+    how = (terms.learner, terms.metric, terms.ablation, terms.sizes, terms.fits(model.graph, task))
+    key = "" if store.folder is None else unit_key("learned", model=model.digest, task=task.digest, how=how)
     kept = store.find(key)
     if kept is not None:
         return kept
@@ -180,7 +184,7 @@ def _learn(model: Model, task: Task, terms: _Terms, store: Store, key: str, repo
     """The state after all steps, from the last one that was kept on."""
     began = saved = time.perf_counter()
     found = store.latest(key)
-    state = _begin(model, task, terms, report) if found is None else State.of(found[1])
+    state = _begin(model, task, terms, store, report) if found is None else State.of(found[1])
     before, kept = state.seconds, state.step
     learner, loop = terms.learner, _Loop.of(model, task, terms)
     report("learn", state.step, learner.steps)
@@ -201,11 +205,12 @@ def _learn(model: Model, task: Task, terms: _Terms, store: Store, key: str, repo
     return state
 
 
-def _begin(model: Model, task: Task, terms: _Terms, report: Progress) -> State:
+def _begin(model: Model, task: Task, terms: _Terms, store: Store, report: Progress) -> State:
     """The parameters at first: by the rank of scores, or zeros."""
     learner, ranking = terms.learner, None
     if learner.warm is not None:
-        scores = score_edges(model, task, learner.warm, terms.metric, memory=terms.memory, progress=report)
+        how = (learner.warm, terms.metric)
+        scores = score_edges(model, task, *how, memory=terms.memory, store=store, progress=report)
         ranking = summarise(scores).ranking
     zeros = torch.zeros(model.graph.n_edges)
     return State(torch.tensor(learner.start(ranking, model.graph)), zeros, zeros)
@@ -237,7 +242,7 @@ class _Loop:
         check_contrast(float(found.full.mean()), float(found.empty.mean()), task, metric)
         ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
         batches = plan_batches(task.examples, terms.learner.batch)
-        fits = choose_batch_size(None, weighted_bytes(model.graph, task.longest), memory)
+        fits = terms.fits(model.graph, task)
         return cls(model, task, terms, ablation.prepare(model, task, batches), ends, span, batches, fits)
 
     def gradient(self, state: State) -> tuple[float, Tensor]:

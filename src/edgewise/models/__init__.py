@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .batch import Batch, make_batch, plan_batches, run_batches
+    from .batch import Batch, make_batch, plan_batches, run_batches, thread_count
     from .families import FAMILIES, check_config
     from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, ModelSource, inspect_model, load_model, wrap_model
 
 _HOMES = {
-    ".batch": ("Batch", "make_batch", "plan_batches", "run_batches"),
+    ".batch": ("Batch", "make_batch", "plan_batches", "run_batches", "thread_count"),
     ".families": ("FAMILIES", "check_config"),
     ".load": (
         "DEMO", "DTYPES", "SMOLLM2", "Model", "ModelFacts", "ModelSource", "inspect_model", "load_model", "wrap_model",

@@ -111,6 +111,11 @@ def run_batches(
             yield rows, done
 
 
+def thread_count() -> int:
+    """How many threads a wide model runs with here: sums over other numbers of parts round otherwise."""
+    return torch.get_num_threads()
+
+
 @contextmanager
 def few_threads(model: HasGraph) -> Iterator[None]:
     """One thread for a narrow model: for tensors this small, threads spend their time waiting for each other.

@@ -47,6 +47,12 @@ class ModelSource:
         """The model."""
         return load_model(self.name, self.device, self.dtype, self.bos)
 
+    def check(self) -> None:
+        """Refuse what can't be loaded, as far as that can be told without the weights."""
+        choose_dtype(self.dtype, None, choose_device(self.device))
+        _check_bos(self.bos)
+        inspect_model(self.name)
+
     @cached_property
     def digest(self) -> str:
         """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
@@ -341,8 +347,7 @@ def choose_bos(tokenizer: Any, choice: str) -> int | None:
     Those are the models whose tokenizer adds it, or has a token that can only be a beginning (Llama's `<s>` and
     `<|begin_of_text|>`, Gemma's `<bos>`), even if its file forgets to add it.
     """
-    if choice not in BOS_CHOICES:
-        raise unknown_name("choice for BOS", choice, BOS_CHOICES)
+    _check_bos(choice)
     token = None if tokenizer is None else tokenizer.bos_token_id
     if choice == "yes" and token is None:
         raise InputError("a BOS token was asked for, but the model's tokenizer has none; use --bos no")
@@ -350,6 +355,11 @@ def choose_bos(tokenizer: Any, choice: str) -> int | None:
         return None
     adds_it = tokenizer("a")["input_ids"][:1] == [token]
     return token if choice == "yes" or adds_it or tokenizer.bos_token in BEGINNINGS else None
+
+
+def _check_bos(choice: str) -> None:
+    if choice not in BOS_CHOICES:
+        raise unknown_name("choice for BOS", choice, BOS_CHOICES)
 
 
 def _config(name: str, place: Place) -> Any:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ..disk import whole_file, write_json
+from ..disk import whole_file, write_json, write_text
 from ..evaluate import BOTH, CONFIDENCE
 from ..study import GREEDY, Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
@@ -55,8 +55,7 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         "curves.csv": csv_text(curve_records(study)),
     }
     for name, text in texts.items():
-        with whole_file(folder / name) as draft:
-            draft.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     write_json(folder / "tables.json", about)
     with whole_file(folder / "figure.png") as draft:
         write_figure(draft, study)

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..disk import whole_folder
 from ..pipeline import Discovery
 from ..results import RunRecord, fill_result, read_result
+from ..results.result_folder import FILES
 from .figures import write_figures
 
 
@@ -15,7 +16,7 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) 
 
     `edgewise report`, `compare`, `convert` and `select` read such a folder.
     """
-    with whole_folder(Path(folder), overwrite) as draft:
+    with whole_folder(Path(folder), overwrite, FILES) as draft:
         record = fill_result(draft, found)
         (draft / "figures").mkdir()
         write_figures(draft / "figures", read_result(draft))

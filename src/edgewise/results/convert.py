@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..circuit import Circuit
+from ..disk import check_file
 from ..errors import InputError, unknown_name
 from ..evaluate import Benchmark, Cmd
 from ..formats.edge_file import EdgeFile
@@ -56,9 +57,8 @@ def convert(source: str | Path, target: str | Path, overwrite: bool = False) -> 
             f"{target} has the suffix {target.suffix!r}; write to a file that ends in {' or '.join(FORMATS)}, "
             "or to a score folder, whose name has no suffix"
         )
-    if target.suffix and target.exists() and not overwrite:
-        raise InputError(f"{target} exists already; choose another target, or write over it with --overwrite")
     if target.suffix:
+        check_file(target, overwrite, [source])
         graph, notes = _to_file(source, target)
     else:
         graph, notes = _to_folder(source, target, overwrite)

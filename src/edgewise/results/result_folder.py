@@ -12,6 +12,7 @@ curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and s
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ..circuit import Circuit
-from ..disk import write_json
+from ..disk import write_arrays, write_json, write_text
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, resample
 from ..methods import choose, plain
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
     from ..pipeline import Discovery, Outcome
 
 FORMAT, VERSION = "edgewise-result", 2
+# The files of a result folder, by their paths in it.
+FILES = (
+    r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
+    r"|circuits/[^/]+-[0-9.e-]+\.json|figures/faithfulness\.(png|svg)"
+)
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
 # A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.
 LARGEST_JSON = 400_000
@@ -76,7 +82,7 @@ def fill_result(folder: Path, found: Discovery) -> RunRecord:
     (folder / "scores").mkdir()
     fill_folder(folder / "scores", found.scores)
     statistics = found.statistics
-    np.savez_compressed(folder / "statistics.npz", **{name: getattr(statistics, name) for name in STATISTICS})
+    write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
     _write_arrays(folder / "circuits.npz", found)
     _write_exported(folder / "circuits", found)
     areas = [resample(outcome.curve, outcome.benchmark) for outcome in found.outcomes]
@@ -154,24 +160,25 @@ def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict
 
 def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
     columns = ["benchmark", "method", *records[0]["sizes"][0]]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        for record in records:
-            for size in record["sizes"]:
-                writer.writerow({"benchmark": record["benchmark"], "method": record["method"], **size})
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    for record in records:
+        for size in record["sizes"]:
+            writer.writerow({"benchmark": record["benchmark"], "method": record["method"], **size})
+    write_text(path, text.getvalue())
 
 
 def _write_arrays(path: Path, found: Discovery) -> None:
     masks = [[selection.circuit.mask for selection in outcome.selections] for outcome in found.outcomes]
     curve = found.outcomes[0].curve
-    np.savez_compressed(
-        path,
-        masks=np.packbits(np.array(masks), axis=-1),
-        values=np.stack([outcome.curve.values for outcome in found.outcomes]),
-        full=curve.full,
-        empty=curve.empty,
-    )
+    arrays: dict[str, np.ndarray] = {
+        "masks": np.packbits(np.array(masks), axis=-1),
+        "values": np.stack([outcome.curve.values for outcome in found.outcomes]),
+        "full": curve.full,
+        "empty": curve.empty,
+    }
+    write_arrays(path, arrays)
 
 
 def _write_exported(folder: Path, found: Discovery) -> None:

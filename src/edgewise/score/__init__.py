@@ -9,7 +9,8 @@ from .mask_ig import MaskIg
 from .scorer import Scorer
 
 if TYPE_CHECKING:
-    from .scoring import check_contrast, check_scoring, score_edges
+    from .scoring import check_contrast, check_scoring, is_begun, score_edges
 
 SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap, MaskIg)}
-__getattr__ = lazy_names(__name__, dict.fromkeys(("check_contrast", "check_scoring", "score_edges"), ".scoring"))
+VERBS = ("check_contrast", "check_scoring", "is_begun", "score_edges")
+__getattr__ = lazy_names(__name__, dict.fromkeys(VERBS, ".scoring"))

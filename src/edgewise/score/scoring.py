@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from ..models.memory import BUDGET
 from ..models.prepare import prepare
 from ..progress import Progress, showing
 from ..scores import EdgeScores
+from ..store import NOTHING, Columns, Store, Unit, unit_key
 from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
 from .eap_ig import EapIg
 from .scorer import BatchScores, Scorer
@@ -53,32 +52,28 @@ def score_edges(
     *,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
-    file: Path | None = None,
+    store: Store = NOTHING,
     progress: Progress | None = None,
 ) -> EdgeScores:
     """The score of every edge for every example: [example, edge], in the task's order.
 
-    Batches are planned by length, to fit into `memory` (bytes, or '2GB') beyond the model if `batch_size` is None;
-    neither their size nor their order changes a score beyond rounding. `file` names a .npy to keep the scores in while
-    they are made and used (memory-mapped), for graphs and tasks too large for memory. `progress` hears of ("score",
-    done, total); without it, a terminal or a notebook shows a bar.
+    Batches are planned by length, to fit into `memory` (bytes, or '2GB') beyond the model if `batch_size` is None; how
+    they are cut changes no score beyond rounding. With a store, scores lie on disk, memory-mapped, so that they may be
+    larger than memory, and finished batches are found again after a stop. `progress` hears of ("score", done, total);
+    without it, a terminal or a notebook shows a bar.
     """
-    started = time.perf_counter()
     check_scoring(scorer, metric)
+    check_is("store", Store, store)
     check_lengths(model, task)
-    values = _allocate((len(task), model.graph.n_edges), file)
-    contrast = np.zeros((2, len(task)))
-    size = choose_batch_size(batch_size, scorer.bytes_per_example(model.graph, task.longest), memory)
-    batches = plan_batches(task.examples, size)
-    with showing(progress) as report:
-        done = 0
-        report("score", done, len(task))
-        for rows, (some, clean, corrupted) in run_batches(model, task.examples, batches, ScoreJob(scorer, metric)):
-            values[rows], contrast[0, rows], contrast[1, rows] = some, clean, corrupted
-            done += len(rows)
-            report("score", done, len(task))
-    clean_metric, corrupted_metric = contrast.mean(1).tolist()
-    check_contrast(clean_metric, corrupted_metric, task, metric)
+    size = _batch_size(model, task, scorer, batch_size, memory)
+    key = "" if store.folder is None else _key(model, task, scorer, metric, size)
+    found = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, store, key, progress)
+    clean_metric, corrupted_metric = np.ascontiguousarray(found.arrays["metrics"].T).mean(1).tolist()
+    try:
+        check_contrast(clean_metric, corrupted_metric, task, metric)
+    except InputError:
+        store.forget(key)  # what is refused leaves nothing behind
+        raise
     provenance = {
         "model": model.name,
         "task": task.name,
@@ -89,9 +84,46 @@ def score_edges(
         "metric": metric.name,
         "clean_metric": clean_metric,
         "corrupted_metric": corrupted_metric,
-        "seconds": time.perf_counter() - started,
+        "seconds": found.about["seconds"],
     }
-    return EdgeScores(model.graph, values, provenance)
+    return EdgeScores(model.graph, found.arrays["values"], provenance)
+
+
+def is_begun(
+    store: Store,
+    model: Model,
+    task: Task,
+    scorer: Scorer = DEFAULT_SCORER,
+    metric: Metric = DEFAULT_METRIC,
+    batch_size: int | None = None,
+    memory: int | str = BUDGET,
+) -> bool:
+    """Whether a store has scores, or some batches of them, that `score_edges` would go on from."""
+    return store.has(_key(model, task, scorer, metric, _batch_size(model, task, scorer, batch_size, memory)))
+
+
+def _batch_size(model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
+    return choose_batch_size(asked, scorer.bytes_per_example(model.graph, task.longest), memory)
+
+
+def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
+    """What the scores are kept under; batches of another size round otherwise."""
+    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size)
+
+
+def _score(
+    model: Model, task: Task, job: ScoreJob, size: int, store: Store, key: str, progress: Progress | None
+) -> Unit:
+    """Scores [example, edge] and the metric of clean and corrupted runs [example, 2]."""
+    batches = plan_batches(task.examples, size)
+    columns: Columns = {"values": ((model.graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
+    with store.filling(key, len(task), columns) as filling, showing(progress) as report:
+        report("score", filling.n_done, len(task))
+        left = [rows for rows in batches if filling.lacks(rows)]
+        for rows, (values, clean, corrupted) in run_batches(model, task.examples, left, job):
+            filling.put(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
+            report("score", filling.n_done, len(task))
+        return store.finish(key, filling, {"seconds": filling.seconds})
 
 
 def check_scoring(scorer: Scorer, metric: Metric) -> None:
@@ -119,9 +151,3 @@ def _check_found(found: object, scorer: Scorer, examples: int, edges: int) -> No
         given = tuple(getattr(getattr(found, name), "shape", ()))
         if given != shape:
             raise InputError(f"scorer {scorer.name!r} gave {name} of shape {given}, but {shape} is expected")
-
-
-def _allocate(shape: tuple[int, int], file: Path | None) -> NDArray[np.float32]:
-    if file is None:
-        return np.empty(shape, np.float32)
-    return np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=shape)

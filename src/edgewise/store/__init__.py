@@ -4,5 +4,6 @@ A stage is a function of values, so a unit that was finished once is found again
 how run, tune and study go on after they were stopped. What changes a result changes the key, so nothing stale is found.
 """
 
+from .filling import Columns, Filling
 from .keys import VERSIONS, own_digests, unit_key
-from .store import NOTHING, Store, Unit
+from .store import NOTHING, Store, Unit, working_on

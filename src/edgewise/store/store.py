@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import draft_name, file_digest, remove_drafts, write_json
+from ..disk import (
+    draft_of,
+    file_digest,
+    is_held,
+    parents_of,
+    remove,
+    remove_drafts,
+    speaking_of,
+    write_array,
+    write_json,
+)
 from ..errors import InputError
 from ..reading import read_format
+from .filling import LOG, PART, Columns, Filling, open_filling
 
 FORMAT, VERSION = "edgewise-unit", 1
-MARK = "store.json"
+MARK, LOCK = "store.json", "lock"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +55,57 @@ class Store:
 
         The folder is made with the first unit, so that work which is refused leaves nothing behind.
         """
-        if self.folder is not None and self.folder.is_dir():
-            if any(self.folder.iterdir()) and not (self.folder / MARK).is_file():
-                raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-            remove_drafts(self.folder)
+        if self.folder is None or not os.path.lexists(self.folder):
+            return self
+        is_empty = self.folder.is_dir() and not any(self.folder.iterdir())
+        if self.folder.is_symlink() or not (is_empty or (self.folder / MARK).is_file()):
+            raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
+        remove_drafts(self.folder)
         return self
+
+    @contextmanager
+    def held(self, target: Path) -> Iterator[Store]:
+        """The store, which no other process may hold meanwhile: two of them would write the same `target`.
+
+        If nothing was finished, no trace of it is left.
+        """
+        assert self.folder is not None
+        with parents_of(self.folder):
+            self._begin()
+            with speaking_of(self.folder / LOCK):
+                handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                if not is_held(handle) or not _is_at(handle, self.folder / LOCK):
+                    raise InputError(
+                        f"{target} is being written by another process; wait for it, or choose another place"
+                    )
+                try:
+                    yield self
+                finally:
+                    if self.is_empty:
+                        self.remove()
+                    remove(self.folder / LOCK)
+            finally:
+                os.close(handle)
+
+    def _begin(self) -> None:
+        """Make the folder, if it isn't there."""
+        assert self.folder is not None
+        self.open()
+        if not (self.folder / MARK).is_file():
+            write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
 
     @property
     def is_empty(self) -> bool:
-        """Whether no unit was ever finished."""
-        return self.folder is None or not any(self.folder.glob("*/unit.json"))
+        """Whether no unit was ever finished, nor a part of one."""
+        return self.folder is None or not any(self.folder.glob("*/*"))
 
     def has(self, key: str) -> bool:
-        """Whether a unit was finished under a key, whole or damaged since."""
-        return self.folder is not None and (self.folder / key / "unit.json").is_file()
+        """Whether a unit, or a part of it, was finished under a key, whole or damaged since."""
+        if self.folder is None:
+            return False
+        log = self.folder / f"{key}{PART}" / LOG
+        return (self.folder / key / "unit.json").is_file() or (log.is_file() and log.stat().st_size > 0)
 
     def find(self, key: str) -> Unit | None:
         """The unit that was kept under a key; one that isn't whole any more is removed, and its work done again.
@@ -74,70 +122,67 @@ class Store:
                 raise InputError(f"{folder} is damaged")
             return _read(folder, record["arrays"], record["about"])
         except (InputError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
         except OSError:
             pass
         return None
 
     def keep(self, key: str, unit: Unit) -> Unit:
         """Keep a unit, whole or not at all; what is kept under the key already is the same."""
-
-        def fill(draft: Path) -> Any:
-            for name, array in unit.arrays.items():
-                np.save(draft / f"{name}.npy", array)
-            return unit.about
-
-        if self.folder is not None and not self.has(key):
-            self.make(key, fill)
+        if self.folder is not None and not (self.folder / key / "unit.json").is_file():
+            self._begin()
+            path = self.folder / key
+            with draft_of(path, is_folder=True) as draft, speaking_of(path, draft):
+                for name, array in unit.arrays.items():
+                    write_array(draft / f"{name}.npy", array)
+                self._put(draft, key, unit.about)
         return unit
 
-    def make(self, key: str, fill: Callable[[Path], Any]) -> Unit:
-        """Keep what `fill` writes, as NAME.npy, into a folder that it is given; it returns what there is to say."""
-        assert self.folder is not None
-        with self.draft(key) as draft:
-            about = fill(draft)
-            names = write_about(draft, about)
-        return _read(self.folder / key, names, about)
-
     @contextmanager
-    def draft(self, key: str) -> Iterator[Path]:
-        """A folder to fill with NAME.npy and `write_about`; it is kept under the key if nothing goes wrong.
+    def filling(self, key: str, rows: int, columns: Columns) -> Iterator[Filling]:
+        """Arrays [row, ...] to fill in parts, which are found again after a stop; `finish` makes a unit of them."""
+        if self.folder is None:
+            yield Filling(rows, columns)
+            return
+        self._begin()
+        with open_filling(self.folder, key, rows, columns) as filling:
+            yield filling
 
-        If another process kept the unit meanwhile, that one stays.
-        """
+    def finish(self, key: str, filling: Filling, about: Any = None) -> Unit:
+        """The unit that a filling has become, all of its rows done."""
+        arrays = filling.finished()
+        if self.folder is None or filling.folder is None:
+            return Unit(arrays, about)
+        self._put(filling.folder, key, about)
+        return _read(self.folder / key, arrays, about)
+
+    def _put(self, draft: Path, key: str, about: Any) -> None:
+        """Let a filled folder become the unit of a key; if another process kept that meanwhile, that one stays."""
         assert self.folder is not None
-        self.open()
-        if not (self.folder / MARK).is_file():
-            write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
         path = self.folder / key
-        draft = Path(tempfile.mkdtemp(dir=self.folder, prefix=draft_name(path)))
-        try:
-            yield draft
-            draft.chmod(0o755)
-            if not self.has(key):
-                shutil.rmtree(path, ignore_errors=True)  # what is there without a record is of no use
-                try:
-                    draft.rename(path)
-                except OSError:
-                    if not self.has(key):  # otherwise another process was faster
-                        raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-            if [path.name for path in self.folder.iterdir()] == [MARK]:
-                self.remove()
+        write_about(draft, about)
+        if not (path / "unit.json").is_file():
+            remove(path)  # what is there without a record is of no use
+            try:
+                os.rename(draft, path)
+            except OSError:
+                if not (path / "unit.json").is_file():  # otherwise another process was faster
+                    raise
+        remove(draft)
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:
         """Of units kept under STAGE.NUMBER, as long work leaves on its way, that of the largest number."""
         if self.folder is None:
             return None
-        numbers = sorted((int(path.name.rpartition(".")[2]) for path in self.folder.glob(f"{stage}.*")), reverse=True)
+        names = [path.name.rpartition(".")[2] for path in self.folder.glob(f"{stage}.*")]
+        numbers = sorted((int(name) for name in names if name.isdecimal()), reverse=True)
         found = ((number, self.find(f"{stage}.{number}")) for number in numbers)
         return next(((number, unit) for number, unit in found if unit is not None), None)
 
     def forget(self, key: str) -> None:
         """Remove a unit that is of no more use."""
         if self.folder is not None:
-            shutil.rmtree(self.folder / key, ignore_errors=True)
+            remove(self.folder / key)
 
     def remove(self) -> None:
         """Forget everything."""
@@ -148,11 +193,29 @@ class Store:
 NOTHING = Store()
 
 
-def write_about(draft: Path, about: Any) -> tuple[str, ...]:
-    """Finish a draft: what there is to say, and the digests of the arrays that lie there, whose names it gives."""
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one at a path: who held the lock before may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
+
+
+@contextmanager
+def working_on(target: Path) -> Iterator[Store]:
+    """The store that unfinished work is kept in, beside the target, which no other process may work on meanwhile.
+
+    It is gone once the work is done. After a failure or a stop it stays, for the same command to go on from.
+    """
+    with Store(target.parent / f".{target.name}.partial").held(target) as store:
+        yield store
+        store.remove()
+
+
+def write_about(draft: Path, about: Any) -> None:
+    """Finish a draft: what there is to say, and the digests of the arrays that lie there."""
     digests = {path.stem: file_digest(path) for path in sorted(draft.glob("*.npy"))}
     write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION, "about": about, "arrays": digests})
-    return tuple(digests)
 
 
 def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:

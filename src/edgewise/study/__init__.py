@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         shrinkage_recipes,
         told_apart,
     )
-    from .run import read_study, run_study
+    from .run import go_on, read_study, run_study
     from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
     from .stability import jaccard, mean_overlap, overlap, recipe_overlap
     from .tables import Entry, StudyTable, TableRow, study_tables
@@ -44,7 +44,7 @@ _HOMES = {
         "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merged", "paper_recipes",
         "select_circuits", "shrinkage_recipes", "told_apart",
     ),
-    ".run": ("read_study", "run_study"),
+    ".run": ("go_on", "read_study", "run_study"),
     ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
     ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),
     ".tables": ("Entry", "StudyTable", "TableRow", "study_tables"),

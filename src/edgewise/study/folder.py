@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..disk import write_json
+from ..disk import check_place, parents_of, put_in_place, refuse_foreign, remove, remove_drafts, speaking_of, write_json
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, Benchmark, Curve
 from ..reading import read_format
@@ -27,38 +27,84 @@ from .outcome import Cell, Repeats
 from .plan import Plan
 from .recipes import Recipe
 
-FORMAT, VERSION = "edgewise-study", 3
+FORMAT, VERSION = "edgewise-study", 4
 PLAN, STORE = "study.json", "store"
-# What `whole_file` leaves behind when it is killed; nobody else's hidden files.
-DRAFT = re.compile(r"\.(study|tables|curves|figure)\b.*\..+")
+# The files of a study's folder, by their paths in it.
+FILES = r"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.png|store/.+"
 
 
-def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> bool:
-    """Make the folder ready for a plan, and say whether earlier work goes on.
+@dataclass(frozen=True)
+class OpenStudy:
+    """A study's folder while it is worked on, and whether earlier work goes on there.
 
-    A folder of another plan is refused, or emptied with `overwrite`, unless nothing was finished there yet. What was
-    being written when a study was killed is removed.
+    threads  how many the study was begun with: other numbers round otherwise
     """
+
+    folder: Path
+    goes_on: bool
+    threads: int
+
+
+@contextmanager
+def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[OpenStudy]:
+    """Make a folder ready for a plan; no other process may work on it meanwhile.
+
+    A folder of another plan is refused, unless nothing was finished there yet. With `overwrite` the plan begins anew,
+    beside the folder, and takes its place when all is done: until then what was there stays whole, and the same call
+    goes on after a stop. What is refused leaves no trace.
+    """
+    wanted = _wanted(plan)
+    check_place(folder)
+    is_there = folder.is_dir() and any(folder.iterdir())
+    if is_there and is_study(folder):
+        read_record(folder)  # refuses what isn't ours, before anything is changed
+    if is_there and (overwrite or not is_study(folder)):
+        refuse_foreign(folder, FILES)
+    if not (is_there and overwrite):
+        with _held(folder, folder, wanted) as opened:
+            yield opened
+        return
+    beside = folder.with_name(f".{folder.name}.partial")
+    if is_study(beside) and read_record(beside) != wanted:
+        remove(beside)  # of another plan, which was given up
+    with Store(folder / STORE).held(folder):
+        with _held(beside, folder, wanted) as opened:
+            yield opened
+        with speaking_of(folder):
+            put_in_place(beside, folder)
+
+
+@contextmanager
+def _held(folder: Path, target: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
+    from ..models import thread_count  # torch isn't loaded to read a study
+
+    is_new, store = not folder.exists(), Store(folder / STORE)
+    with parents_of(folder):
+        try:
+            with store.held(target):
+                goes_on = is_study(folder) and not store.is_empty
+                if goes_on:
+                    _refuse_other_plan(folder, wanted)
+                threads = _threads(folder) if goes_on else thread_count()
+                remove_drafts(folder)
+                about = {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted}
+                write_json(folder / PLAN, about)
+                yield OpenStudy(folder, goes_on, threads)
+        except BaseException:
+            if is_new and not (folder / STORE).exists():
+                remove(folder)
+            raise
+
+
+def _wanted(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions now."""
     # JSON has no tuples: compare what will be read back.
     seen = {"methods": own_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
-    wanted = json.loads(json.dumps(plan.record() | seen))
-    known, store = folder / PLAN, Store(folder / STORE)
-    if folder.is_dir() and any(folder.iterdir()):
-        if not known.is_file() and not any(folder.glob(f".{PLAN}.*")):
-            raise InputError(f"{folder} exists and isn't a study that edgewise began; choose another one")
-        if known.is_file():
-            read_record(folder)  # refuses what isn't ours, before anything is removed
-        if overwrite:
-            shutil.rmtree(folder)
-        elif not store.is_empty:
-            _refuse_other_plan(folder, wanted)
-    goes_on = known.is_file() and not store.is_empty
-    folder.mkdir(parents=True, exist_ok=True)
-    for draft in folder.glob(".*"):
-        if DRAFT.fullmatch(draft.name):
-            draft.unlink(missing_ok=True)
-    write_json(known, {"format": FORMAT, "version": VERSION, "plan": wanted})
-    return goes_on
+    return json.loads(json.dumps(plan.record() | seen))
+
+
+def _threads(folder: Path) -> int:
+    return int(read_format(folder / PLAN, FORMAT, VERSION)["threads"])
 
 
 def is_study(folder: Path) -> bool:

@@ -132,9 +132,13 @@ class Plan:
         return (how.scorer, how.metric, how.ablation, how.faithfulness, how.bootstrap, *self.grid.solvers)
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON: all that decides the tables, which batch size and memory don't."""
-        record = as_record(self)
-        return record | {"settings": {k: v for k, v in record["settings"].items() if k not in ("batch_size", "memory")}}
+        """As plain data, for JSON: all that decides the tables, to the last digit."""
+        return as_record(self)
+
+    def check(self) -> None:
+        """Refuse models that can't be loaded, as far as that can be told without their weights."""
+        for name in self.models:
+            self.source(name).check()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,21 +33,10 @@ PART = 100
 
 def score(model: Model, task: Task, settings: Settings, store: Store, progress: Progress) -> EdgeScores:
     """The scores of a task's examples."""
-    how = (settings.scorer, settings.metric)
-    cut: dict[str, Any] = {"batch_size": settings.batch_size, "memory": settings.memory, "progress": progress}
-    if store.folder is None:
-        return score_edges(model, task, *how, **cut)
-    key = scores_key(model, task, settings)
-    found = store.find(key) or store.make(
-        key, lambda draft: dict(score_edges(model, task, *how, **cut, file=draft / "values.npy").provenance)
-    )
-    names = {"model": model.name, "task": task.name, "split": task.split}  # the same work under other names
-    return EdgeScores(model.graph, found.arrays["values"], found.about | names)
-
-
-def scores_key(model: Model, task: Task, settings: Settings) -> str:
-    """What the scores of a task's examples are kept under."""
-    return unit_key("scores", model=model.digest, task=task.digest, how=(settings.scorer, settings.metric))
+    return score_edges(
+        model, task, settings.scorer, settings.metric, batch_size=settings.batch_size, memory=settings.memory,
+        store=store, progress=progress,
+    )  # fmt: skip
 
 
 def learn(model: Model, task: Task, learner: Learned, settings: Settings, store: Store, progress: Progress) -> Ranking:
@@ -62,25 +51,30 @@ def select(
     contenders: Sequence[Contender], settings: Settings, store: Store, progress: Progress
 ) -> list[tuple[Selection, ...]]:
     """For every contender, a circuit of every size."""
-    progress("select", 0, len(contenders))
     found: list[tuple[Selection, ...]] = []
+    progress("select", 0, len(contenders))
     for start in range(0, len(contenders), PART):
         some = contenders[start : start + PART]
         rankings = [one.ranking.digest for one in some]
         recipes = [_described(one.benchmark, one.recipe) for one in some]
         key = unit_key("selections", rankings=rankings, recipes=recipes, how=_how(settings))
-        kept = store.find(key)
-        if kept is not None:
-            found += _read_selections(kept, some[0].ranking)
-        else:
-            made = []
-            for done, one in enumerate(some, start=start + 1):
-                made.append(select_circuits(one.ranking, one.recipe, one.benchmark, settings))
-                progress("select", done, len(contenders))
-            store.keep(key, _selections_unit(made))
-            found += made
+        kept = store.find(key) or _select(key, some, settings, store, _after(progress, start, len(contenders)))
+        found += _read_selections(kept, some[0].ranking)
         progress("select", len(found), len(contenders))
     return found
+
+
+def _select(key: str, contenders: Sequence[Contender], settings: Settings, store: Store, progress: Progress) -> Unit:
+    """Circuits as packed bits [contender, size, byte], and how each selection ended."""
+    size = (len(settings.sizes), -(-contenders[0].ranking.graph.n_edges // 8))
+    with store.filling(key, len(contenders), {"masks": (size, np.uint8)}) as filling:
+        for row, one in enumerate(contenders):
+            if filling.lacks([row]):
+                made = select_circuits(one.ranking, one.recipe, one.benchmark, settings)
+                masks = np.stack([np.packbits(selection.circuit.mask) for selection in made])
+                filling.put([row], [selection.record() for selection in made], masks=masks[None])
+            progress("select", row + 1, len(contenders))
+        return store.finish(key, filling, [filling.said[row] for row in range(len(contenders))])
 
 
 def evaluate(
@@ -93,25 +87,17 @@ def evaluate(
     of_model: Sequence[Metric] = (),
 ) -> Evaluation:
     """The metric of circuits on a task; further metrics `of_model` come with the first part."""
-    how, parts = (settings.metric, settings.ablation), []
+    parts = []
     for start in range(0, max(1, len(circuits)), PART):
-        some, further = circuits[start : start + PART], tuple(of_model) if not start else ()
-        masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in some)).hexdigest()
-        key = unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, of_model=further)
-        unit = store.find(key)
-        if unit is None:
-            made = evaluate_circuits(
-                model, task, some, *how, of_model=further, batch_size=settings.batch_size, memory=settings.memory,
-                progress=_within(progress, start, len(circuits)),
-            )  # fmt: skip
-            arrays = {"values": made.values, "full": made.full, "empty": made.empty}
-            unit = store.keep(key, Unit(arrays | {f"model-{name}": row for name, row in made.of_model.items()}))
-        parts.append(unit.arrays)
+        parts.append(
+            evaluate_circuits(
+                model, task, circuits[start : start + PART], settings.metric, settings.ablation,
+                of_model=() if start else of_model, batch_size=settings.batch_size, memory=settings.memory,
+                store=store, progress=_after(progress, start * len(task), len(circuits) * len(task)),
+            )
+        )  # fmt: skip
         progress("evaluate", min(start + PART, len(circuits)) * len(task), len(circuits) * len(task))
-    first = parts[0]
-    said = {metric.name: first[f"model-{metric.name}"] for metric in of_model}
-    values = np.concatenate([part["values"] for part in parts])
-    return Evaluation(*how, values, first["full"], first["empty"], said)
+    return replace(parts[0], values=np.concatenate([part.values for part in parts]))
 
 
 def overlap_by_size(
@@ -142,32 +128,14 @@ def _how(settings: Settings) -> tuple[Any, ...]:
     return (settings.sizes, settings.fill, settings.nested, settings.pnr_after_absolute)
 
 
-def _selections_unit(rows: Sequence[tuple[Selection, ...]]) -> Unit:
-    """Distinct circuits as packed bits [circuit, byte], which of them a recipe has at a size, and how it ended."""
-    place: dict[Circuit, int] = {}
-    for row in rows:
-        for selection in row:
-            place.setdefault(selection.circuit, len(place))
-    masks = np.stack([np.packbits(circuit.mask) for circuit in place])
-    places = np.array([[place[selection.circuit] for selection in row] for row in rows])
-    return Unit({"masks": masks, "place": places}, [[selection.record() for selection in row] for row in rows])
-
-
 def _read_selections(unit: Unit, ranking: Ranking) -> list[tuple[Selection, ...]]:
-    graph = ranking.graph
-    bits = np.unpackbits(unit.arrays["masks"], axis=-1, count=graph.n_edges).astype(bool)
-    circuits = [Circuit(graph, mask) for mask in bits]
+    bits = np.unpackbits(unit.arrays["masks"], axis=-1, count=ranking.graph.n_edges).astype(bool)
     return [
-        tuple(Selection.from_record(circuits[at], record) for at, record in zip(places, records, strict=True))
-        for places, records in zip(unit.arrays["place"].tolist(), unit.about, strict=True)
+        tuple(Selection.from_record(Circuit(ranking.graph, mask), one) for mask, one in zip(*row, strict=True))
+        for row in zip(bits, unit.about, strict=True)
     ]
 
 
-def _within(progress: Progress, start: int, circuits: int) -> Progress:
+def _after(progress: Progress, before: int, total: int) -> Progress:
     """Progress of one part as progress of all."""
-
-    def report(stage: str, done: int, total: int) -> None:
-        examples = total // max(1, min(PART, circuits - start))
-        progress(stage, start * examples + done, max(1, circuits) * examples)
-
-    return report
+    return lambda stage, done, _: progress(stage, before + done, max(1, total))

@@ -22,7 +22,7 @@ from ..scores import EdgeScores
 from ..store import Store
 from ..tasks import Task, load_task, load_third
 from .curves import Choice, enter, learners, measure
-from .folder import STORE, cell_key, find_cell, keep_cell, open_study, read_plan, read_record
+from .folder import STORE, OpenStudy, cell_key, find_cell, keep_cell, open_study, read_plan, read_record
 from .measured import Competence, Measured
 from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import TEST, TRAIN, VALIDATION, Plan
@@ -49,11 +49,18 @@ class Draw:
     learned: Mapping[Learned, Ranking]
 
 
-def run_study(plan: Plan, folder: str | Path, progress: Progress | None = None) -> Study:
-    """Do what is left of a plan in a folder of its own. A model whose cells are all finished is not loaded."""
-    folder = Path(folder)
-    open_study(folder, plan)
-    store, record = Store(folder / STORE).open(), read_record(folder)
+def run_study(plan: Plan, folder: str | Path, progress: Progress | None = None, overwrite: bool = False) -> Study:
+    """Do what is left of a plan in a folder of its own. A model whose cells are all finished is not loaded.
+
+    With `overwrite`, another study's folder is replaced once all is done.
+    """
+    with open_study(Path(folder), plan, overwrite) as opened:
+        return go_on(plan, opened, progress)
+
+
+def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None) -> Study:
+    """Do what is left of a plan in a folder that is open for it."""
+    store, record = Store(opened.folder / STORE), read_record(opened.folder)
     cells: dict[tuple[str, str], Cell] = {}
     with showing(progress) as report:
         for name in plan.models:
