@@ -1,0 +1,258 @@
+"""The one way to write: whole or not at all, never through a link, never over a stranger's."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgewise import Circuit, EdgeScores, Graph, InputError, disk
+from edgewise.disk import check_file, check_folder, whole_file, whole_folder, write_array, write_arrays, write_text
+
+OURS = r"run\.json|data/\d+\.txt"
+
+
+def old_folder(path: Path) -> Path:
+    (path / "data").mkdir(parents=True)
+    (path / "run.json").write_text('{"format": "edgewise-result"}')
+    (path / "data" / "1.txt").write_text("old")
+    return path
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def replace(path: Path, text: str = "new") -> None:
+    with whole_folder(path, True, OURS) as draft:
+        (draft / "run.json").write_text(text)
+
+
+def test_a_file_is_replaced_not_written_through_a_link(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "precious.txt")
+    write_text(tmp_path / "link.txt", "new")
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+    assert (tmp_path / "link.txt").read_text() == "new" and not (tmp_path / "link.txt").is_symlink()
+
+
+def test_devices_folders_and_what_exists_are_refused_before_the_work(tmp_path):
+    with pytest.raises(InputError, match="device"):
+        check_file(Path("/dev/null"))
+    with pytest.raises(InputError, match="is a folder"):
+        check_file(tmp_path)
+    (tmp_path / "there").write_text("x")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("there", "dangling"):
+        with pytest.raises(InputError, match="--overwrite"):
+            check_file(tmp_path / name, overwrite=False)
+        check_file(tmp_path / name, overwrite=True)
+    with pytest.raises(InputError, match="is an input"):
+        check_file(tmp_path / "there", True, [tmp_path / "there"])
+    with pytest.raises(InputError, match=r"there is no folder"):
+        check_file(tmp_path / "there" / "deeper" / "file")
+
+
+def test_folders_that_cannot_take_a_place_are_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "file").write_text("")
+    for path, words in ((".", "you are in"), ("..", "you are in"), (str(tmp_path), "you are in"), ("/", "you are in"),
+                        ("link", "is a link"), ("file", "is a file"), ("/proc", "mount point")):  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            check_folder(Path(path), True, OURS)
+    check_folder(tmp_path / "real")
+    check_folder(tmp_path / "link" / "inside")  # where a link leads may be written to, the link itself not
+
+
+@pytest.mark.parametrize("stranger", ["notes.txt", "data/thesis.tex", "data/1.txt.bak", "deep/er/1.txt"])
+def test_a_folder_with_a_strangers_file_is_not_replaced(tmp_path, stranger):
+    folder = old_folder(tmp_path / "r")
+    (folder / stranger).parent.mkdir(exist_ok=True, parents=True)
+    (folder / stranger).write_text("mine")
+    before = contents(folder)
+    with pytest.raises(InputError, match=rf"didn't write: .*{Path(stranger).name}"):
+        replace(folder)
+    assert contents(folder) == before
+
+
+def test_links_and_records_of_others_are_strangers_too(tmp_path):
+    folder = old_folder(tmp_path / "r")
+    (folder / "more").symlink_to(tmp_path)
+    with pytest.raises(InputError, match="more"):
+        replace(folder)
+    (folder / "more").unlink()
+    (folder / "run.json").write_text('{"title": "a marathon"}')
+    with pytest.raises(InputError, match=r"run\.json"):
+        replace(folder)
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
+    folder = old_folder(tmp_path / "r")
+    before = contents(folder)
+    with pytest.raises(InputError, match="--overwrite"):
+        check_folder(folder, False, OURS)
+    with pytest.raises(RuntimeError), whole_folder(folder, True, OURS) as draft:
+        (draft / "run.json").write_text("new")
+        raise RuntimeError
+    assert contents(folder) == before and [path.name for path in tmp_path.iterdir()] == ["r"]
+    replace(folder)
+    assert contents(folder) == {"run.json": b"new"} and [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_folders_change_places_in_one_step(tmp_path, monkeypatch):
+    """No moment without a result: no rename moves the old one away."""
+    folder = old_folder(tmp_path / "r")
+    if not disk._exchange(folder, old_folder(tmp_path / "other")):
+        pytest.skip("LOUD: this file system can't exchange folders")
+    monkeypatch.setattr(os, "rename", lambda *names: pytest.fail("renamed"))
+    replace(folder)
+    assert contents(folder) == {"run.json": b"new"}
+
+
+def test_where_there_is_no_such_step_a_failure_puts_the_old_folder_back(tmp_path, monkeypatch):
+    folder = old_folder(tmp_path / "r")
+    before, rename, calls = contents(folder), os.rename, []
+
+    def failing(source, target):
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error", str(target))
+        rename(source, target)
+
+    monkeypatch.setattr(disk, "_exchange", lambda *names: False)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", failing)
+        with pytest.raises(InputError, match=r"/r can't be written: Input/output error"):
+            replace(folder)
+    assert contents(folder) == before and [path.name for path in tmp_path.iterdir()] == ["r"]
+
+    def killed(source, target):
+        rename(source, target)
+        raise SystemExit  # nothing after the first step happens
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", killed)
+        with pytest.raises(SystemExit):
+            replace(folder)
+    assert not folder.exists()
+    check_folder(folder, True, OURS)
+    assert contents(folder) == before
+    replace(folder)
+    assert contents(folder) == {"run.json": b"new"} and [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_parents_that_were_made_in_vain_are_removed(tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(RuntimeError), whole_file(tmp_path / "there" / "a" / "b" / "file"):
+        raise RuntimeError
+    with pytest.raises(RuntimeError), whole_folder(tmp_path / "c" / "d"):
+        raise RuntimeError
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_drafts_of_the_killed_are_removed_and_those_of_the_living_stay(tmp_path):
+    text = f"""
+import os, signal, sys
+from pathlib import Path
+from edgewise.disk import whole_file, whole_folder
+kind = whole_file if sys.argv[1] == "file" else whole_folder
+with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+    for kind in ("file", "folder"):
+        words = [sys.executable, "-c", text, kind]
+        living, killed = (
+            subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)
+        )
+        assert living.stdout.readline() == killed.stdout.readline() == "ready\n"
+        assert len(list(tmp_path.iterdir())) == 2
+        killed.kill()
+        killed.wait()
+        (tmp_path / ".out.json.mine").write_text("")
+        with whole_file(tmp_path / "out.json") as draft:
+            assert len(list(tmp_path.iterdir())) == 3
+            draft.write_text("")
+        (tmp_path / "out.json").unlink()
+        (tmp_path / ".out.json.mine").unlink()
+        living.communicate("\n", timeout=30)
+        assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+        disk.remove(tmp_path / "out.json")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077, 0o002])
+def test_the_umask_is_respected(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        EdgeScores(Graph(1, 1, 4), np.ones((2, 8))).save(tmp_path / "scores")
+        Circuit.full(Graph(1, 1, 4)).save(tmp_path / "circuit.json")
+    finally:
+        os.umask(before)
+    for path in tmp_path.rglob("*"):
+        wanted = (0o777 if path.is_dir() else 0o666) & ~mask
+        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+
+
+def test_arrays_are_as_numpy_writes_them(tmp_path):
+    rng = np.random.default_rng(0)
+    for number, array in enumerate(
+        (
+            np.arange(5),
+            rng.normal(size=(3, 4)).T,
+            np.float32(rng.normal(size=(2, 3, 4))),
+            np.zeros((0, 3)),
+            np.array(2.0),
+        )
+    ):
+        write_array(tmp_path / f"{number}.npy", array)
+        np.save(tmp_path / "plain.npy", np.ascontiguousarray(array).reshape(array.shape))
+        assert (tmp_path / f"{number}.npy").read_bytes() == (tmp_path / "plain.npy").read_bytes()
+    write_arrays(tmp_path / "both.npz", {"a": np.arange(3), "b": np.ones(2)})
+    with np.load(tmp_path / "both.npz") as found:
+        assert found["a"].tolist() == [0, 1, 2] and found["b"].tolist() == [1, 1]
+
+
+def test_an_array_that_is_all_of_a_file_is_linked_and_a_part_of_it_is_copied(tmp_path):
+    np.save(tmp_path / "source.npy", np.arange(12.0).reshape(4, 3))
+    whole = np.load(tmp_path / "source.npy", mmap_mode="r")
+    write_array(tmp_path / "whole.npy", whole)
+    assert (tmp_path / "whole.npy").samefile(tmp_path / "source.npy")
+    for name, part in (("rows", whole[1:3]), ("back", whole[::-1]), ("turned", whole.T), ("flat", whole.reshape(-1))):
+        write_array(tmp_path / f"{name}.npy", part)
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), part)
+        assert not (tmp_path / f"{name}.npy").samefile(tmp_path / "source.npy")
+
+
+class FullDisk:
+    """A file whose disk has no room left."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_errors_name_what_was_asked_for_and_not_its_draft(tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"/a\.txt can't be written: No space left"), whole_file(tmp_path / "a.txt"):
+        FullDisk().write(b"")
+    with (
+        pytest.raises(InputError, match=r"/r/data/1\.txt can't be written: No space"),
+        whole_folder(tmp_path / "r") as new,
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device", str(new / "data" / "1.txt"))
+    with pytest.raises(InputError, match=r"/r/x\.npy can't be written"), whole_folder(tmp_path / "r") as new:
+        monkeypatch.setattr(Path, "open", lambda *_, **__: FullDisk())
+        write_array(new / "x.npy", np.ones(3))
+    assert list(tmp_path.iterdir()) == []

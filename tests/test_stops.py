@@ -1,0 +1,150 @@
+"""Stopped, killed, or out of space: a line that says so, nothing lost, nothing half."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+import test_cli
+from test_cli import refused, score_file
+
+edgewise = test_cli.edgewise
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(*words, python=()):
+    command = [sys.executable, *python, "-m", "edgewise", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+
+
+def until(process, is_so):
+    while not is_so():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("module", ["typer", "torch", "transformers"])
+def test_a_stop_during_imports_is_told_in_a_line(tmp_path, name, module):
+    number = getattr(signal, name)
+    process = start("score", "--out", tmp_path / "out", python=("-X", "importtime"))
+    for line in process.stderr:  # importtime tells what was imported
+        if line.rsplit("|", 1)[-1].strip().partition(".")[0] == module:
+            break
+    process.send_signal(number)
+    err = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number and "Traceback" not in err
+    assert err.splitlines()[-1] == "stopped; the same command goes on", err[-500:]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, code):
+    words = ("score", "--examples", 120, "--batch-size", 2, "--out")
+    assert edgewise(*words, tmp_path / "whole")[0] == 0
+    process = start(*words, tmp_path / "out")
+
+    def batches():
+        logs = tmp_path.glob(".out.partial/*.part/done.jsonl")
+        return [line for log in logs for line in log.read_bytes().splitlines()]
+
+    until(process, lambda: len(batches()) >= 3)
+    process.send_signal(getattr(signal, kind))
+    err = process.communicate(timeout=60)[1]
+    done = batches()
+    assert process.returncode == code and 3 <= len(done) < 60 and not (tmp_path / "out").exists()
+    if kind != "SIGKILL":
+        assert err.splitlines()[-1] == "stopped; the same command goes on"
+    code, _, err = edgewise(*words, tmp_path / "out")
+    assert code == 0 and "going on" in err
+    assert (tmp_path / "out/scores.npy").read_bytes() == (tmp_path / "whole/scores.npy").read_bytes()
+    one, other = (json.loads((tmp_path / name / "scores.json").read_text()) for name in ("out", "whole"))
+    for record in (one, other):
+        record["provenance"].pop("seconds")
+    assert one == other and sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
+
+
+def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):
+    from edgewise.store.filling import Filling
+
+    circuit, put, rows = score_file(tmp_path / "c.json"), Filling.put, []
+
+    def stop(self, some, *about, **arrays):
+        put(self, some, *about, **arrays)
+        rows.append(some)
+        if len(rows) in (2, 5):
+            raise KeyboardInterrupt
+
+    words = ("evaluate", circuit, "full", "--examples", 12, "--batch-size", 2, "--per-example", "--out")
+    assert edgewise(*words, tmp_path / "whole.json")[0] == 0
+    monkeypatch.setattr(Filling, "put", stop)
+    assert [edgewise(*words, tmp_path / "out.json")[0] for _ in range(3)] == [130, 130, 0]
+    assert sorted(row for some in rows for row in some) == list(range(12))
+    assert (tmp_path / "out.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "out.json", "whole.json"]
+
+
+def test_the_second_of_two_commands_on_one_folder_is_refused_at_its_start(edgewise, tmp_path):
+    process = start("score", "--examples", 200, "--batch-size", 1, "--out", tmp_path / "out")
+    try:
+        until(process, lambda: list(tmp_path.glob(".out.partial/lock")))
+        assert "another process" in refused(edgewise, "score", "--out", tmp_path / "out")
+        assert "another process" in refused(edgewise, "run", "--out", tmp_path / "out", "--model", "no/such")
+    finally:
+        assert process.wait(timeout=120) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@contextmanager
+def files_of_at_most(size):
+    """No file may grow beyond a size: what a full disk does, at a place that the test can choose."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def contents(path):
+    return {str(file): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+
+def test_a_full_disk_is_one_line_that_names_the_file_and_leaves_what_was_there(edgewise, tmp_path):
+    result, study = tmp_path / "r", tmp_path / "study"
+    assert edgewise("run", "--examples", 12, "--stability", 0, "--out", result)[0] == 0
+    grids = ("--tau-grid", "5", "--kappa-grid", "", "--pnr-grid", ".5", "--seeds", 1, "--examples", 6)
+    assert edgewise("study", *grids, "--out", study)[0] == 0
+    assert edgewise("score", "--examples", 12, "--out", tmp_path / "s")[0] == 0
+    assert edgewise("select", result, "--edges", 9, "--out", tmp_path / "c.json")[0] == 0
+    assert edgewise("select", result, "--edges", "9,20", "--out", tmp_path / "many")[0] == 0
+    before = contents(tmp_path)
+    commands = {
+        "score": ("score", "--examples", 12, "--out", tmp_path / "s", "--overwrite"),
+        "new score": ("score", "--examples", 12, "--out", tmp_path / "new" / "s"),
+        "run": ("run", "--examples", 12, "--stability", 0, "--out", result, "--overwrite"),
+        "select": ("select", result, "--edges", 30, "--out", tmp_path / "c.json", "--overwrite"),
+        "select many": ("select", result, "--edges", "5,30", "--out", tmp_path / "many", "--overwrite"),
+        "convert": ("convert", result, tmp_path / "c.json", "--overwrite"),
+        "convert pt": ("convert", result, tmp_path / "c.pt"),
+        "convert folder": ("convert", tmp_path / "c.json", tmp_path / "s", "--overwrite"),
+        "study": ("study", *grids, "--seeds", 2, "--out", study, "--overwrite"),
+        "report": ("report", result),
+        "report study": ("report", study),
+        "evaluate": ("evaluate", tmp_path / "c.json", "--examples", 12, "--out", tmp_path / "e.json"),
+    }
+    for size in (0, 200, 3000):
+        for name, words in commands.items():
+            with files_of_at_most(size):
+                line = refused(edgewise, *words)
+            assert "can't be written" in line and str(tmp_path) in line and ".draft" not in line, (name, line)
+            kept = {file: data for file, data in contents(tmp_path).items() if ".partial/" not in file}
+            assert kept == before, (name, size)
+    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").glob("s"))
