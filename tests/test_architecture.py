@@ -13,6 +13,7 @@ SOURCE = Path(edgewise.__file__).parent
 # Each line may import the lines above it, but not its neighbours.
 LAYERS = [
     {"errors", "lazy", "progress", "version"},
+    {"records"},
     {"methods", "disk", "reading"},
     {"graph"},
     {"formats"},

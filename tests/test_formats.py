@@ -86,7 +86,7 @@ def one_edge(**changes):
      (lambda d: d["cfg"].update(n_layers=0), "n_layers >= 1"), (lambda d: d["cfg"].update(n_layers=10**9), "larger"),
      (lambda d: d["cfg"].update(parallel_attn_mlp="false"), "'false'"),
      (lambda d: d["cfg"].update(n_layers=3), "of 94 edges have no score"),
-     (lambda d: d["nodes"].update(m7={"in_graph": True}), "node m7"),
+     (lambda d: d["nodes"].update(m7={"in_graph": True}), "node 'm7'"),
      (lambda d: d["edges"].pop("input->logits"), "1 of 42 edges.*input->logits"),
      (lambda d: d["edges"]["input->logits"].pop("score"), "1 of 42 edges.*input->logits"),
      (lambda d: d["edges"].update({"a7.h0->logits": d["edges"].pop("input->logits")}), "'a7.h0->logits'"),
@@ -151,13 +151,13 @@ def test_what_is_no_score_folder_is_refused(tmp_path):
     about.write_text("[]")
     refused("format None")
     about.write_text(json.dumps({"format": "edgewise-scores", "version": 1}))
-    refused("of which graph")
+    refused("lacks graph")
     about.write_text(json.dumps({"format": "edgewise-scores", "version": 1, "graph": {"layers": 2}}))
-    refused("of which graph")
+    refused("lacks examples, provenance")
     about.unlink()
     fill_folder(tmp_path, EdgeScores(GRAPH, some_scores()[None]))
     for content, words in (
-        (some_scores()[None, 1:], "42 edges"),
+        (some_scores()[None, 1:], r"\[1, 41\], but \[1, 42\]"),
         (np.full((1, GRAPH.n_edges), np.nan), "NaN"),
         (np.ones((1, GRAPH.n_edges), int), "floating-point"),
         (np.array([["a"] * GRAPH.n_edges]), "floating-point"),
@@ -167,7 +167,7 @@ def test_what_is_no_score_folder_is_refused(tmp_path):
     (tmp_path / "scores.npy").write_bytes(b"")
     refused("can't be read")
     (tmp_path / "scores.npy").unlink()
-    refused("can't be read")
+    refused("no file")
 
 
 def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):

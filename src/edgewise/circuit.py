@@ -41,10 +41,11 @@ class Circuit:
 
     @classmethod
     def from_edges(cls, graph: Graph, edges: Iterable[str]) -> Circuit:
-        """The circuit of the edges with these names, such as `input->a0.h1<q>`."""
-        mask = np.zeros(graph.n_edges, bool)
-        mask[graph.edge_indices(edges)] = True
-        return cls(graph, mask)
+        """The circuit of the edges with these names, such as `input->a0.h1<q>`, each once."""
+        counts = np.bincount(graph.edge_indices(edges), minlength=graph.n_edges)
+        if (twice := np.flatnonzero(counts > 1)).size:
+            raise InputError(f"edge {graph.edge_names[twice[0]]} is given {counts[twice[0]]} times; give it once")
+        return cls(graph, counts > 0)
 
     @classmethod
     def load(cls, path: str | Path) -> Circuit:

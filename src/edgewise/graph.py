@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import InputError
 
 LETTERS = "qkv"
+# Pairs of source and destination: several times those of the largest models there are.
+LARGEST = 2**32
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,11 @@ class Graph:
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model"):
-            if getattr(self, name) < 1:
-                raise InputError(f"a graph needs {name} >= 1, not {getattr(self, name)}")
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        if not isinstance(self.parallel, bool):
+            raise InputError(f"whether a graph is parallel must be true or false, not {self.parallel!r}")
+        if self.n_sources * self.n_destinations > LARGEST:
+            raise InputError(f"{self} is larger than any model")
 
     @property
     def n_sources(self) -> int:
@@ -54,8 +60,10 @@ class Graph:
 
     @property
     def n_edges(self) -> int:
-        """The number of edges."""
-        return self.blocks[-1].stop
+        """The number of edges, of which nothing is made to count them."""
+        readers = 3 * self.n_heads + 1
+        read = self.n_layers + (self.n_heads + 1) * self.n_layers * (self.n_layers - 1) // 2
+        return read * readers + (0 if self.parallel else self.n_layers * self.n_heads) + self.n_sources
 
     def attention_sources(self, layer: int) -> int:
         """How many sources a layer's q, k and v read; also the source index of its first head."""
@@ -150,6 +158,25 @@ class Graph:
         return self._edges[1]
 
     @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """[destination] its edge from `input`, how far it is from a source's edge to the next one's, and how many."""
+        first, step, count = np.ones((3, self.n_destinations), np.int64)
+        for layer in range(self.n_layers):
+            at, mlp = self.attention_destinations(layer), self.mlp_destination(layer)
+            heads = 3 * np.arange(self.n_heads) + np.arange(3)[:, None]
+            first[at], first[mlp] = (block.start for block in self.blocks[2 * layer : 2 * layer + 2])
+            first[at] += heads.ravel()
+            step[at], count[at], count[mlp] = 3 * self.n_heads, self.attention_sources(layer), self.mlp_sources(layer)
+        first[-1], count[-1] = self.blocks[-1].start, self.n_sources
+        return _frozen(first), _frozen(step), _frozen(count)
+
+    def edges_between(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.int64]:
+        """[pair] the edge from a source to a destination, by their indices; -1 where there is none."""
+        first, step, count = (part[destinations] for part in self._places)
+        joined = (sources >= 0) & (destinations >= 0) & (sources < count)
+        return np.where(joined, first + sources * step, -1)
+
+    @cached_property
     def edge_head(self) -> NDArray[np.int32]:
         """[edge] the node that an edge ends in."""
         return _frozen(self.destination_node[self.edge_destination])
@@ -185,6 +212,18 @@ class Graph:
     def __str__(self) -> str:
         kind = "parallel" if self.parallel else "sequential"
         return f"{self.n_layers} layers x {self.n_heads} heads, width {self.d_model}, {kind} attention and MLP"
+
+
+def _whole(name: str, value: object) -> int:
+    """A number of layers and the like, from 1 to what no model comes near."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InputError(f"a graph's {name} must be a whole number, not {value!r}")
+    number = operator.index(value)
+    if number < 1:
+        raise InputError(f"a graph needs {name} >= 1")
+    if number >= 2**31:
+        raise InputError(f"a graph's {name} is larger than any model's")
+    return number
 
 
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,18 @@ from numpy.typing import NDArray
 from .disk import SCORE_FILES, whole_folder, write_array, write_json
 from .errors import InputError
 from .graph import Graph, frozen
-from .reading import read_format
+from .reading import read_array, read_format
+from .records import typed
 
 FORMAT, VERSION = "edgewise-ranking", 1
+
+
+class RankingRecord(TypedDict):
+    """What ranking.json says."""
+
+    graph: Graph
+    signed: bool
+    origin: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +58,9 @@ class Ranking:
             raise InputError("some values of a ranking are NaN or infinite; they must be finite")
         if not self.signed and (value < 0).any():
             raise InputError("a ranking without signs has values of at least 0; shift it above 0")
+        resampled = self.resampled
+        if resampled is not None and (resampled.shape[1:] != value.shape or not np.isfinite(resampled).all()):
+            raise InputError("resampled values of a ranking must be finite, one per edge")
         kept = None if self.kept is None else frozen(self.kept, bool)
         if kept is not None and kept.shape != value.shape:
             raise InputError(f"kept has shape {kept.shape}, but the graph has {self.graph.n_edges} edges")
@@ -82,14 +94,17 @@ class Ranking:
     @classmethod
     def load(cls, folder: str | Path) -> Ranking:
         """A ranking from a folder that `save` wrote."""
-        about = read_format(Path(folder) / "ranking.json", FORMAT, VERSION)
+        folder = Path(folder)
+        about = read_format(folder / "ranking.json", FORMAT, VERSION)
+        said = typed(RankingRecord, about, str(folder / "ranking.json"))
+        values = read_array(folder / "ranking.npy", "f", (None, said["graph"].n_edges))
+        if not len(values):
+            raise InputError(f"{folder} isn't a whole ranking: ranking.npy has no rows")
+        resampled = values[1:] if len(values) > 1 else None
         try:
-            graph, origin, signed = Graph(**about["graph"]), dict(about["origin"]), about["signed"]
-            values = np.load(Path(folder) / "ranking.npy", mmap_mode="r")
-            resampled = values[1:] if len(values) > 1 else None
-            return cls(graph, values[0], signed, origin=origin, resampled=resampled)
-        except (KeyError, TypeError, OSError, EOFError, ValueError) as error:
-            raise InputError(f"{folder} isn't a whole ranking: {error}") from None
+            return cls(said["graph"], values[0], said["signed"], origin=said["origin"], resampled=resampled)
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
 
     @staticmethod
     def is_folder(path: str | Path) -> bool:

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+import re
+import stat
+import zipfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .errors import InputError
+
+# An array's shape: None where any length will do.
+Shape = tuple[int | None, ...]
+KINDS = {"f": "floating-point numbers", "u1": "bytes", "b": "true and false"}
+# What a compressed array may hold: this much in any case, beyond that so many times its compressed bytes. Circuits of
+# a model's edges, packed as bits, take a tenth of their size; zeros alone would take a thousandth.
+ALWAYS_BYTES, RATIO = 16 * 2**20, 50
+LONGEST_HEADER = 10_000
+HEADER = re.compile(
+    r"\{'descr': '([<>|=]?[a-zA-Z]\d{0,9})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18},? ?)*)\), \} *\n?"
+)
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @contextmanager
@@ -21,7 +41,8 @@ def told_of(what: object, advice: str = "") -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{what} can't be read: it needs more memory than there is{_behind(advice)}") from None
     except OSError as error:
-        raise InputError(f"{what} can't be read: {error.strerror or first_line(error)}{_behind(advice)}") from None
+        # With its cause: what can't be read just now isn't damaged.
+        raise InputError(f"{what} can't be read: {error.strerror or first_line(error)}{_behind(advice)}") from error
     except Exception as error:
         raise InputError(f"{what} can't be read: {first_line(error)}{_behind(advice)}") from None
 
@@ -36,25 +57,166 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def read_json(path: Path) -> Any:
-    """Read JSON; says which file isn't there or isn't JSON."""
+def file_size(path: Path) -> int:
+    """The bytes of a file; refuses what is none, such as a folder, or a pipe that would keep its reader waiting."""
+    with told_of(path):
+        try:
+            found = path.stat()
+        except FileNotFoundError as error:
+            raise InputError(f"there is no file {path}") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no regular file'}; give a file")
+    return found.st_size
+
+
+def read_json(path: Path, finite: bool = True) -> Any:
+    """Read JSON as its standard has it: every key once, only text that can be written again.
+
+    finite  whether NaN and infinite numbers, which are no JSON, but which many write, are refused
+    """
+    file_size(path)
+    with told_of(path):
+        data = path.read_bytes()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror}") from None
+        text = data.decode("utf-8")
+        del data
+        numbers: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _finite} if finite else {}
+        found = json.loads(text, object_pairs_hook=_once, **numbers)
+        if SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode("utf-8")  # fails for half a character
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {error}") from None
+        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
+    except MemoryError:
+        raise InputError(f"{path} can't be read: it needs more memory than there is") from None
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice!r} is there more than once")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> float:
+    raise ValueError(f"{text} is no finite number")
 
 
 def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
-    """Read a JSON object of ours; says so if it is of another format or version."""
+    """Read a JSON object of ours, without its format and version; says so if they are others."""
     found = read_json(path)
     found = found if isinstance(found, dict) else {}
-    if found.get("format") != name or found.get("version") != version:
+    known = {"format": found.pop("format", None), "version": found.pop("version", None)}
+    if known["format"] != name or type(known["version"]) is not int or known["version"] != version:
         raise InputError(
-            f"{path} is of format {found.get('format')!r} version {found.get('version')!r}; "
+            f"{path} is of format {known['format']!r} version {known['version']!r}; "
             f"this edgewise reads {name} version {version}"
         )
     return found
+
+
+class Header(NamedTuple):
+    """What an array says of itself, and where its numbers begin."""
+
+    kind: np.dtype[Any]
+    order: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def size(self) -> int:
+        """The bytes that its numbers take."""
+        return math.prod(self.shape) * self.kind.itemsize
+
+
+def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArray[Any]:
+    """The array of a .npy, memory-mapped and read-only: it costs no memory until it is looked at.
+
+    kind   how its dtype must begin, such as 'f' or 'u1'
+    shape  that it must have; None for any
+
+    All is checked before the numbers are touched, and the file must hold exactly as many as it says.
+    """
+    held = file_size(path)
+    with told_of(path):
+        with path.open("rb") as file:
+            header = _header(file, path)
+        _check_header(header, kind, shape, path)
+        if header.start + header.size != held:
+            raise InputError(
+                f"{path} is damaged: it says {header.size:,} bytes of numbers, but has {held - header.start:,}"
+            )
+        if not header.size:
+            return np.empty(header.shape, header.kind, header.order)  # type: ignore[call-overload,no-any-return]
+        return np.memmap(path, header.kind, "r", header.start, header.shape, header.order)  # type: ignore[call-overload,no-any-return]
+
+
+def read_arrays(
+    path: Path, expected: Mapping[str, tuple[str, Shape]], only: Collection[str] | None = None
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz that must hold those expected, name -> (kind, shape) as in `read_array`, and no others.
+
+    only  those to read; all are checked. Nothing is decompressed that is larger than compressed numbers can be.
+    """
+    held = file_size(path)
+    found = {}
+    with told_of(path), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if sorted(one.filename for one in members) != sorted(f"{name}.npy" for name in expected):
+            has = ", ".join(one.filename for one in members)
+            raise InputError(f"{path} must hold the arrays {', '.join(expected)}, each once, but has {has or 'none'}")
+        for name, (kind, shape) in expected.items():
+            member, what = archive.getinfo(f"{name}.npy"), f"{name} in {path}"
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.compress_size > held:
+                raise InputError(f"{what} is compressed in a way that NumPy doesn't write")
+            if member.file_size > max(ALWAYS_BYTES, RATIO * member.compress_size):
+                raise InputError(
+                    f"{what} would be {member.file_size:,} bytes of {member.compress_size:,}: no array of numbers is"
+                )
+            with archive.open(member) as file:
+                header = _header(file, what)
+                _check_header(header, kind, shape, what)
+                if header.start + header.size != member.file_size:
+                    raise InputError(f"{what} is damaged: it says {header.size:,} bytes of numbers, but has others")
+                if only is None or name in only:
+                    content = file.read(header.size)
+                    if len(content) != header.size or file.read(1):  # the last read checks the sum of all
+                        raise InputError(f"{what} is damaged: its numbers end too early")
+                    found[name] = np.frombuffer(content, header.kind).reshape(header.shape, order=header.order)  # type: ignore[call-overload]
+    return found
+
+
+def _header(file: IO[bytes], what: object) -> Header:
+    """An array's header, read strictly, as NumPy writes it: nothing is evaluated."""
+    start = file.read(8)
+    long = start[6:7] in (b"\x02", b"\x03")
+    if start[:6] != b"\x93NUMPY" or start[6:] not in (b"\x01\x00", b"\x02\x00", b"\x03\x00"):
+        raise InputError(f"{what} can't be read: it isn't an array of NumPy")
+    length = file.read(4 if long else 2)
+    size = int.from_bytes(length, "little")
+    text = file.read(size) if size <= LONGEST_HEADER else b""
+    found = HEADER.fullmatch(text.decode("latin-1"))
+    if found is None or len(text) != size:
+        raise InputError(f"{what} can't be read: its header is damaged, or of no plain array")
+    kind, fortran, shape = found.groups()
+    lengths = tuple(int(one) for one in shape.replace(" ", "").split(",") if one)
+    return Header(np.dtype(kind), "F" if fortran == "True" else "C", lengths, 8 + len(length) + size)
+
+
+def _check_header(header: Header, kind: str, shape: Shape | None, what: object) -> None:
+    held = f"{header.kind.kind}{header.kind.itemsize}"
+    if header.kind.hasobject or not header.kind.isnative or not held.startswith(kind):
+        raise InputError(f"{what} holds {header.kind}, but {KINDS.get(kind, 'plain numbers')} are expected")
+    fits = shape is None or (
+        len(shape) == len(header.shape)
+        and all(wanted in (None, length) for wanted, length in zip(shape, header.shape, strict=True))
+    )
+    if not fits:
+        words = ", ".join("any" if one is None else f"{one}" for one in shape or ())
+        raise InputError(f"{what} has shape {list(header.shape)}, but [{words}] is expected")

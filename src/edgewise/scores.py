@@ -11,20 +11,29 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .disk import SCORE_FILES, whole_folder, write_array, write_json
 from .errors import InputError
-from .formats.edge_file import EdgeFile
+from .formats.edge_file import EdgeFile, edge_name
 from .formats.files import read_file
 from .graph import Graph
-from .reading import read_format
+from .reading import read_array, read_format
+from .records import typed
 
 CHUNK_BYTES = 64 * 2**20
 FORMAT, VERSION = "edgewise-scores", 1
+
+
+class ScoresRecord(TypedDict):
+    """What scores.json says."""
+
+    graph: Graph
+    examples: int
+    provenance: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +58,7 @@ class EdgeScores:
             wrong = ~np.isfinite(values[:, columns])
             if wrong.any():
                 example, edge = (int(i[0]) for i in np.nonzero(wrong))
-                name = self.graph.edge_names[columns.start + edge]
+                name = edge_name(self.graph, columns.start + edge)
                 raise InputError(
                     f"{int(wrong.sum())} scores are NaN or infinite, the first of edge {name}, example {example}; "
                     "scores must be finite: check the model's dtype (try --dtype float32) or the file"
@@ -126,17 +135,10 @@ def read_folder(path: Path) -> EdgeScores:
             f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
         )
     about = read_format(folder / "scores.json", FORMAT, VERSION)
+    said = typed(ScoresRecord, about, str(folder / "scores.json"))
+    graph = said["graph"]
+    values = read_array(folder / "scores.npy", "f", (said["examples"], graph.n_edges))
     try:
-        graph = Graph(**about["graph"])
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{folder / 'scores.json'} doesn't say of which graph the scores are: {error}") from None
-    try:
-        values = np.load(folder / "scores.npy", mmap_mode="r")
-    except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{folder / 'scores.npy'} can't be read: {error}") from None
-    if values.dtype.kind != "f":
-        raise InputError(f"{folder / 'scores.npy'} holds {values.dtype}, but scores are floating-point numbers")
-    try:
-        return EdgeScores(graph, values, about.get("provenance") or {})
+        return EdgeScores(graph, values, said["provenance"])
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None

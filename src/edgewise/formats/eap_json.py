@@ -17,24 +17,34 @@ from numpy.typing import NDArray
 from ..disk import whole_file
 from ..errors import InputError
 from ..graph import Graph
-from ..reading import read_json
-from .edge_file import EdgeFile, cfg_of, check_score, graph_of
+from ..reading import file_size, read_json
+from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
 
 EDGES_AT_ONCE = 2**16
+# A file may leave out the edges that are outside. Of a larger graph it must be this many bytes an edge: memory goes by
+# the graph, and a few bytes could name any.
+ALWAYS_EDGES, LEAST_BYTES = 2_000_000, 1
+KEYS = {"score", "in_graph"}
 Bools = NDArray[np.bool_]
 
 
 def read(path: Path) -> EdgeFile:
     """Everything that a file says about edges, listed in any order. Those that it leaves out are outside."""
-    data = read_json(path)
+    data = read_json(path, finite=False)  # whether a score is a number is asked by those who need scores
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
         raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
     graph = graph_of(data["cfg"], path)
+    if graph.n_edges > max(ALWAYS_EDGES, file_size(path) // LEAST_BYTES):
+        raise InputError(f"{path} is too small a file for a graph of {graph}, which has {graph.n_edges:,} edges")
+    beyond = _beyond(graph, data["nodes"], path)
     names, infos = list(data["edges"]), list(data["edges"].values())
     edges = _indices(graph, names, path)
     if any(type(info) is not dict for info in infos):
         name = next(name for name, info in zip(names, infos, strict=True) if type(info) is not dict)
         raise InputError(f"{path}: edge {name} must be an object with score and in_graph")
+    if not set().union(*set(map(tuple, infos))) <= KEYS:
+        name, more = next((name, set(info) - KEYS) for name, info in data["edges"].items() if set(info) - KEYS)
+        raise InputError(f"{path}: edge {name} has {', '.join(sorted(more))}, but only score and in_graph are known")
     score = _scores([info.get("score") for info in infos], names, path)
     inside = _members([info.get("in_graph") for info in infos], names, path)
     return EdgeFile(
@@ -42,8 +52,8 @@ def read(path: Path) -> EdgeFile:
         graph,
         None if score is None else _placed(score, edges, np.full(graph.n_edges, np.nan)),
         None if inside is None else _placed(inside, edges, np.zeros(graph.n_edges, bool)),
-        data["edgewise"] if isinstance(data.get("edgewise"), dict) else {},
-        _beyond(graph, data["nodes"], path),
+        about_of(data, path),
+        beyond,
     )
 
 
@@ -74,12 +84,14 @@ def _beyond(graph: Graph, nodes: dict[str, Any], path: Path) -> tuple[str, ...]:
     """What the nodes have besides membership, which follows from the edges."""
     known = set(graph.node_names)
     for name, info in nodes.items():
-        if name not in known or not isinstance(info, dict):
-            raise InputError(f"{path}: node {name} is unknown, or no object with in_graph, in a graph of {graph}")
+        if name not in known or not isinstance(info, dict) or not isinstance(info.get("in_graph", False), bool):
+            raise InputError(
+                f"{path}: node {name!r} is unknown in a graph of {graph}, or doesn't say true or false for in_graph"
+            )
     return tuple(sorted({key for info in nodes.values() for key in info} - {"in_graph"}))
 
 
-def _indices(graph: Graph, names: Sequence[str], path: Path) -> NDArray[np.intp]:
+def _indices(graph: Graph, names: Sequence[str], path: Path) -> NDArray[np.int64]:
     """[listed] the edge that each name stands for.
 
     By the names of its two ends: a look-up table of all edges' names would be larger than the file.
@@ -88,15 +100,14 @@ def _indices(graph: Graph, names: Sequence[str], path: Path) -> NDArray[np.intp]
     tail = {name: index for index, name in enumerate(graph.source_names)}
     head = {name: index * graph.n_sources for index, name in enumerate(graph.destination_names)}
     ends = (name.partition("->") for name in names)
-    wanted = np.fromiter(
+    pairs = np.fromiter(
         (tail.get(source, nowhere) + head.get(destination, nowhere) for source, _, destination in ends),
         np.int64,
         len(names),
     )
-    known = graph.edge_destination.astype(np.int64) * graph.n_sources + graph.edge_source
-    order = np.argsort(known)
-    found = order[np.searchsorted(known, wanted, sorter=order).clip(max=graph.n_edges - 1)]
-    wrong = np.flatnonzero(known[found] != wanted)
+    destinations, sources = np.divmod(pairs, graph.n_sources)
+    found = graph.edges_between(sources, np.maximum(destinations, -1))
+    wrong = np.flatnonzero(found < 0)
     if wrong.size:
         raise InputError(f"{path}: there is no edge {names[wrong[0]]!r} in a graph of {graph}")
     return found
@@ -127,6 +138,6 @@ def _members(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.
     return np.array(values, bool)
 
 
-def _placed(values: NDArray, edges: NDArray[np.intp], into: NDArray) -> NDArray:
+def _placed(values: NDArray, edges: NDArray[np.int64], into: NDArray) -> NDArray:
     into[edges] = values
     return into

@@ -1,18 +1,17 @@
 """EAP-IG / MIB pt: the same as their json, as tensors padded to [source, destination], saved by torch.
 
-The padded matrix lives here alone: what leaves this file is [edge]. A file is only ever loaded as tensors and plain
-values (`weights_only`), so it can't run code. Scores are written as float32, as EAP-IG does, where that loses nothing,
-and else as float64; so a round trip is an identity.
+The padded matrix lives here alone: what leaves this file is [edge]. Reading needs no torch and runs nothing.
+Scores are written as float32, as EAP-IG does, where that loses nothing, and else as float64; so a round trip is an
+identity.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +19,9 @@ from numpy.typing import NDArray
 from ..disk import write_bytes
 from ..errors import InputError
 from ..graph import Graph
-from .edge_file import EdgeFile, cfg_of, check_score, graph_of
-
-if TYPE_CHECKING:
-    import torch
+from ..reading import told_of
+from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
+from .torch_file import Tensor, read_torch
 
 NEEDED = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
 BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
@@ -31,26 +29,27 @@ BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
 
 def read(path: Path) -> EdgeFile:
     """Everything that a file says about edges. What it has at pairs that are no edge doesn't matter."""
-    data = _load(path)
-    if not isinstance(data, dict) or any(key not in data for key in NEEDED):
-        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
-    graph = graph_of(data["cfg"], path)
-    shape = (graph.n_sources, graph.n_destinations)
-    score = _array(data, "edges_scores", shape, path) if "edges_scores" in data else None
-    if score is not None and score.dtype.kind != "f":
-        raise InputError(f"{path}: edges_scores holds {score.dtype}, but scores are floating-point numbers")
-    inside = _array(data, "edges_in_graph", shape, path)
-    _array(data, "nodes_in_graph", shape[:1], path)
-    _check_names(data, "src_nodes", graph.source_names, path)
-    _check_names(data, "dst_nodes", graph.destination_names, path)
-    return EdgeFile(
-        path,
-        graph,
-        None if score is None else score[graph.edge_source, graph.edge_destination],
-        _mask(inside, graph, path),
-        data["edgewise"] if isinstance(data.get("edgewise"), dict) else {},
-        tuple(key for key in BEYOND if data.get(key) is not None),
-    )
+    data = read_torch(path)
+    with told_of(path):
+        if not isinstance(data, dict) or any(key not in data for key in NEEDED):
+            raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
+        graph = graph_of(data["cfg"], path)
+        shape = (graph.n_sources, graph.n_destinations)
+        inside = _tensor(data, "edges_in_graph", shape, path)
+        _tensor(data, "nodes_in_graph", shape[:1], path)
+        score = _tensor(data, "edges_scores", shape, path) if "edges_scores" in data else None
+        if score is not None and "float" not in score.kind:
+            raise InputError(f"{path}: edges_scores holds {score.kind}, but scores are floating-point numbers")
+        _check_names(data, "src_nodes", graph.source_names, path)
+        _check_names(data, "dst_nodes", graph.destination_names, path)
+        return EdgeFile(
+            path,
+            graph,
+            None if score is None else score.array()[graph.edge_source, graph.edge_destination],
+            _mask(inside.array(), graph, path),
+            about_of(data, path),
+            tuple(key for key in BEYOND if data.get(key) is not None),
+        )
 
 
 def write(
@@ -78,25 +77,6 @@ def write(
     write_bytes(path, held.getvalue())
 
 
-def _load(path: Path) -> Any:
-    import torch
-
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise InputError(f"{path} can't be read: {error.strerror or error}") from None
-    except Exception:
-        # What a broken or hostile pickle raises could be anything, and torch's own advice is to load it unsafely.
-        raise InputError(
-            f"{path} isn't a torch file of tensors and plain values, and nothing else is loaded, because it could run "
-            "code; give a file that EAP-IG, MIB or edgewise wrote"
-        ) from None
-
-
 def _check_names(data: dict[str, Any], key: str, expected: tuple[str, ...], path: Path) -> None:
     """Refuse names that aren't the graph's, in its order: the tensors are read by that order."""
     names = list(data[key]) if isinstance(data[key], Sequence | Mapping) else []
@@ -107,22 +87,14 @@ def _check_names(data: dict[str, Any], key: str, expected: tuple[str, ...], path
             raise InputError(f"{path}: {key}[{place}] is {name!r}, but {other!r} is expected by its cfg")
 
 
-def _array(data: dict[str, Any], key: str, shape: tuple[int, ...], path: Path) -> NDArray:
+def _tensor(data: dict[str, Any], key: str, shape: tuple[int, ...], path: Path) -> Tensor:
     """A tensor of the file, of the shape that it must have."""
-    import torch
-
-    tensor = data[key]
-    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.is_complex():
+    found = data[key]
+    if not isinstance(found, Tensor):
         raise InputError(f"{path}: {key} must be a dense tensor of numbers")
-    if tuple(tensor.shape) != shape:
-        raise InputError(f"{path}: {key} has shape {list(tensor.shape)}, but {list(shape)} is expected by its cfg")
-    return _numpy(tensor)
-
-
-def _numpy(tensor: torch.Tensor) -> NDArray:
-    """Half precision becomes float32, which holds it exactly; NumPy has no bfloat16."""
-    tensor = tensor.detach()
-    return (tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor).numpy()
+    if found.shape != shape:
+        raise InputError(f"{path}: {key} has shape {list(found.shape)}, but {list(shape)} is expected by its cfg")
+    return found
 
 
 def _mask(matrix: NDArray, graph: Graph, path: Path) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph, frozen
+from ..reading import told_of
 
 KEYS = ("n_layers", "n_heads", "d_model")
-# Pairs of source and destination: several times those of the largest models there are. A file that says more is broken.
-LARGEST_GRAPH = 2**32
 NEURONS = ("neurons", "neurons_in_graph")
 
 
@@ -70,19 +70,24 @@ def graph_of(cfg: object, path: Path) -> Graph:
     """The graph that a file's `cfg` describes."""
     if not isinstance(cfg, Mapping):
         raise InputError(f"{path}: cfg must map {', '.join(KEYS)} to numbers, but is {type(cfg).__name__}")
-    missing = [key for key in KEYS if type(cfg.get(key)) is not int]
+    missing = [key for key in KEYS if key not in cfg]
     if missing:
-        raise InputError(f"{path}: cfg lacks {', '.join(missing)}, or has no whole number there")
-    parallel = cfg.get("parallel_attn_mlp", False)
-    if not isinstance(parallel, bool):
-        raise InputError(f"{path}: parallel_attn_mlp in cfg must be true or false, but is {parallel!r}")
+        raise InputError(f"{path}: cfg lacks {', '.join(missing)}")
     try:
-        graph = Graph(**{key: cfg[key] for key in KEYS}, parallel=parallel)
+        return Graph(**{key: cfg[key] for key in KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if graph.n_sources * graph.n_destinations > LARGEST_GRAPH:
-        raise InputError(f"{path}: cfg says {graph}, which is larger than any model; check the file")
-    return graph
+        raise InputError(f"{path}: cfg is wrong: {error}") from None
+
+
+def about_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """How the circuit came about, if edgewise wrote the file: plain data that can be written again."""
+    found = data.get("edgewise", {})
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: edgewise must be an object, but is {type(found).__name__}")
+    with told_of(f"edgewise in {path}"):
+        text = json.dumps(found, allow_nan=False, ensure_ascii=False)
+        text.encode("utf-8")  # fails for half a character
+        return dict(json.loads(text))
 
 
 def cfg_of(graph: Graph) -> dict[str, int | bool]:
