@@ -25,7 +25,7 @@ from ..disk import (
     write_json,
 )
 from ..errors import InputError
-from ..reading import read_format
+from ..reading import read_array, read_format
 from .filling import LOG, PART, Columns, Filling, open_filling
 
 FORMAT, VERSION = "edgewise-unit", 1
@@ -121,8 +121,9 @@ class Store:
             if any(file_digest(folder / f"{name}.npy") != known for name, known in record["arrays"].items()):
                 raise InputError(f"{folder} is damaged")
             return _read(folder, record["arrays"], record["about"])
-        except (InputError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            remove(folder)
+        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, FileNotFoundError):
+                remove(folder)
         except OSError:
             pass
         return None
@@ -219,4 +220,4 @@ def write_about(draft: Path, about: Any) -> None:
 
 
 def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:
-    return Unit({name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}, about)
+    return Unit({name: read_array(folder / f"{name}.npy") for name in names}, about)
