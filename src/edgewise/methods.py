@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
+from .records import members
 
 M = TypeVar("M", bound="Method")
 
@@ -34,15 +35,20 @@ class Method:
 
 def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
     """The method called `name`, in any case, with the options that were given: those that aren't None."""
-    found = next((one for one in known.values() if one.name.lower() == name.lower()), None)
-    if found is None:
-        raise unknown_name(kind, name, list(known))
+    found = _named(kind, known, name)
     given = {option: value for option, value in options.items() if value is not None}
     taken = parameters(found)
     for option in given:
         if option not in taken:
             raise InputError(f"{kind} {found.name!r} takes no {option}" + (f", only {', '.join(taken)}" * bool(taken)))
     return found(**given)
+
+
+def _named(kind: str, known: Mapping[str, type[M]], name: str) -> type[M]:
+    found = next((one for one in known.values() if one.name.lower() == name.lower()), None)
+    if found is None:
+        raise unknown_name(kind, name, list(known))
+    return found
 
 
 def check_is(kind: str, family: type, given: object) -> None:
@@ -92,6 +98,17 @@ def plain(value: Any) -> Any:
 
 
 def from_record(kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any]) -> M:
-    """The method that `plain` or `Method.record` wrote."""
-    given = {"name": record} if isinstance(record, str) else dict(record)
-    return choose(kind, known, given.pop("name"), **given)
+    """The method that `plain` or `Method.record` wrote: all its parameters, each of its type."""
+    name = record_name(kind, record)
+    if isinstance(record, str):
+        return choose(kind, known, name)
+    found, given = _named(kind, known, name), {key: value for key, value in record.items() if key != "name"}
+    return found(**members(found, parameters(found), given, f"{kind} {name!r}"))
+
+
+def record_name(kind: str, record: object) -> str:
+    """The name of a method in a record: it is alone, or with the parameters; refuses what has none."""
+    name = record.get("name") if isinstance(record, Mapping) else record
+    if not isinstance(name, str):
+        raise InputError(f"{kind} must be the name of one, or an object with a name")
+    return name

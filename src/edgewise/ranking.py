@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -109,7 +110,7 @@ class Ranking:
     @staticmethod
     def is_folder(path: str | Path) -> bool:
         """Whether a folder holds a ranking rather than scores."""
-        return (Path(path) / "ranking.json").is_file()
+        return os.path.isfile(Path(path) / "ranking.json")
 
     def __repr__(self) -> str:
         return f"Ranking({self.graph.n_edges:,} edges, {'signed' if self.signed else 'without signs'})"

@@ -6,6 +6,7 @@ A folder of scores has `scores.npy` [example, edge] and `scores.json`, which say
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -95,7 +96,7 @@ class EdgeScores:
         Large arrays stay on disk. A file has no example axis: its scores are one row.
         """
         path = Path(path)
-        return read_folder(path) if path.is_dir() or not path.suffix else cls.of_file(read_file(path))
+        return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_file(path))
 
     @classmethod
     def of_file(cls, held: EdgeFile) -> EdgeScores:
@@ -129,8 +130,8 @@ def fill_folder(folder: Path, scores: EdgeScores) -> None:
 
 def read_folder(path: Path) -> EdgeScores:
     """Scores from a score folder or a result folder."""
-    folder = path / "scores" if (path / "scores").is_dir() else path
-    if not (folder / "scores.json").is_file():
+    folder = path / "scores" if os.path.isdir(path / "scores") else path
+    if not os.path.isfile(folder / "scores.json"):
         raise InputError(
             f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
         )

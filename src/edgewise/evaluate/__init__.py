@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
 from .benchmarks import BENCHMARKS, BOTH, CMD, CPR, Benchmark, Cmd, Cpr
-from .curve import SIZES, Curve, area, areas, size_to_edges
+from .curve import SIZES, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
 from .intervals import CONFIDENCE, Comparison, Interval, Resampled, compare, faithfulness_intervals, mean_of, resample
 from .roc import auroc

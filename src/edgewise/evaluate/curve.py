@@ -16,6 +16,8 @@ from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulne
 
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
+# Far beyond any metric, and small enough to calculate with.
+LARGEST_METRIC = 1e100
 
 
 def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
@@ -27,6 +29,12 @@ def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
 def area(shares: ArrayLike, heights: ArrayLike) -> float:
     """The area under one curve."""
     return float(areas(shares, heights))
+
+
+def check_metric(what: str, values: FloatArray) -> None:
+    """Refuse values of a metric, read from a file, of which no area can be worked out."""
+    if values.dtype.kind != "f" or not (np.abs(values) <= LARGEST_METRIC).all():
+        raise InputError(f"{what} has values that aren't finite, or too large for a metric")
 
 
 def size_to_edges(share: float, n_edges: int) -> int:

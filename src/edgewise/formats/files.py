@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph
+from ..reading import file_size
 from . import eap_json, eap_pt
 from .edge_file import EdgeFile
 
@@ -21,10 +23,9 @@ FORMATS: dict[str, ModuleType] = {".json": eap_json, ".pt": eap_pt}
 
 def read_file(path: Path) -> EdgeFile:
     """Everything that an EAP-IG json or pt says about edges."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder; a circuit is a file that ends in {_suffixes()}")
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
+    file_size(path)  # refuses what is no file
     return _format(path).read(path)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +20,9 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, CMD, SIZES, Benchmark
 from ..graph import Graph
-from ..methods import Method, check_is, choose, from_record
+from ..methods import Method, check_is, from_record, parameters, record_name
 from ..ranking import Ranking
+from ..records import Makers, members
 from ..score import SCORERS, EapIg, Scorer
 
 FloatArray = NDArray[np.float64]
@@ -69,10 +71,13 @@ class Learned(Method):
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Learned:
         """The learner that `record` came from, read back from JSON."""
-        goal = choose("goal", BENCHMARKS, record["goal"])
-        warm = None if record["warm"] is None else from_record("scorer", SCORERS, record["warm"])
-        given = {name: value for name, value in record.items() if name not in ("name", "goal", "warm")}
-        return cls(goal=goal, warm=warm, **given)
+        makers: Makers = {
+            Benchmark: partial(from_record, "goal", BENCHMARKS),
+            Scorer: partial(from_record, "scorer", SCORERS),
+        }
+        record_name("learner", record)
+        given = {name: value for name, value in record.items() if name != "name"}
+        return cls(**members(cls, parameters(cls), given, "learner", makers))
 
     def rate_for(self, graph: Graph) -> float:
         """The learning rate at the first step; it decays to 0 as half a cosine."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,9 @@ def convert_to_submission(
         scores = _scores(source)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
-    if (source / "run.json").is_file():
+    if os.path.isfile(source / "run.json"):
         circuits, notes = _circuits_of_run(source, benchmark, method)
-    elif source.is_dir() and not (source / "scores.json").is_file():
+    elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
         circuits, notes = [_untested(read_file(path)) for path in circuit_files(source)], ()
     else:
         raise InputError(
@@ -102,7 +103,7 @@ def convert_to_submission(
 
 
 def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
-    if source.is_dir() or not source.suffix:
+    if os.path.isdir(source) or not source.suffix:
         scores = _scores(source)
         nothing = "no edge is in_graph: a score folder has no circuit"
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
@@ -165,6 +166,8 @@ def _row_to_submit(folder: Path, benchmark: Benchmark, method: str | None) -> Re
     """The method that is named, or the tuned one, or the best on a split that isn't test."""
     result = read_result(folder)
     rows = {row.name.lower(): row for row in result.of(benchmark)}
+    if not rows:
+        raise InputError(f"{folder} has no circuits for {benchmark.name}; give another --benchmark, or run it again")
     if method is None and TUNED.lower() in rows:
         method = TUNED
     if method is None and result.run.test.split != TEST:

@@ -6,14 +6,15 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from ..errors import InputError
 from ..evaluate import resample
 from ..graph import Graph
-from ..methods import plain
+from ..methods import parameters, plain, record_name
+from ..records import members, typed
 from ..study import Competence, mean_overlap, published_words
 from ..tasks import Task
 
@@ -125,14 +126,56 @@ class RunRecord:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunRecord:
-        """The record that was written as JSON; says what it lacks."""
-        lacking = [field.name for field in fields(cls) if field.name not in record]
-        if lacking:
-            raise InputError(f"the run's record lacks {', '.join(lacking)}")
-        given = {field.name: record[field.name] for field in fields(cls)}
-        graph = {name: value for name, value in given["graph"].items() if name != "edges"}
-        typed = {"train": Examples(**given["train"]), "test": Examples(**given["test"]), "graph": Graph(**graph)}
-        return cls(**given | typed | {"accuracy": Competence(**given["accuracy"])})
+        """The record that was written as JSON; says what it lacks, and what isn't of its type."""
+        found = cls(**members(cls, parameters(cls), record, "the run's record", {Graph: _graph}))
+        for name, hint in WITHIN.items():
+            typed(hint, getattr(found, name), f"the run's {name}")
+        for name in ("scorer", "ablation"):
+            record_name(f"the run's {name}", found.settings.get(name))
+        if min(found.train.examples, found.test.examples) < 1:
+            raise InputError("the run's record has no examples")
+        return found
+
+
+class IntervalRecord(TypedDict):
+    """An area and its interval."""
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+
+
+class OverlapRecord(TypedDict):
+    """The overlap of circuits: by size, and its mean."""
+
+    sizes: list[float | None]
+    mean: float
+
+
+class ExportedRecord(TypedDict):
+    """Which method's circuits are written."""
+
+    recipe: str
+    parameters: str
+    chosen_on: str
+
+
+# What the mappings of a record hold, by benchmark and mostly by method.
+WITHIN: Mapping[str, Any] = {
+    "intervals": Mapping[str, Mapping[str, IntervalRecord]],
+    "overlap": Mapping[str, Mapping[str, OverlapRecord]],
+    "circuits": Mapping[str, ExportedRecord],
+}
+
+
+def _graph(record: Any) -> Graph:
+    """A graph that is written with the number of its edges."""
+    given = typed(Mapping[str, Any], record, "the run's graph")
+    graph: Graph = typed(Graph, {name: value for name, value in given.items() if name != "edges"}, "the run's graph")
+    if type(given.get("edges")) is not int or given["edges"] != graph.n_edges:
+        raise InputError(f"the run's graph has {graph.n_edges:,} edges, but its record says otherwise")
+    return graph
 
 
 def exported_record(found: Discovery, outcome: Outcome) -> dict[str, Any]:

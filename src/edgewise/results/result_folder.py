@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import math
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
 from ..circuit import Circuit
 from ..disk import write_arrays, write_json, write_text
 from ..errors import InputError
-from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, resample
-from ..methods import choose, plain
-from ..reading import read_format, read_json
+from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, check_metric, resample
+from ..methods import choose, plain, record_name
+from ..reading import read_arrays, read_format, read_json
+from ..records import typed
 from ..scores import fill_folder
 from ..study import GREEDY
-from .record import RunRecord, exported_record
+from .record import IntervalRecord, RunRecord, exported_record
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery, Outcome
@@ -40,6 +42,7 @@ FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-[0-9.e-]+\.json|figures/faithfulness\.(png|svg)"
 )
+RECIPE = ("solver", "filter", "pnr", "learner", "choices")
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
 # A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.
 LARGEST_JSON = 400_000
@@ -47,7 +50,11 @@ LARGEST_JSON = 400_000
 
 @dataclass(frozen=True, eq=False)
 class ResultRow:
-    """One recipe's curve, as read back from a folder; `recipe` is plain data: solver, filter, pnr."""
+    """One recipe's curve, as read back from a folder.
+
+    recipe  as plain data: solver, filter, pnr, learner, choices
+    area    by the curve's own values
+    """
 
     benchmark: Benchmark
     name: str
@@ -101,16 +108,23 @@ def fill_result(folder: Path, found: Discovery) -> RunRecord:
 def read_result(folder: str | Path) -> Result:
     """Read a result folder back; says so if it isn't whole."""
     folder = Path(folder)
-    if not (folder / "run.json").is_file():
+    if not os.path.isfile(folder / "run.json"):
         raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
-    run = read_format(folder / "run.json", FORMAT, VERSION)
     try:
-        with np.load(folder / "circuits.npz") as arrays:
-            values, full, empty = (arrays[name] for name in ("values", "full", "empty"))
-        records = read_json(folder / "curve.json")
-        rows = tuple(_row(record, one, full, empty) for record, one in zip(records, values, strict=True))
-        return Result(RunRecord.from_record(run), rows)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile) as error:
+        run = RunRecord.from_record(read_format(folder / "run.json", FORMAT, VERSION))
+        records: list[CurveRecord] = typed(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
+        _check_records(records, run)
+        arrays = read_arrays(
+            folder / "circuits.npz", _shapes(len(records), len(records[0]["sizes"]), run), ("values", "full", "empty")
+        )
+        for name, array in arrays.items():
+            check_metric(f"{name} in circuits.npz", array)
+        rows = tuple(
+            _row(record, values, arrays["full"], arrays["empty"], run)
+            for record, values in zip(records, arrays["values"], strict=True)
+        )
+        return Result(run, rows)
+    except InputError as error:
         raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
 
 
@@ -118,22 +132,109 @@ def read_circuits(folder: str | Path) -> dict[tuple[Benchmark, str], tuple[Circu
     """Every circuit of a result folder: (benchmark, method) -> one per size."""
     result = read_result(folder)
     graph = result.run.graph
-    with np.load(Path(folder) / "circuits.npz") as arrays:
-        masks = np.unpackbits(arrays["masks"], axis=-1, count=graph.n_edges).astype(bool)
+    shapes = _shapes(len(result.rows), len(result.rows[0].selections), result.run)
+    masks = read_arrays(Path(folder) / "circuits.npz", shapes, ("masks",))["masks"]
+    found = {}
+    for row, packed in zip(result.rows, masks, strict=True):
+        ours = tuple(Circuit(graph, np.unpackbits(one, count=graph.n_edges).astype(bool)) for one in packed)
+        if tuple(circuit.n_edges for circuit in ours) != row.curve.kept:
+            raise InputError(
+                f"{folder} isn't a whole result folder: circuits of {row.name} have other edges; run it again"
+            )
+        found[row.benchmark, row.name] = ours
+    return found
+
+
+class SizeRecord(TypedDict):
+    """What curve.json says of one size of a curve."""
+
+    share: float
+    edges_asked: int
+    edges_kept: int
+    metric: float
+    faithfulness: float
+    solver: str
+    objective: float
+    bound: float
+    gap: float
+    status: str
+    seconds: float
+    rounds: int
+    columns: int
+    free_objective: float | None
+    possible_pnr: float | None
+
+
+class CurveRecord(TypedDict):
+    """What curve.json says of one recipe's curve."""
+
+    benchmark: Literal["CMD", "CPR"]
+    method: str
+    solver: str
+    filter: str | Mapping[str, Any]
+    pnr: float | None
+    learner: str | Mapping[str, Any] | None
+    choices: list[str]
+    area: float
+    interval: IntervalRecord
+    against_greedy: ComparisonRecord | None
+    faithfulness: str
+    sizes: list[SizeRecord]
+
+
+class ComparisonRecord(TypedDict):
+    """A paired comparison."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    confidence: float
+
+
+def _check_records(records: Sequence[CurveRecord], run: RunRecord) -> None:
+    """Refuse curves that aren't those of the run."""
+    areas: dict[str, dict[str, float]] = {}
+    for record in records:
+        record_name("the filter of a curve", record["filter"])
+        areas.setdefault(record["benchmark"], {})[record["method"]] = record["area"]
+    if sum(map(len, areas.values())) != len(records) or not records:
+        raise InputError("curve.json must have a curve for every method, each once")
+    if areas != run.areas:
+        raise InputError("curve.json has other methods or areas than run.json")
+    if len({(record["faithfulness"], tuple(size["share"] for size in record["sizes"])) for record in records}) != 1:
+        raise InputError("the curves in curve.json must be of the same sizes and by the same faithfulness")
+
+
+def _shapes(rows: int, sizes: int, run: RunRecord) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """What circuits.npz holds: name -> kind and shape."""
+    examples = (run.test.examples,)
     return {
-        (row.benchmark, row.name): tuple(Circuit(graph, mask) for mask in sizes)
-        for row, sizes in zip(result.rows, masks, strict=True)
+        "masks": ("u1", (rows, sizes, (run.graph.n_edges + 7) // 8)),
+        "values": ("f", (rows, sizes, *examples)),
+        "full": ("f", examples),
+        "empty": ("f", examples),
     }
 
 
-def _row(record: Mapping[str, Any], values: np.ndarray, full: np.ndarray, empty: np.ndarray) -> ResultRow:
+def _row(record: CurveRecord, values: np.ndarray, full: np.ndarray, empty: np.ndarray, run: RunRecord) -> ResultRow:
     sizes = record["sizes"]
-    shares, asked, kept = (tuple(size[name] for size in sizes) for name in ("share", "edges_asked", "edges_kept"))
+    shares = tuple(size["share"] for size in sizes)
+    asked, kept = (tuple(size["edges_asked"] for size in sizes), tuple(size["edges_kept"] for size in sizes))
+    if not all(0 <= share <= 1 for share in shares) or not all(
+        0 <= less <= more <= run.graph.n_edges for less, more in zip(kept, asked, strict=True)
+    ):
+        raise InputError(f"the curve of {record['method']} has sizes or edges that can't be")
     definition = choose("faithfulness definition", FAITHFULNESS, record["faithfulness"])
     curve = Curve(shares, asked, kept, values, full, empty, definition)
     benchmark = choose("benchmark", BENCHMARKS, record["benchmark"])
-    recipe = {name: record[name] for name in ("solver", "filter", "pnr", "learner", "choices")}
-    return ResultRow(benchmark, record["method"], recipe, record["area"], curve, tuple(sizes))
+    area = curve.area(benchmark)
+    if not math.isclose(area, record["area"], rel_tol=1e-6, abs_tol=1e-9):
+        raise InputError(
+            f"the {benchmark.name} of {record['method']} is {area:g} by its values, but said to be {record['area']:g}"
+        )
+    recipe = {name: record[name] for name in RECIPE}  # type: ignore[literal-required]
+    return ResultRow(benchmark, record["method"], recipe, area, curve, tuple(sizes))
 
 
 def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ for CPR may be kept apart, in folders `abs-True` and `abs-False` around those of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ..evaluate import SIZES, size_to_edges
 from ..formats.edge_file import EdgeFile
 from ..formats.files import FORMATS, read_file
 from ..graph import Graph
+from ..reading import told_of
 from ..scores import EdgeScores
 
 MODELS = {
@@ -126,7 +128,7 @@ def write_circuits(
 def check_submission(folder: str | Path) -> SubmissionCheck:
     """Whether the benchmark would accept a submission, folder by folder, and why not."""
     folder = Path(folder)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise InputError(
             f"{folder} is no folder; give the one that holds a folder per task and model, such as ioi_gpt2"
         )
@@ -148,20 +150,23 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
 
 def circuit_files(folder: Path) -> list[Path]:
     """The json and pt files in a folder."""
-    return sorted(
-        path for path in folder.iterdir() if path.suffix in FORMATS and path.name[0] != "." and path.is_file()
-    )
+    with told_of(folder):
+        return sorted(
+            path for path in folder.iterdir() if path.suffix in FORMATS and path.name[0] != "." and os.path.isfile(path)
+        )
 
 
 def _task_folders(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
+    """Those of tasks and models, one level down or, below `abs-True` and `abs-False`, two: links may go in circles."""
+    for path in _folders(folder):
         name = path.name.lower()
-        if name.startswith(".") or not path.is_dir():
-            continue
-        if "abs" in name and ("true" in name or "false" in name):
-            yield from _task_folders(path)
-        else:
-            yield path
+        is_part = "abs" in name and ("true" in name or "false" in name)
+        yield from _folders(path) if is_part else [path]
+
+
+def _folders(folder: Path) -> list[Path]:
+    with told_of(folder):
+        return sorted(path for path in folder.iterdir() if path.name[0] != "." and os.path.isdir(path))
 
 
 def _check_folder(path: Path, name: str) -> FolderCheck:

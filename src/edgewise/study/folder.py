@@ -9,28 +9,62 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ..disk import check_place, parents_of, put_in_place, refuse_foreign, remove, remove_drafts, speaking_of, write_json
 from ..errors import InputError
-from ..evaluate import BENCHMARKS, Benchmark, Curve
+from ..evaluate import BOTH, Benchmark, Curve, check_metric
 from ..reading import read_format
+from ..records import typed
 from ..store import VERSIONS, Store, Unit, own_digests
 from .measured import Competence
-from .outcome import Cell, Repeats
-from .plan import Plan
+from .outcome import Cell, Repeats, best, by_name
+from .plan import TEST, VALIDATION, Plan
 from .recipes import Recipe
 
 FORMAT, VERSION = "edgewise-study", 4
 PLAN, STORE = "study.json", "store"
 # The files of a study's folder, by their paths in it.
 FILES = r"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.png|store/.+"
+# What a study keeps with its plan: digests of what it reads and of one's own methods, and the versions then.
+SEEN = ("methods", "files", "versions")
+Choice = tuple[Benchmark, Recipe]
+
+
+class RepeatsRecord(TypedDict):
+    """What is kept of a recipe's curves besides their values."""
+
+    benchmark: str
+    recipe: dict[str, Any]
+    data_seeds: tuple[int, ...]
+    asked: tuple[int, ...]
+    kept: tuple[tuple[int, ...], ...]
+
+
+class OverlapRecord(TypedDict):
+    """The overlap of circuits, of every draw."""
+
+    greedy: tuple[float, ...]
+    chosen: tuple[float, ...]
+
+
+class CellRecord(TypedDict):
+    """What is kept of a cell besides its values."""
+
+    model: str
+    task: str
+    examples: dict[str, int]
+    competence: Competence
+    overlap: dict[str, OverlapRecord]
+    validation: list[RepeatsRecord]
+    test: list[RepeatsRecord]
 
 
 @dataclass(frozen=True)
@@ -109,15 +143,16 @@ def _threads(folder: Path) -> int:
 
 def is_study(folder: Path) -> bool:
     """Whether a folder holds a study, finished or not."""
-    return (folder / PLAN).is_file()
+    return os.path.isfile(folder / PLAN)
 
 
 def read_plan(folder: Path) -> Plan:
     """The plan that the study in a folder was begun with."""
+    found = read_record(folder)
     try:
-        return Plan.from_record(read_record(folder))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{folder} holds a study of another version of edgewise: {error}") from None
+        return Plan.from_record({name: value for name, value in found.items() if name not in SEEN})
+    except InputError as error:
+        raise InputError(f"{folder / PLAN} can't be read: {error}") from None
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -159,17 +194,27 @@ def keep_cell(store: Store, key: str, cell: Cell) -> None:
 
 
 def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
-    """What a model and a task came to, if that was finished."""
+    """What a model and a task came to, if that was finished; refuses what can't have come of this plan."""
     unit = store.find(key)
-    if unit is None:
+    if unit is None or store.folder is None:
         return None
-    about = unit.about
-    overlap = {
-        BENCHMARKS[b](): {who: tuple(found) for who, found in both.items()} for b, both in about["overlap"].items()
-    }
-    validation, test = (_repeats(about[split], split, unit, plan) for split in ("validation", "test"))
-    names = (about["model"], about["task"], about["examples"])
-    return Cell(*names, Competence(**about["competence"]), validation, test, overlap)
+    where = str(store.folder / key)
+    try:
+        about: CellRecord = typed(CellRecord, unit.about, "its record")
+        _check_names(about, plan)
+        validation = _repeats(about, VALIDATION, [[choice] for choice in plan.recipes(0)], unit, plan)
+        groups = [[(b, one.recipe) for one in same] for b in BOTH for same in by_name(validation[b]).values()]
+        test = _repeats(about, TEST, groups, unit, plan)
+        if any(best(validation[b]).recipe not in [one.recipe for one in test[b]] for b in BOTH):
+            raise InputError("what was best on validation wasn't tested")
+        overlap: dict[Benchmark, Mapping[str, tuple[float, ...]]] = {
+            b: {"greedy": both["greedy"], "chosen": both["chosen"]} for b in BOTH for both in [about["overlap"][b.name]]
+        }
+    except InputError as error:
+        raise InputError(
+            f"{where} isn't what this study finished: {error}; remove it and run the study again"
+        ) from None
+    return Cell(about["model"], about["task"], about["examples"], about["competence"], validation, test, overlap)
 
 
 def _arrays(split: str, found: Mapping[Benchmark, tuple[Repeats, ...]]) -> dict[str, np.ndarray]:
@@ -193,18 +238,56 @@ def _records(found: Mapping[Benchmark, tuple[Repeats, ...]]) -> list[dict[str, A
     ]
 
 
-def _repeats(records: list[Any], split: str, unit: Unit, plan: Plan) -> dict[Benchmark, tuple[Repeats, ...]]:
-    found: dict[Benchmark, list[Repeats]] = {}
-    values, full, empty = (unit.arrays[f"{split}-{name}"] for name in ("values", "full", "empty"))
-    for record, ours in zip(records, values, strict=True):
+def _check_names(about: CellRecord, plan: Plan) -> None:
+    if about["model"] not in plan.models or about["task"] not in plan.tasks:
+        raise InputError("it is of another model or task")
+    if set(about["overlap"]) != {b.name for b in BOTH}:
+        raise InputError(f"it must have an overlap for each of {', '.join(b.name for b in BOTH)}")
+    if not {VALIDATION, TEST} <= set(about["examples"]):
+        raise InputError("it doesn't say how many examples there were")
+
+
+def _repeats(
+    about: CellRecord, split: str, groups: Sequence[Sequence[Choice]], unit: Unit, plan: Plan
+) -> dict[Benchmark, tuple[Repeats, ...]]:
+    """The curves on a split, of one recipe of each of these groups."""
+    records = about["validation"] if split == VALIDATION else about["test"]
+    recipes = _chosen(records, groups, split)
+    shape = (len(records), plan.seeds, len(plan.settings.sizes), about["examples"][split])
+    values, full, empty = _curve_arrays(unit, split, shape)
+    found: dict[Benchmark, list[Repeats]] = {b: [] for b in BOTH}
+    for record, (benchmark, recipe), ours in zip(records, recipes, values, strict=True):
+        if len(record["kept"]) != plan.seeds or len(record["data_seeds"]) != plan.seeds:
+            raise InputError(f"{split} has other seeds than the plan")
         curves = tuple(
             Curve(
-                plan.settings.sizes, tuple(record["asked"]), tuple(kept), ours[seed], full[seed], empty[seed],
+                plan.settings.sizes, record["asked"], kept, ours[seed], full[seed], empty[seed],
                 plan.settings.faithfulness,
             )
             for seed, kept in enumerate(record["kept"])
         )  # fmt: skip
-        benchmark = BENCHMARKS[record["benchmark"]]()
-        recipe, seeds = Recipe.from_record(record["recipe"]), tuple(record["data_seeds"])
-        found.setdefault(benchmark, []).append(Repeats(benchmark, recipe, curves, seeds))
+        found[benchmark].append(Repeats(benchmark, recipe, curves, record["data_seeds"]))
     return {b: tuple(repeats) for b, repeats in found.items()}
+
+
+def _chosen(records: Sequence[RepeatsRecord], groups: Sequence[Sequence[Choice]], split: str) -> list[Choice]:
+    """The recipe of each group that a record is of."""
+    found = []
+    for record, group in zip(records, groups, strict=False):
+        given = (record["benchmark"], record["recipe"])
+        found += [(b, one) for b, one in group if given == (b.name, json.loads(json.dumps(one.record())))][:1]
+    if len(found) != len(records) or len(found) != len(groups):
+        raise InputError(f"{split} has other recipes than the plan")
+    return found
+
+
+def _curve_arrays(unit: Unit, split: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values [recipe, seed, size, example], which is `shape`, full and empty [seed, example]."""
+    names = tuple(f"{split}-{name}" for name in ("values", "full", "empty"))
+    found = [unit.arrays.get(name, np.empty(0)) for name in names]
+    ends = (shape[1], shape[3])
+    if min(shape) < 1 or [array.shape for array in found] != [shape, ends, ends]:
+        raise InputError(f"{split} has arrays of other shapes than its curves")
+    for name, array in zip(names, found, strict=True):
+        check_metric(name, array)
+    return found[0], found[1], found[2]

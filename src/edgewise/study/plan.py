@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ from ..disk import tree_digest
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark
 from ..learn import Learned
-from ..methods import Method, as_record, check_is, from_record
+from ..methods import Method, as_record, check_is, from_record, parameters
+from ..records import Makers, members, typed
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..tasks import GENERATORS, is_task_file
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ..models import ModelSource
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
+MOST_RECIPES = 100_000
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ class Grid:
             check_is("solver", Solver, solver)
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
+        count = len(self.solvers) * (1 + len(self.tau) + len(self.kappa)) * (1 + len(self.pnr))
+        if count > MOST_RECIPES:
+            raise InputError(f"a study of {count:,} combinations would never end; give fewer hyper-parameters")
         for benchmark in BOTH:
             self.recipes(benchmark, Bootstrap())  # refuses what can't be
 
@@ -143,13 +149,9 @@ class Plan:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
         """The plan that `record` came from, read back from JSON."""
-        given = _frozen({name: record[name] for name in cls.__dataclass_fields__})
-        solvers = tuple(from_record("solver", SOLVERS, one) for one in given["grid"]["solvers"])
-        grid = Grid(**_frozen(given["grid"]) | {"solvers": solvers})
-        learner = None if given["learner"] is None else Learned.from_record(given["learner"])
-        return cls(**given | {"grid": grid, "settings": Settings.from_record(given["settings"]), "learner": learner})
-
-
-def _frozen(record: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no tuples: its lists become them."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+        makers: Makers = {
+            Solver: partial(from_record, "solver", SOLVERS),
+            Settings: lambda found: Settings.from_record(typed(Mapping[str, Any], found, "settings")),
+            Learned: Learned.from_record,
+        }
+        return cls(**members(cls, parameters(cls), record, "plan", makers))

@@ -16,10 +16,10 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate import BOTH, CMD, CPR, Benchmark, size_to_edges
 from ..learn import Learned
-from ..methods import check_is, from_record, plain
+from ..methods import check_is, plain
 from ..ranking import Ranking
-from ..select import SOLVERS, Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
-from ..statistics import FILTERS, NO_FILTER, Bootstrap, Filter, Shrinkage
+from ..select import Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
+from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from .settings import DEFAULTS, Settings
 
 
@@ -77,13 +77,6 @@ class Recipe:
     def record(self) -> dict[str, Any]:
         """As plain data, for JSON."""
         return {name: plain(value) for name, value in vars(self).items()}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Recipe:
-        """The recipe that `record` came from, read back from JSON."""
-        solver, way = from_record("solver", SOLVERS, record["solver"]), from_record("filter", FILTERS, record["filter"])
-        learner = None if record["learner"] is None else Learned.from_record(record["learner"])
-        return cls(solver, way, record["pnr"], record["alias"], learner)
 
 
 GREEDY = Recipe()

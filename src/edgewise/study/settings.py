@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from ..errors import InputError
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
-from ..methods import as_record, check_is, from_record
+from ..methods import as_record, check_is, from_record, parameters
 from ..models.memory import BUDGET, parse_bytes
+from ..records import Makers, members
 from ..score import SCORERS, EapIg, Scorer
 from ..statistics import FILTERS, Bootstrap
 from ..tasks import METRICS, LogitDifference, Metric
@@ -63,15 +65,14 @@ class Settings:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """The settings that `record` came from, read back from JSON."""
-        families: dict[str, tuple[str, Any]] = {
-            "scorer": ("scorer", SCORERS),
-            "metric": ("metric", METRICS),
-            "ablation": ("ablation", ABLATIONS),
-            "faithfulness": ("faithfulness definition", FAITHFULNESS),
-            "bootstrap": ("filter", FILTERS),
+        makers: Makers = {
+            Scorer: partial(from_record, "scorer", SCORERS),
+            Metric: partial(from_record, "metric", METRICS),
+            Ablation: partial(from_record, "ablation", ABLATIONS),
+            Faithfulness: partial(from_record, "faithfulness definition", FAITHFULNESS),
+            Bootstrap: partial(from_record, "filter", FILTERS),
         }
-        made = {name: from_record(*family, record[name]) for name, family in families.items()}
-        return cls(**{**record, **made, "sizes": tuple(record["sizes"])})
+        return cls(**members(cls, parameters(cls), record, "settings", makers))
 
 
 DEFAULTS = Settings()
