@@ -5,18 +5,21 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from ..errors import InputError
-from ..evaluate import resample
+from ..evaluate import Ablation, Faithfulness, resample
 from ..graph import Graph
 from ..methods import parameters, plain, record_name
-from ..records import members, typed
-from ..study import Competence, mean_overlap, published_words
-from ..tasks import Task
+from ..records import Makers, members, typed
+from ..score import Scorer
+from ..statistics import Bootstrap
+from ..study import Competence, Settings, mean_overlap, published_words
+from ..tasks import Metric, Task
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery, Outcome
@@ -130,10 +133,8 @@ class RunRecord:
         found = cls(**members(cls, parameters(cls), record, "the run's record", {Graph: _graph}))
         for name, hint in WITHIN.items():
             typed(hint, getattr(found, name), f"the run's {name}")
-        for name in ("scorer", "ablation"):
-            record_name(f"the run's {name}", found.settings.get(name))
-        if min(found.train.examples, found.test.examples) < 1:
-            raise InputError("the run's record has no examples")
+        members(Settings, parameters(Settings), found.settings, "the run's settings", NAMED)
+        _check(found)
         return found
 
 
@@ -167,6 +168,36 @@ WITHIN: Mapping[str, Any] = {
     "overlap": Mapping[str, Mapping[str, OverlapRecord]],
     "circuits": Mapping[str, ExportedRecord],
 }
+
+
+# A run may have used methods that only its author has: they are known by name.
+NAMED: Makers = {
+    family: partial(record_name, family.__name__.lower())
+    for family in (Scorer, Metric, Ablation, Faithfulness, Bootstrap)
+}
+
+
+def _check(run: RunRecord) -> None:
+    """Refuse numbers that can't be, and intervals of other areas."""
+    shares = [run.accuracy.top, run.accuracy.beats, run.sign_instability]
+    for both in run.overlap.values():
+        shares += [share for one in both.values() for share in (one["mean"], *one["sizes"]) if share is not None]
+    if not all(0 <= share <= 1 for share in shares):
+        raise InputError("the run's record has an accuracy, a sign instability or an overlap that is no share")
+    if min(run.train.examples, run.test.examples) < 1 or not 0 <= run.edges_kept_by_bootstrap <= run.graph.n_edges:
+        raise InputError("the run's record has numbers of examples or of edges that can't be")
+    estimates = {b: {name: one["estimate"] for name, one in ours.items()} for b, ours in run.intervals.items()}
+    if estimates != run.areas:
+        raise InputError("the run's record has intervals of other areas")
+    for ours in run.intervals.values():
+        for one in ours.values():
+            check_interval(one)
+
+
+def check_interval(one: IntervalRecord) -> None:
+    """Refuse an interval that doesn't hold its estimate."""
+    if not one["low"] <= one["estimate"] <= one["high"] or not 0 < one["confidence"] < 1:
+        raise InputError("an interval doesn't hold its estimate")
 
 
 def _graph(record: Any) -> Graph:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from ..reading import read_arrays, read_format, read_json
 from ..records import typed
 from ..scores import fill_folder
 from ..study import GREEDY
-from .record import IntervalRecord, RunRecord, exported_record
+from .record import IntervalRecord, RunRecord, check_interval, exported_record
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery, Outcome
@@ -42,6 +41,7 @@ FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-[0-9.e-]+\.json|figures/faithfulness\.(png|svg)"
 )
+BY_VALUES = ("metric", "faithfulness")
 RECIPE = ("solver", "filter", "pnr", "learner", "choices")
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
 # A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.
@@ -195,15 +195,19 @@ class ComparisonRecord(TypedDict):
 def _check_records(records: Sequence[CurveRecord], run: RunRecord) -> None:
     """Refuse curves that aren't those of the run."""
     areas: dict[str, dict[str, float]] = {}
+    sizes = list(run.settings["sizes"])
     for record in records:
         record_name("the filter of a curve", record["filter"])
         areas.setdefault(record["benchmark"], {})[record["method"]] = record["area"]
+        check_interval(record["interval"])
+        if record["interval"]["estimate"] != record["area"] or [s["share"] for s in record["sizes"]] != sizes:
+            raise InputError(f"the curve of {record['method']} has another interval or other sizes than the run")
     if sum(map(len, areas.values())) != len(records) or not records:
         raise InputError("curve.json must have a curve for every method, each once")
     if areas != run.areas:
         raise InputError("curve.json has other methods or areas than run.json")
-    if len({(record["faithfulness"], tuple(size["share"] for size in record["sizes"])) for record in records}) != 1:
-        raise InputError("the curves in curve.json must be of the same sizes and by the same faithfulness")
+    if len({record["faithfulness"] for record in records}) != 1:
+        raise InputError("the curves in curve.json must be by the same faithfulness")
 
 
 def _shapes(rows: int, sizes: int, run: RunRecord) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -229,10 +233,10 @@ def _row(record: CurveRecord, values: np.ndarray, full: np.ndarray, empty: np.nd
     curve = Curve(shares, asked, kept, values, full, empty, definition)
     benchmark = choose("benchmark", BENCHMARKS, record["benchmark"])
     area = curve.area(benchmark)
-    if not math.isclose(area, record["area"], rel_tol=1e-6, abs_tol=1e-9):
-        raise InputError(
-            f"the {benchmark.name} of {record['method']} is {area:g} by its values, but said to be {record['area']:g}"
-        )
+    said = [record["area"], *(size[name] for size in sizes for name in BY_VALUES)]  # type: ignore[literal-required]
+    found = [area, *(row[name] for row in curve.rows() for name in BY_VALUES)]
+    if not np.allclose(said, found, rtol=1e-6, atol=1e-9):
+        raise InputError(f"the {benchmark.name} of {record['method']}, {record['area']:g}, contradicts its values")
     recipe = {name: record[name] for name in RECIPE}  # type: ignore[literal-required]
     return ResultRow(benchmark, record["method"], recipe, area, curve, tuple(sizes))
 
