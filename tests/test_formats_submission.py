@@ -179,3 +179,11 @@ def test_a_folder_of_nine_files_becomes_a_submission(tmp_path):
         convert_to_submission(tmp_path / "mine", tmp_path / "more", "edges", "ioi", "gpt2")
     with pytest.raises(InputError, match="no folder of circuits"):
         convert_to_submission(done.written[0], tmp_path / "more", "circuits", "ioi", "gpt2")
+
+
+@pytest.mark.parametrize("name", ["abs-True", "abs-False", "ioi_gpt2"])
+def test_links_in_circles_are_followed_one_level(tmp_path, name):
+    write_importances(tmp_path, "mcqa", "gemma2", scores_of(OTHER))
+    (tmp_path / name).symlink_to(".", target_is_directory=True)
+    found = check_submission(tmp_path)
+    assert not found.accepted and 2 <= len(found.folders) <= 3

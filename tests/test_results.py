@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
+import shutil
+import zipfile
 from dataclasses import fields, replace
 
 import matplotlib.pyplot as plt
@@ -35,8 +39,12 @@ from edgewise import (
     wrap_model,
     write_result,
 )
+from edgewise.cli.report import _facts
 from edgewise.evaluate import faithfulness_intervals
 from edgewise.report import figures
+from edgewise.report.comparisons import contests_of_run, pairs
+from edgewise.report.tables import area_table
+from edgewise.results import convert_to_submission
 
 edgewise = test_cli.edgewise
 SIZES = (0.05, 0.3, 1.0)
@@ -194,3 +202,131 @@ def test_a_record_names_the_models_content_and_is_shown_in_one_line(found):
     record = RunRecord.of(found)
     assert record.weights == found.model.content != found.model.digest
     assert repr(record) == "RunRecord('tiny' on 'random', CMD, CPR, seed 5)"
+
+
+@pytest.fixture(scope="module")
+def written(found, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("written") / "r"
+    write_result(found, folder)
+    return folder
+
+
+def shown(folder):
+    """All that `report`, `compare` and `convert` read and print."""
+    result = read_result(folder)
+    json.dumps(result.run.record(), allow_nan=False)
+    _facts(result.run)
+    for benchmark in result.benchmarks:
+        area_table(result.of(benchmark), benchmark)
+    for row in result.rows:
+        figures._look(row)
+    json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)
+    read_circuits(folder)
+
+
+def places(value, at=()):
+    """Where in plain data something could be changed; of a list, its first entry."""
+    yield at
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for name, one in inner:
+        yield from places(one, (*at, name))
+
+
+def changed(value, at, new):
+    value = copy.deepcopy(value)
+    inner = value
+    for name in at[:-1]:
+        inner = inner[name]
+    if new is ...:
+        del inner[at[-1]]
+    else:
+        inner[at[-1]] = new
+    return value
+
+
+WRONG = (..., None, True, 0, -1, 2.5, 1e300, 10**30, "x", [], {}, [1], {"name": 3}, {"name": "x"})
+
+
+@pytest.mark.parametrize("name", ["run.json", "curve.json"])
+def test_whatever_a_record_says_it_is_shown_or_refused_in_words(written, tmp_path, name):
+    """Values of any kind at any place: nothing but our own error, and no traceback when it is printed."""
+    shutil.copytree(written, tmp_path / "r")
+    shown(tmp_path / "r")
+    path = tmp_path / "r" / name
+    whole = json.loads(path.read_text())
+    tries = [(at, new) for at in places(whole) if at for new in WRONG]
+    refused = 0
+    for at, new in random.Random(0).sample(tries, 80):
+        path.write_text(json.dumps(changed(whole, at, new)))
+        try:
+            shown(tmp_path / "r")
+        except InputError:
+            refused += 1
+    assert 50 < refused < 80
+
+
+@pytest.mark.parametrize(
+    "name, at, new, words",
+    [("run.json", ("graph", "edges"), 7, "edges, but its record says"),
+     ("run.json", ("areas", "CMD", "ILP"), 0.0, "areas"),
+     ("run.json", ("settings", "scorer"), {"steps": 5}, "scorer must be the name"),
+     ("run.json", ("seed",), True, "seed"),
+     ("run.json", ("settings", "sizes"), [0.05, 1.0], "other sizes"), ("run.json", ("test", "examples"), 9, "shape"),
+     ("run.json", ("test", "examples"), 10**12, "shape"),
+     ("run.json", ("accuracy", "top"), "1", "accuracy.top must be"),
+     ("run.json", ("portfolio",), {"CMD": {"0.1": 3}}, "portfolio.CMD.0.1 must be text"),
+     ("run.json", ("more",), 1, "more"),
+     ("run.json", ("seconds", "total"), "long", "seconds.total"),
+     ("run.json", ("overlap", "CMD", "Greedy"), 1, "overlap"),
+     ("run.json", ("circuits", "CMD", "chosen_on"), None, "chosen_on"),
+     ("run.json", ("graph", "n_layers"), 10**9, "larger"),
+     ("curve.json", (0, "area"), 0.123, "another interval"), ("curve.json", (0, "sizes"), [], "other sizes"),
+     ("curve.json", (1,), ..., "other methods"), ("curve.json", (0, "method"), "ILP", "each once"),
+     ("curve.json", (0, "sizes", 0, "metric"), 77.0, "contradicts its values"),
+     ("curve.json", (0, "sizes", 0, "edges_kept"), 10**6, "can't be"),
+     ("curve.json", (0, "interval", "low"), 9.0, "hold"),
+     ("curve.json", (1, "against_greedy"), {}, "against_greedy"),
+     ("curve.json", (0, "sizes", 0, "share"), 0.06, "sizes"),
+     ("curve.json", (0, "sizes", 0, "edges_kept"), 0, "have other edges"), ("curve.json", (0, "filter"), 3, "filter")],
+)  # fmt: skip
+def test_a_record_that_contradicts_itself_or_its_arrays_is_refused(written, tmp_path, name, at, new, words):
+    shutil.copytree(written, tmp_path / "r")
+    path = tmp_path / "r" / name
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(changed(whole, at, new)))
+    with pytest.raises(InputError, match=words) as refusal:
+        shown(tmp_path / "r")
+    assert str(tmp_path / "r") in str(refusal.value)
+
+
+def test_arrays_of_a_result_that_are_not_whole_are_refused(written, tmp_path):
+    shutil.copytree(written, tmp_path / "r")
+    path = tmp_path / "r" / "circuits.npz"
+    whole = path.read_bytes()
+    arrays = dict(np.load(path))
+    nan = arrays["values"].copy()
+    nan[0, 0, 0] = np.nan
+    for change in (
+        {"values": nan}, {"full": arrays["full"][1:]}, {"masks": arrays["masks"][:, :, 1:]}, {"more": nan},
+        {"masks": ~arrays["masks"]}, {"values": arrays["values"] + 1}, {"values": arrays["values"] * 1e200},
+        {"empty": arrays["full"]}, {"full": arrays["full"].astype(object)},
+        {"values": arrays["values"].astype(complex)},
+    ):  # fmt: skip
+        np.savez_compressed(path, **arrays | change)
+        with pytest.raises(InputError, match="isn't a whole result folder"):
+            shown(tmp_path / "r")
+    for content in (b"", whole[:-9], whole[200:], b"PK"):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"circuits\.npz"):
+            shown(tmp_path / "r")
+    path.write_bytes(whole)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    shown(tmp_path / "r")
+
+
+def test_a_run_of_one_benchmark_has_no_circuits_for_the_other(found, tmp_path):
+    mine = discover(found.model, found.train, found.test, found.settings, {CPR: [Recipe()]})
+    write_result(mine, tmp_path / "r")
+    with pytest.raises(InputError, match="no circuits for CMD"):
+        convert_to_submission(tmp_path / "r", tmp_path / "out", "circuits", "ioi", "gpt2", benchmark=CMD)

@@ -44,6 +44,8 @@ from edgewise.study import (
     recipe_overlap,
     remember,
     run,
+    run_study,
+    study_tables,
 )
 from edgewise.study.folder import read_plan
 from edgewise.tasks import load_third
@@ -514,3 +516,62 @@ def test_a_study_learns_on_every_draw_and_compares_what_it_learned(edgewise, tmp
     assert Plan.from_record(json.loads(out)["plan"]) == read_plan(tmp_path / "study")
     found = json.loads(edgewise("compare", tmp_path / "study", "learned", "greedy", "--json")[1])
     assert {pair["method"] for pair in found} == {"Learned"} and len(found) == 2
+
+
+def test_a_cell_that_can_not_have_come_of_the_plan_is_refused(tmp_path):
+    """Its record isn't under a digest: whatever it says, tables are made of what is right, or it is refused."""
+    grid = Grid(tau=(5,), kappa=(), pnr=(0.5,), solvers=(Greedy(),))
+    folder = tmp_path / "study"
+    run_study(Plan(seeds=2, examples=6, grid=grid), folder)
+    (unit,) = (folder / "store").glob("cell-*/unit.json")
+    whole = unit.read_text()
+
+    def refused(change, words):
+        record = json.loads(whole)
+        change(record["about"])
+        unit.write_text(json.dumps(record))
+        with pytest.raises(InputError, match=words) as refusal:
+            study_tables(read_study(folder))
+        assert str(unit.parent) in str(refusal.value)
+
+    for change, words in (
+        (lambda a: a.pop("overlap"), "lacks overlap"), (lambda a: a.update(task="mcqa"), "another model or task"),
+        (lambda a: a.update(more=1), "more"), (lambda a: a["competence"].update(top="1"), "competence.top"),
+        (lambda a: a["competence"].update(top=1.5), "no share"), (lambda a: a["overlap"].pop("CMD"), "overlap"),
+        (lambda a: a["overlap"]["CMD"].update(greedy=["a"]), r"greedy\[0\]"),
+        (lambda a: a["test"].pop(), "other recipes"),
+        (lambda a: a["validation"].reverse(), "other recipes"),
+        (lambda a: a["examples"].update(test=7), "other shapes"),
+        (lambda a: a["test"][0]["recipe"].update(solver="ilp"), "other recipes"),
+        (lambda a: a["test"][0].update(data_seeds=[0, -1]), "seeds"), (lambda a: a["test"][0]["kept"].pop(), "seeds"),
+        (lambda a: a["test"][0]["asked"].pop(), "numbers of edges"), (lambda a: a["test"][0].update(kept=3), "a list"),
+        (lambda a: a["test"][0].update(asked=[-1] * 10), "more edges than"),
+        (lambda a: a["examples"].clear(), "how many"),
+    ):  # fmt: skip
+        refused(change, words)
+    unit.write_text(whole)
+    assert study_tables(read_study(folder))
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [(lambda p: p.pop("models"), "lacks models"), (lambda p: p.update(seeds="2"), "seeds must be"),
+     (lambda p: p.update(seeds=True), "seeds must be"), (lambda p: p.update(models="demo"), "a list"),
+     (lambda p: p["grid"].update(tau=[5.5]), r"tau\[0\]"), (lambda p: p["grid"].update(solvers=[3]), "name of one"),
+     (lambda p: p["grid"].update(tau=[5] * 9000, pnr=[0.5] * 9000), "would never end"),
+     (lambda p: p["settings"].pop("scorer"), "lacks scorer"), (lambda p: p.update(settings=[]), "an object"),
+     (lambda p: p["settings"]["scorer"].update(steps="5"), "steps must be"),
+     (lambda p: p.update(learner="x"), "learner"),
+     (lambda p: p["settings"]["bootstrap"].pop("seed"), "lacks seed"), (lambda p: p.update(own=1), "own"),
+     (lambda p: p["settings"].update(scorer="eapp"), "unknown scorer"),
+     (lambda p: p["settings"].update(fill=0), "fill")],
+)  # fmt: skip
+def test_a_plan_of_a_strange_kind_is_refused(tmp_path, change, words):
+    open_study(tmp_path / "study", Plan(seeds=2))
+    path = tmp_path / "study" / "study.json"
+    record = json.loads(path.read_text())
+    change(record["plan"])
+    path.write_text(json.dumps(record))
+    with pytest.raises(InputError, match=words) as refusal:
+        read_study(tmp_path / "study")
+    assert "study.json" in str(refusal.value)

@@ -22,7 +22,7 @@ from ..evaluate import BENCHMARKS, CMD, SIZES, Benchmark
 from ..graph import Graph
 from ..methods import Method, check_is, from_record, parameters, record_name
 from ..ranking import Ranking
-from ..records import Makers, members
+from ..records import Makers, members, typed
 from ..score import SCORERS, EapIg, Scorer
 
 FloatArray = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Learned(Method):
             Scorer: partial(from_record, "scorer", SCORERS),
         }
         record_name("learner", record)
-        given = {name: value for name, value in record.items() if name != "name"}
+        given = {name: value for name, value in typed(Mapping[str, Any], record, "learner").items() if name != "name"}
         return cls(**members(cls, parameters(cls), given, "learner", makers))
 
     def rate_for(self, graph: Graph) -> float:

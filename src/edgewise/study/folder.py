@@ -150,6 +150,8 @@ def read_plan(folder: Path) -> Plan:
     """The plan that the study in a folder was begun with."""
     found = read_record(folder)
     try:
+        for name in SEEN:
+            typed(list[str] if name == "versions" else dict[str, str], found.get(name), f"plan.{name}")
         return Plan.from_record({name: value for name, value in found.items() if name not in SEEN})
     except InputError as error:
         raise InputError(f"{folder / PLAN} can't be read: {error}") from None
@@ -201,7 +203,7 @@ def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
     where = str(store.folder / key)
     try:
         about: CellRecord = typed(CellRecord, unit.about, "its record")
-        _check_names(about, plan)
+        _check(about, plan)
         validation = _repeats(about, VALIDATION, [[choice] for choice in plan.recipes(0)], unit, plan)
         groups = [[(b, one.recipe) for one in same] for b in BOTH for same in by_name(validation[b]).values()]
         test = _repeats(about, TEST, groups, unit, plan)
@@ -238,13 +240,16 @@ def _records(found: Mapping[Benchmark, tuple[Repeats, ...]]) -> list[dict[str, A
     ]
 
 
-def _check_names(about: CellRecord, plan: Plan) -> None:
+def _check(about: CellRecord, plan: Plan) -> None:
     if about["model"] not in plan.models or about["task"] not in plan.tasks:
         raise InputError("it is of another model or task")
     if set(about["overlap"]) != {b.name for b in BOTH}:
         raise InputError(f"it must have an overlap for each of {', '.join(b.name for b in BOTH)}")
-    if not {VALIDATION, TEST} <= set(about["examples"]):
+    if not {VALIDATION, TEST} <= set(about["examples"]) or min(about["examples"].values()) < 1:
         raise InputError("it doesn't say how many examples there were")
+    shares = [share for both in about["overlap"].values() for share in (*both["greedy"], *both["chosen"])]
+    if not all(0 <= share <= 1 for share in (about["competence"].top, about["competence"].beats, *shares)):
+        raise InputError("it has an accuracy or an overlap that is no share")
 
 
 def _repeats(
@@ -257,16 +262,19 @@ def _repeats(
     values, full, empty = _curve_arrays(unit, split, shape)
     found: dict[Benchmark, list[Repeats]] = {b: [] for b in BOTH}
     for record, (benchmark, recipe), ours in zip(records, recipes, values, strict=True):
-        if len(record["kept"]) != plan.seeds or len(record["data_seeds"]) != plan.seeds:
+        seeds, asked = record["data_seeds"], record["asked"]
+        if not len(record["kept"]) == len(seeds) == plan.seeds or not all(0 <= seed < plan.seeds for seed in seeds):
             raise InputError(f"{split} has other seeds than the plan")
+        if any(not 0 <= less <= more for kept in record["kept"] for less, more in zip(kept, asked, strict=False)):
+            raise InputError(f"{split} keeps more edges than it was asked for")
         curves = tuple(
             Curve(
-                plan.settings.sizes, record["asked"], kept, ours[seed], full[seed], empty[seed],
+                plan.settings.sizes, asked, kept, ours[seed], full[seed], empty[seed],
                 plan.settings.faithfulness,
             )
             for seed, kept in enumerate(record["kept"])
         )  # fmt: skip
-        found[benchmark].append(Repeats(benchmark, recipe, curves, record["data_seeds"]))
+        found[benchmark].append(Repeats(benchmark, recipe, curves, seeds))
     return {b: tuple(repeats) for b, repeats in found.items()}
 
 
