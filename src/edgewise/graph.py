@@ -39,7 +39,7 @@ class Graph:
         for name in ("n_layers", "n_heads", "d_model"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         if not isinstance(self.parallel, bool):
-            raise InputError(f"whether a graph is parallel must be true or false, not {self.parallel!r}")
+            raise InputError(f"whether a graph is parallel must be true or false, not {_shown(self.parallel)}")
         if self.n_sources * self.n_destinations > LARGEST:
             raise InputError(f"{self} is larger than any model")
 
@@ -217,13 +217,17 @@ class Graph:
 def _whole(name: str, value: object) -> int:
     """A number of layers and the like, from 1 to what no model comes near."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"a graph's {name} must be a whole number, not {value!r}")
+        raise InputError(f"a graph's {name} must be a whole number, not {_shown(value)}")
     number = operator.index(value)
     if number < 1:
         raise InputError(f"a graph needs {name} >= 1")
     if number >= 2**31:
         raise InputError(f"a graph's {name} is larger than any model's")
     return number
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str | float | int | None) else type(value).__name__
 
 
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:

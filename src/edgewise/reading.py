@@ -112,12 +112,10 @@ def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
     """Read a JSON object of ours, without its format and version; says so if they are others."""
     found = read_json(path)
     found = found if isinstance(found, dict) else {}
-    known = {"format": found.pop("format", None), "version": found.pop("version", None)}
-    if known["format"] != name or type(known["version"]) is not int or known["version"] != version:
-        raise InputError(
-            f"{path} is of format {known['format']!r} version {known['version']!r}; "
-            f"this edgewise reads {name} version {version}"
-        )
+    known = [found.pop("format", None), found.pop("version", None)]
+    if known != [name, version] or type(known[1]) is not int:
+        kind, number = (repr(one) if isinstance(one, str | int | None) else "of its own" for one in known)
+        raise InputError(f"{path} is of format {kind} version {number}; this edgewise reads {name} version {version}")
     return found
 
 

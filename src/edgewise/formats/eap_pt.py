@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ..disk import write_bytes
 from ..errors import InputError
 from ..graph import Graph
-from ..reading import told_of
 from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
 from .torch_file import Tensor, read_torch
 
@@ -30,26 +29,25 @@ BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
 def read(path: Path) -> EdgeFile:
     """Everything that a file says about edges. What it has at pairs that are no edge doesn't matter."""
     data = read_torch(path)
-    with told_of(path):
-        if not isinstance(data, dict) or any(key not in data for key in NEEDED):
-            raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
-        graph = graph_of(data["cfg"], path)
-        shape = (graph.n_sources, graph.n_destinations)
-        inside = _tensor(data, "edges_in_graph", shape, path)
-        _tensor(data, "nodes_in_graph", shape[:1], path)
-        score = _tensor(data, "edges_scores", shape, path) if "edges_scores" in data else None
-        if score is not None and "float" not in score.kind:
-            raise InputError(f"{path}: edges_scores holds {score.kind}, but scores are floating-point numbers")
-        _check_names(data, "src_nodes", graph.source_names, path)
-        _check_names(data, "dst_nodes", graph.destination_names, path)
-        return EdgeFile(
-            path,
-            graph,
-            None if score is None else score.array()[graph.edge_source, graph.edge_destination],
-            _mask(inside.array(), graph, path),
-            about_of(data, path),
-            tuple(key for key in BEYOND if data.get(key) is not None),
-        )
+    if not isinstance(data, dict) or any(key not in data for key in NEEDED):
+        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
+    graph = graph_of(data["cfg"], path)
+    shape = (graph.n_sources, graph.n_destinations)
+    inside = _tensor(data, "edges_in_graph", shape, path)
+    _tensor(data, "nodes_in_graph", shape[:1], path)
+    score = _tensor(data, "edges_scores", shape, path) if "edges_scores" in data else None
+    if score is not None and "float" not in score.kind:
+        raise InputError(f"{path}: edges_scores holds {score.kind}, but scores are floating-point numbers")
+    _check_names(data, "src_nodes", graph.source_names, path)
+    _check_names(data, "dst_nodes", graph.destination_names, path)
+    return EdgeFile(
+        path,
+        graph,
+        None if score is None else score.array()[graph.edge_source, graph.edge_destination],
+        _mask(inside.array(), graph, path),
+        about_of(data, path),
+        tuple(key for key in BEYOND if data.get(key) is not None),
+    )
 
 
 def write(

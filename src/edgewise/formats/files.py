@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph
-from ..reading import file_size
+from ..reading import file_size, told_of
 from . import eap_json, eap_pt
 from .edge_file import EdgeFile
 
@@ -26,7 +26,10 @@ def read_file(path: Path) -> EdgeFile:
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; a circuit is a file that ends in {_suffixes()}")
     file_size(path)  # refuses what is no file
-    return _format(path).read(path)
+    kind = _format(path)
+    with told_of(path):
+        found: EdgeFile = kind.read(path)
+    return found
 
 
 def write_file(

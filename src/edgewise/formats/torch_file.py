@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..reading import file_size, told_of
+from ..reading import file_size, first_line, told_of
 
 # By the storage's class: how torch calls the numbers, and how NumPy reads them.
 STORAGES = {
@@ -112,7 +112,7 @@ def read_torch(path: Path) -> Any:
         raise
     except Exception as error:
         # What a broken or hostile pickle leads to could be anything.
-        raise InputError(f"{path} isn't a torch file that can be read: it is damaged ({error})") from None
+        raise InputError(f"{path} isn't a torch file that can be read: it is damaged ({first_line(error)})") from None
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
