@@ -116,7 +116,7 @@ def test_a_broken_quantised_file_is_refused_in_words(tmp_path):
     if find_spec("gguf") is None or find_spec("accelerate") is None:
         pytest.skip("needs the gguf extra")
     (tmp_path / "some.gguf").write_bytes(b"GGUF" + b"\0" * 100)
-    with pytest.raises(InputError, match="can't be loaded"):
+    with pytest.raises(InputError, match="its version is 0"):
         load_model(str(tmp_path / "some.gguf"))
 
 
@@ -148,7 +148,7 @@ def test_a_file_that_lacks_weights_is_refused_by_their_names(tmp_path):
     with pytest.raises(InputError, match=r"lacks weights.*layers\.1\.self_attn\.q_proj\.weight"):
         load_model(str(tmp_path))
     (tmp_path / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(InputError, match="can't be loaded"):
+    with pytest.raises(InputError, match="no room for more than 6"):
         load_model(str(tmp_path))
 
 

@@ -45,6 +45,10 @@ def told_of(what: object, advice: str = "") -> Iterator[None]:
         raise InputError(f"{what} can't be read: {error.strerror or first_line(error)}{_behind(advice)}") from error
     except Exception as error:
         raise InputError(f"{what} can't be read: {first_line(error)}{_behind(advice)}") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # what libraries in Rust raise stands beside all other errors
+            raise
+        raise InputError(f"{what} can't be read: {first_line(error)}{_behind(advice)}") from None
 
 
 def _behind(advice: str) -> str:

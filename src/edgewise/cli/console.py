@@ -52,9 +52,9 @@ def print_json(data: Any) -> None:
     sys.stdout.write("\n")
 
 
-def open_model(name: str, device: str, dtype: str, bos: str = "auto") -> Model:
+def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False) -> Model:
     """Load a model, saying so."""
     with err.status(f"loading {escape(name)}"):
         from ..models import load_model
 
-        return load_model(name, device, dtype, bos)
+        return load_model(name, device, dtype, bos, trust_remote_code)

@@ -33,6 +33,7 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     seed: options.Seed = 0,
@@ -66,7 +67,7 @@ def command(
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
     with nullcontext(NOTHING) if out_file is None else working_on(out_file) as store:
-        loaded = open_model(model, device, dtype, bos)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")

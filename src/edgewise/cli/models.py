@@ -17,6 +17,7 @@ def command(
     name: Annotated[
         str | None, typer.Argument(help="A model to look at: demo, a folder, or a name on the hub.")
     ] = None,
+    trust_remote_code: options.TrustRemoteCode = False,
     json: options.Json = False,
 ) -> None:
     """List the model families that are supported, or look at one model's graph."""
@@ -40,7 +41,7 @@ def command(
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("config attributes that a family doesn't know are refused by name; --json lists those that it honours")
         return
-    facts = inspect_model(name)
+    facts = inspect_model(name, trust_remote_code)
     graph = facts.graph
     record = {
         "model": name,

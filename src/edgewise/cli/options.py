@@ -44,6 +44,10 @@ Examples = Annotated[int | None, typer.Option("--examples", help="How many promp
 Bos = Annotated[
     str, typer.Option("--bos", help="Put the BOS token in front: yes, no, or auto, if the model was trained so.")
 ]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Run code that comes with the model; never done without this option."),
+]
 Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[

@@ -58,6 +58,7 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     seed: options.Seed = 0,
@@ -106,7 +107,7 @@ def command(
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
     with working_on(folder) as store:
-        loaded = open_model(model, device, dtype, bos)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
         if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):

@@ -31,6 +31,7 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     goal: Annotated[
@@ -67,13 +68,13 @@ def command(
     room = parse_bytes(memory)
     if method.lower() == Learned.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
-        where = (model, device, dtype, bos), (task, split, examples, seed)
+        where = (model, device, dtype, bos, trust_remote_code), (task, split, examples, seed)
         _learn(out_folder, overwrite, where, learner, metric, ablation, room, json)
         return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
     with working_on(out_folder) as store:
-        loaded = open_model(model, device, dtype, bos)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code)
         pairs = load_task(task, loaded, split, examples, seed)
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
             warn("note: going on from what a command that was stopped had scored")

@@ -54,6 +54,7 @@ def command(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
+    trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     out_folder: Annotated[Path, typer.Option("--out", help="The study's folder.")] = Path("results/study"),
@@ -87,6 +88,7 @@ def command(
     plan = Plan(
         _names(model or ["demo"]), tasks, seeds, examples, grid, published(settings) if as_published else settings,
         device, dtype, bos, unsplit, options.build_learner(learn_steps, rate, 0) if learned else None,
+        trust_remote_code,
     )  # fmt: skip
     plan.check()  # what can't be loaded is found before anything is written
     for name in unsplit:

@@ -11,6 +11,7 @@ from functools import cached_property, partialmethod
 from importlib.resources import files
 from importlib.util import find_spec
 from logging import ERROR, getLogger
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ import torch
 from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
+from ..reading import first_line, read_json, told_of
+from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
+from .gguf_header import NUMBERS_PER_BYTE, check_header
 from .memory import scoring_bytes
+from .pickled import check_pickled
 from .transformer import Transformer
 
 DEMO = "demo"
@@ -31,6 +36,10 @@ BOS_CHOICES = ("auto", "yes", "no")
 BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 
 CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
+CODE = ".py"
+CONFIG = "config.json"
+PICKLED = ".bin"
+WEIGHTS = ("model.safetensors", f"pytorch_model{PICKLED}")  # in the order in which they are looked for
 TRAINING = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
 
@@ -42,28 +51,29 @@ class ModelSource:
     device: str = "auto"
     dtype: str = "auto"
     bos: str = "auto"
+    trust_remote_code: bool = False
 
     def load(self) -> Model:
         """The model."""
-        return load_model(self.name, self.device, self.dtype, self.bos)
+        return load_model(self.name, self.device, self.dtype, self.bos, self.trust_remote_code)
 
     def check(self) -> None:
         """Refuse what can't be loaded, as far as that can be told without the weights."""
         choose_dtype(self.dtype, None, choose_device(self.device))
         _check_bos(self.bos)
-        inspect_model(self.name)
+        inspect_model(self.name, self.trust_remote_code)
 
     @cached_property
     def digest(self) -> str:
         """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
         it is loaded. No weights are loaded for it."""
-        how = (self.content, choose_device(self.device).type, self.dtype, self.bos)
+        how = (self.content, choose_device(self.device).type, self.dtype, self.bos, self.trust_remote_code)
         return hashlib.sha256(repr(how).encode()).hexdigest()
 
     @cached_property
     def content(self) -> str:
-        """A hash of the bytes of its files, or its commit on the hub."""
-        return content_digest(self.name)
+        """A hash of the bytes of its files, or its commit on the hub; if its code is trusted, of that too."""
+        return content_digest(self.name, self.trust_remote_code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +175,36 @@ class Place:
         given: dict[str, Any] = {"pretrained_model_name_or_path": self.where, "local_files_only": self.local}
         return given | ({} if self.gguf is None else {"gguf_file": self.gguf})
 
+    @property
+    def config(self) -> str:
+        """The file that its config is in, for people."""
+        return str(Path(self.where) / (self.gguf or CONFIG)) if self.local else f"{CONFIG} of {self.where}"
+
+    @property
+    def most_parameters(self) -> float:
+        """How many numbers its weight files have room for; without limit where they aren't known."""
+        if self.gguf is not None:
+            return NUMBERS_PER_BYTE * (Path(self.where) / self.gguf).stat().st_size
+        return sum(file.stat().st_size for file in self.weights) or inf
+
+    @property
+    def weights(self) -> list[Path]:
+        """The weight files of a folder on this machine, of the kind that is loaded; an index may name no others."""
+        folder = Path(self.where)
+        if not self.local or self.gguf is not None:
+            return []
+        whole = next((whole for whole in WEIGHTS if any(folder.glob(f"{whole}*"))), WEIGHTS[-1])
+        files = [file for file in folder.iterdir() if file.suffix == Path(whole).suffix and _is_part(file)]
+        index = folder / f"{whole}.index.json"
+        if index.is_file() and not (folder / whole).is_file():
+            listed = read_json(index)
+            named = listed.get("weight_map") if isinstance(listed, dict) else None
+            if not isinstance(named, dict) or any(name not in [file.name for file in files] for name in named.values()):
+                raise InputError(
+                    f"{index} must name, for every weight, one of the files *{Path(whole).suffix} beside it"
+                )
+        return files
+
 
 def find_model(name: str) -> Place:
     """Where the model called `name` lies."""
@@ -182,6 +222,8 @@ def find_model(name: str) -> Place:
         if not path.is_file():
             raise InputError(f"there is no file {name}")
         return _gguf(path)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{name} is no model; {CHOICES}")
     return Place(name, local=path.is_dir())
 
 
@@ -193,19 +235,20 @@ def _content(module: Any) -> str:
     return found.hexdigest()
 
 
-def content_digest(name: str) -> str:
-    """A hash of the bytes of a model's config, tokenizer and weights, or its commit on the hub."""
+def content_digest(name: str, with_code: bool = False) -> str:
+    """A hash of the bytes of a model's config, tokenizer and weights, maybe its code, or its commit on the hub."""
     place = find_model(name)
     if not place.local:
         return _commit(name)
-    folder = Path(place.where)
-    paths = sorted(filter(_is_part, folder.iterdir())) if place.gguf is None else [folder / place.gguf]
+    folder, kinds = Path(place.where), (*CONTENT, CODE) if with_code else CONTENT
+    parts = (path for path in folder.iterdir() if path.suffix in kinds and _is_part(path))
+    paths = sorted(parts) if place.gguf is None else [folder / place.gguf]
     return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
 
 
 def _is_part(path: Path) -> bool:
     """Whether a file is part of a model, rather than a log, a page or the state of its training."""
-    return path.is_file() and path.suffix in CONTENT and not path.name.startswith(TRAINING)
+    return path.is_file() and not path.name.startswith(TRAINING)
 
 
 def _commit(name: str) -> str:
@@ -213,8 +256,8 @@ def _commit(name: str) -> str:
     from transformers.utils import cached_file
 
     try:
-        config = Path(str(cached_file(name, "config.json")))
-    except OSError as error:
+        config = Path(str(cached_file(name, CONFIG)))
+    except (OSError, ValueError) as error:
         raise InputError(_not_found(name, error)) from None
     found = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
     return f"{name}@{found[1] if found else file_digest(config)}"
@@ -247,14 +290,21 @@ def quiet() -> Iterator[None]:
         restore()  # transformers switches the hub's bars with its own
 
 
-def load_model(name: str | Path = DEMO, device: str = "auto", dtype: str = "auto", bos: str = "auto") -> Model:
+def load_model(
+    name: str | Path = DEMO,
+    device: str = "auto",
+    dtype: str = "auto",
+    bos: str = "auto",
+    trust_remote_code: bool = False,
+) -> Model:
     """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
     device  any that torch offers; 'auto' takes the best there is
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
     bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
+    trust_remote_code  run code that comes with the model, if it has any; nothing of it is run otherwise
     """
-    source = ModelSource(str(name), device, dtype, bos)
+    source = ModelSource(str(name), device, dtype, bos, trust_remote_code)
     with quiet():
         loaded, tokenizer = _load(source)
     return replace(wrap_model(loaded, tokenizer, source.name, bos), source=source)
@@ -264,21 +314,28 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     """The HuggingFace model and its tokenizer."""
     import transformers
 
-    name, on = source.name, choose_device(source.device)
+    name, on, trust = source.name, choose_device(source.device), source.trust_remote_code
     place = find_model(name)
-    config = _config(name, place)
-    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
-    try:
-        found: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            **place.arguments(), dtype=kind, output_loading_info=True
+    config = _config(name, place, trust)
+    most, least = place.most_parameters, least_parameters(config)
+    if least > most:  # what weight files lack would be made up, however large
+        raise InputError(
+            f"{place.config} describes a model of at least {least:,} parameters, but its weight files have no room for "
+            f"more than {most:,}; was their download cut short?"
         )
-    except Exception as error:  # readers of weight files fail in many ways of their own
-        raise InputError(_not_found(name, error)) from None
+    for file in place.weights:
+        if file.suffix == PICKLED:
+            check_pickled(file)
+    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
+    with _loading(name, place):
+        found: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            **place.arguments(), dtype=kind, output_loading_info=True, trust_remote_code=trust
+        )
     loaded, info = found
     absent = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
     if absent:
         raise InputError(f"model {name!r} lacks weights or has some of the wrong shape: {', '.join(absent[:5])}")
-    return loaded.to(on), _load_tokenizer(place)
+    return loaded.to(on), _load_tokenizer(place, trust)
 
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
@@ -291,19 +348,30 @@ def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str
         kind = type(loaded).__name__
         raise InputError(f"a HuggingFace causal language model, with its head, is needed, not {kind}")
     loaded.eval().requires_grad_(False)
+    _refuse_strange_numbers(loaded, name)
     return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos), module=loaded)
 
 
-def inspect_model(name: str | Path) -> ModelFacts:
+def _refuse_strange_numbers(module: Any, name: str) -> None:
+    """Refuse weights that aren't numbers, even where no prompt would meet them."""
+    for tensor_name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        # A sum is one pass without a copy; it may overflow by itself, so that it only says where to look closely.
+        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; mend its file")
+
+
+def inspect_model(name: str | Path, trust_remote_code: bool = False) -> ModelFacts:
     """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
     import transformers
 
     name = str(name)
+    place = find_model(name)
     with quiet():
-        config = _config(name, find_model(name))
-    graph = check_config(config).shape(config)
-    with torch.device("meta"):
-        parameters = sum(p.numel() for p in transformers.AutoModelForCausalLM.from_config(config).parameters())
+        config = _config(name, place, trust_remote_code)
+        graph = check_config(config).shape(config)
+        with _loading(name, place), torch.device("meta"):
+            built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    parameters = sum(p.numel() for p in built.parameters())
     stored = getattr(config, "dtype", None) or torch.float32
     facts = ModelFacts(
         family=config.model_type,
@@ -362,26 +430,47 @@ def _check_bos(choice: str) -> None:
         raise unknown_name("choice for BOS", choice, BOS_CHOICES)
 
 
-def _config(name: str, place: Place) -> Any:
+@contextmanager
+def _loading(name: str, place: Place) -> Iterator[None]:
+    """Whatever a library raises while it reads a model becomes an `InputError` that names it."""
+    if place.local:
+        with told_of(name, CHOICES):
+            yield
+        return
+    try:
+        yield
+    except Exception as error:
+        raise InputError(_not_found(name, error)) from None
+
+
+def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
     import transformers
 
-    try:
-        config = transformers.AutoConfig.from_pretrained(**place.arguments())
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(_not_found(name, error)) from None
+    folder = Path(place.where)
+    if place.gguf is not None:
+        check_header(folder / place.gguf)
+    elif place.local:
+        if not (folder / CONFIG).is_file():
+            raise InputError(f"model {name!r} can't be loaded: the folder has no file {CONFIG}; {CHOICES}")
+        if not isinstance(read_json(folder / CONFIG), dict):
+            raise InputError(f"{place.config} must be a JSON object")
+    with _loading(name, place):
+        written, _ = transformers.PreTrainedConfig.get_config_dict(**place.arguments())
+    check_written(written, place.config, trust_remote_code)
+    with _loading(name, place):
+        config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
     check_config(config)
+    check_read(config, place.config)
     return config
 
 
-def _load_tokenizer(place: Place) -> Any:
+def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
     import transformers
 
     if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
         return None
-    try:
-        return transformers.AutoTokenizer.from_pretrained(**place.arguments())
-    except (OSError, ValueError) as error:
-        raise InputError(f"the tokenizer of {place.where} can't be loaded: {_first_line(error)}") from None
+    with told_of(f"the tokenizer of {place.where}"):
+        return transformers.AutoTokenizer.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
 
 
 def _gguf(path: Path) -> Place:
@@ -391,13 +480,8 @@ def _gguf(path: Path) -> Place:
     return Place(str(path.parent), path.name)
 
 
+CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
+
+
 def _not_found(name: str, error: Exception) -> str:
-    return (
-        f"model {name!r} can't be loaded: {_first_line(error)} "
-        f"Give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
-    )
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return f"model {name!r} can't be loaded: {first_line(error).rstrip('.')}; {CHOICES}"

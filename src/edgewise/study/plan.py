@@ -71,6 +71,7 @@ class Plan:
              Data sets and files are the same for every seed, so only the resamples differ there.
     unsplit  those of the tasks that are files without splits: their rows are split into thirds
     learner  how rankings are learned, on every draw of train, for each benchmark; None for none
+    trust_remote_code  whether code that comes with a model is run
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -84,6 +85,7 @@ class Plan:
     bos: str = "auto"
     unsplit: tuple[str, ...] = ()
     learner: Learned | None = None
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -112,7 +114,7 @@ class Plan:
         """How one of the models is loaded."""
         from ..models import ModelSource
 
-        return ModelSource(model, self.device, self.dtype, self.bos)
+        return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code)
 
     def recipes(self, seed: int) -> tuple[tuple[Benchmark, Recipe], ...]:
         """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""

@@ -1,0 +1,126 @@
+"""What a config says, as a stranger may have written it: checked before anything is built from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from reprlib import repr as short
+from typing import Any
+
+import torch
+
+from ..errors import InputError, unknown_name
+from .families import FAMILIES
+
+LAYERS = ("n_layer", "num_hidden_layers")
+HEADS = ("n_head", "num_attention_heads")
+WIDTH = ("n_embd", "hidden_size")
+NEEDED = (LAYERS, HEADS, WIDTH)
+# Whole numbers, and the most that each may be: far beyond any model, and far below what exhausts a machine.
+MOST = {
+    **dict.fromkeys(LAYERS, 1_000),
+    **dict.fromkeys(("num_key_value_heads", *HEADS), 10_000),
+    **dict.fromkeys(("head_dim", *WIDTH), 1_000_000),
+    **dict.fromkeys(("n_inner", "intermediate_size"), 10_000_000),
+    "vocab_size": 100_000_000,
+    **dict.fromkeys(("n_positions", "n_ctx", "max_position_embeddings", "sliding_window"), 1_000_000_000),
+}
+# These mean something else by null: a default that follows from the others, or none.
+MAY_BE_NULL = frozenset({"num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
+LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool = False) -> None:
+    """Refuse a config, as it is written in the file `where`, that no model of a known family can have.
+
+    Nothing is built before: a library would make lists of a billion layers, or stumble over text in place of numbers.
+    One of an unknown family goes on only if its own code is trusted; what that makes of it is checked afterwards.
+    """
+    kind = values.get("model_type")
+    known = isinstance(kind, str) and kind in FAMILIES
+    if not known:
+        if not values.get("auto_map"):
+            raise unknown_name("model family", _name(kind), list(FAMILIES))
+        if not trust_remote_code:
+            raise InputError(
+                f"{where}: its model_type {_name(kind)!r} needs code of its own, which comes with the model and isn't "
+                f"run; give --trust-remote-code if you trust it, or choose one of: {', '.join(FAMILIES)}"
+            )
+    for names in NEEDED:
+        if known and not any(name in values for name in names):
+            raise InputError(f"{where} lacks {' (or '.join(names)}), a whole number")
+    for name, value in values.items():
+        if name in MOST and not (value is None and name in MAY_BE_NULL):
+            check_whole(value, name, where)
+        if name.endswith("attn_implementation") and "/" in str(value):
+            raise InputError(f"{where} asks for code from the hub: {name} = {short(value)}; remove it")
+    strange = next((name for name, number in _numbers(values, "") if not _is_sane(number)), None)
+    if strange is not None:
+        raise InputError(f"{where}: {strange} isn't a number that can be used")
+    for name in ("dtype", "torch_dtype"):
+        stored = values.get(name)
+        if stored is not None and not _is_float(stored):
+            raise InputError(f"{where}: {name} must be a type of floating-point numbers, not {short(stored)}")
+    quantised = values.get("quantization_config")
+    if quantised is not None and not isinstance(quantised, Mapping):
+        raise InputError(f"{where}: quantization_config must be an object, not {short(quantised)}")
+
+
+def check_read(config: Any, where: str) -> None:
+    """Refuse a config, as it was read, whose numbers don't go together."""
+    found = {name: getattr(config, name, None) for name in MOST}
+    for name, value in found.items():
+        if value is not None:
+            check_whole(value, name, where)
+    heads, width = config.num_attention_heads, config.hidden_size
+    if getattr(config, "head_dim", None) is None and width % heads:
+        raise InputError(f"{where}: a width of {width} can't be divided among {heads} heads")
+    shared = found["num_key_value_heads"] or heads
+    if heads % shared:
+        raise InputError(f"{where}: {heads} heads can't share {shared} keys and values")
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None and (len(kinds) != config.num_hidden_layers or not set(kinds) <= set(LAYER_TYPES)):
+        raise InputError(
+            f"{where}: layer_types must name one of {', '.join(LAYER_TYPES)} for each of the "
+            f"{config.num_hidden_layers} layers, not {short(kinds)}"
+        )
+
+
+def check_whole(value: Any, name: str, where: str) -> None:
+    """Refuse what isn't a whole number from 1 to the most that `name` may be."""
+    if type(value) is not int or not 1 <= value <= MOST[name]:
+        raise InputError(f"{where}: {name} must be a whole number from 1 to {MOST[name]:,}, not {short(value)}")
+
+
+def least_parameters(config: Any) -> int:
+    """How many parameters a model of this config has at least: its embedding, and the large matrices of its layers."""
+    heads, width = config.num_attention_heads, config.hidden_size
+    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
+    d_head = getattr(config, "head_dim", None) or width // heads
+    positions = getattr(config, "n_positions", 0)
+    return width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))
+
+
+def _name(kind: Any) -> str:
+    return kind if isinstance(kind, str) else short(kind)
+
+
+def _numbers(value: Any, name: str) -> Iterator[tuple[str, int | float]]:
+    """Every number in a config, and the name that it is under."""
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _numbers(one, str(key))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _numbers(one, name)
+    elif isinstance(value, int | float):
+        yield name, value
+
+
+def _is_float(stored: Any) -> bool:
+    found = getattr(torch, stored.removeprefix("torch."), None) if isinstance(stored, str) else stored
+    return isinstance(found, torch.dtype) and found.is_floating_point
+
+
+def _is_sane(number: int | float) -> bool:
+    return abs(number) < 1 << 63 if isinstance(number, int) else math.isfinite(number)
