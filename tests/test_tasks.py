@@ -431,7 +431,7 @@ def test_no_prompts_or_tokens_of_another_model_are_refused(demo):
         ({"clean_ids": [1, 10**6]}, "token 1000000 is outside"),
         ({"correct_id": -1}, "token -1 is outside"),
         ({"clean_ids": [1, 2.5]}, "whole numbers"),
-        ({"clean_ids": 5}, "not iterable"),
+        ({"clean_ids": 5}, "a list of whole numbers"),
         ({"correct_id": 4}, "same token"),
         ({"clean_ids": []}, "empty"),
         ({"corrupted_ids": [1]}, "equally many"),

@@ -327,8 +327,10 @@ def test_the_command_counts_what_is_kept_and_dropped(tmp_path, monkeypatch, caps
 
 
 def test_brackets_in_prompts_are_shown(tmp_path, monkeypatch, capsys):
-    good = {"clean": "Mary [bold] and", "corrupted": "John [bold] and", "correct": " Mary", "incorrect": " John"}
+    # The demo's tokenizer doesn't know them, which its unknown token, spelled out, owns up to.
+    good = {"clean": "Mary <unk> [bold] and", "corrupted": "John <unk> [bold] and"}
+    good |= {"correct": " Mary", "incorrect": " John"}
     monkeypatch.setattr(sys, "argv", ["edgewise", "tasks", write(tmp_path / "own.jsonl", [good])])
     with pytest.raises(SystemExit):
         main()
-    assert "Mary [bold] and" in capsys.readouterr().out
+    assert "Mary <unk> [bold] and" in capsys.readouterr().out

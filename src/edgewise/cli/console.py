@@ -39,6 +39,12 @@ def warn_of_few(examples: int) -> None:
         warn(f"note: intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
 
 
+def warn_of_copies(copies: int, rows: int, of: str = "examples") -> None:
+    """Say so where error bars come from examples that repeat others."""
+    if copies:
+        warn(f"note: {copies:,} of the {rows:,} {of} are copies of others; intervals are too narrow")
+
+
 def warn_of_trend(goal: str, ranking: Ranking) -> None:
     """Say so where a loss rose rather than fell."""
     trend = ranking.origin["trend"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_few
+from .console import open_model, out, print_json, say, warn, warn_of_copies, warn_of_few
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -72,6 +72,7 @@ def command(
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
         pairs = load_task(task, loaded, split, examples, seed)
+        warn_of_copies(pairs.copies, len(pairs))
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
         if not store.is_empty:
             warn("note: going on from what a command that was stopped had evaluated")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_few, warn_of_trend
+from .console import open_model, out, print_json, say, warn, warn_of_copies, warn_of_few, warn_of_trend
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -149,6 +149,7 @@ def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed:
     elif shared:
         warn(f"note: {shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
     warn_of_few(len(test))
+    warn_of_copies(test.copies, len(test))
     return (tuning_task(train, load_task(task, model, "validation", examples, seed), test) if tune else train), test
 
 

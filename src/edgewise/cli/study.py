@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from . import options
-from .console import out, print_json, say, warn
+from .console import out, print_json, say, warn, warn_of_copies
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -73,7 +73,7 @@ def command(
     from ..statistics import Bootstrap
     from ..study import Grid, Plan, go_on, open_study
     from ..study import as_published as published
-    from ..tasks import check_task, has_splits, is_task_file
+    from ..tasks import check_task, count_copies, has_splits, is_task_file
 
     settings = options.build_settings(
         method, steps, metric, ablation, faithfulness, Bootstrap(10, interval, confidence, threshold), fill, nested,
@@ -93,6 +93,9 @@ def command(
     plan.check()  # what can't be loaded is found before anything is written
     for name in unsplit:
         warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
+    for name in sorted(set(tasks) - set(unsplit)):  # a file without splits is split into distinct rows
+        if is_task_file(name):
+            warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
     if time_limit is not None:
         warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
     with open_study(out_folder, plan, overwrite) as opened:

@@ -34,7 +34,7 @@ def command(
     """
 
     from ..report.tables import key_value_table, list_table
-    from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_lengths, load_task
+    from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
 
     if name is None:
         if json:
@@ -48,7 +48,7 @@ def command(
     loaded = open_model(model, "cpu", "auto", trust_remote_code=trust_remote_code)
     # Data is read whole, to count what it has; a generator has no end.
     pairs = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
-    check_lengths(loaded, pairs)
+    check_examples(loaded, pairs)
     rows = [_row(example) for example in pairs.head(examples).examples]
     if json:
         counts = {"kept": len(pairs), "dropped": dict(pairs.dropped)}

@@ -20,7 +20,7 @@ from ..models.memory import BUDGET, circuit_bytes
 from ..models.prepare import prepare
 from ..progress import Progress, showing
 from ..store import NOTHING, Columns, Store, Unit, unit_key
-from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
+from ..tasks import Example, LogitDifference, Metric, Task, check_examples
 from .ablations import Ablation, Patching
 
 FloatArray = NDArray[np.float64]
@@ -110,7 +110,7 @@ def evaluate_circuits(
         check_is("metric", Metric, one)
     check_is("ablation", Ablation, ablation)
     check_is("store", Store, store)
-    check_lengths(model, task)
+    check_examples(model, task)
     if isinstance(circuits, Circuit):
         raise InputError("circuits come in a list, even a single one: [circuit]")
     for circuit in circuits:

@@ -25,7 +25,7 @@ from ..ranking import Ranking
 from ..score import check_contrast, score_edges
 from ..statistics import summarise
 from ..store import NOTHING, Store, Unit, unit_key
-from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
+from ..tasks import Example, LogitDifference, Metric, Task, check_examples
 from .learned import Learned, size_chances, trend
 from .soft_top_k import hard_top_k, soft_top_k
 
@@ -91,7 +91,7 @@ def learn_ranking(
     """
     check_is("learner", Learned, learner)
     check_is("store", Store, store)
-    check_lengths(model, task)
+    check_examples(model, task)
     if not metric.differentiable:
         raise InputError(f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another")
     terms = _Terms(replace(learner, resamples=0), metric, ablation, sizes, memory)

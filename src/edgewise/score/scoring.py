@@ -17,7 +17,7 @@ from ..models.prepare import prepare
 from ..progress import Progress, showing
 from ..scores import EdgeScores
 from ..store import NOTHING, Columns, Store, Unit, unit_key
-from ..tasks import Example, LogitDifference, Metric, Task, check_lengths
+from ..tasks import Example, LogitDifference, Metric, Task, check_examples
 from .eap_ig import EapIg
 from .scorer import BatchScores, Scorer
 
@@ -64,7 +64,7 @@ def score_edges(
     """
     check_scoring(scorer, metric)
     check_is("store", Store, store)
-    check_lengths(model, task)
+    check_examples(model, task)
     size = _batch_size(model, task, scorer, batch_size, memory)
     key = "" if store.folder is None else _key(model, task, scorer, metric, size)
     found = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, store, key, progress)

@@ -1,11 +1,11 @@
 """Tasks: prompt pairs with a right and a wrong answer, and per-example metrics over them."""
 
-from .files import has_splits
+from .files import count_copies, has_splits
 from .load import (
     DESCRIPTIONS,
     GENERATORS,
     SPLITS,
-    check_lengths,
+    check_examples,
     check_task,
     is_task_file,
     load_task,

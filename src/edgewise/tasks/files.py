@@ -5,16 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from operator import index
 from pathlib import Path
-from typing import Any
+from reprlib import repr as short
+from typing import Any, NoReturn, TypeVar
 
 from ..errors import InputError
-from .task import Example, PromptPair, Reader, Task, tokenize
+from ..reading import told_of
+from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
+NUMBER = "[0-9]{1,18}"
+NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
+LARGEST = 1 << 30
+Read = TypeVar("Read")
 
 
 def read_task(path: Path, split: str | None, model: Reader) -> Task:
@@ -25,29 +33,48 @@ def read_task(path: Path, split: str | None, model: Reader) -> Task:
     # Numbered before any is left out, so that errors name the row that the user sees.
     rows = dict(enumerate(read_rows(path), start=1))
     if split is not None and any("split" in row for row in rows.values()):
-        without = next((number for number, row in rows.items() if not row.get("split")), None)
-        if without is not None:
-            raise InputError(f"{path}, example {without} has no split, but others have; give every row one, or none")
-        known = sorted({str(row["split"]) for row in rows.values()})
-        rows = {number: row for number, row in rows.items() if row.get("split") == split}
+        without = [number for number, row in rows.items() if not row.get("split") or not isinstance(row["split"], str)]
+        advice = "has no split, but others have; give every row one, or none"
+        refuse_rows(str(path), {number: f"example {number} {advice}" for number in without})
+        known = sorted({row["split"] for row in rows.values()})
+        rows = {number: row for number, row in rows.items() if row["split"] == split}
         if not rows:
             raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
-    return replace(task_of_rows(rows, str(path), split or "all", model), name=path.stem)
+    found = task_of_rows(rows, str(path), split or "all", model, of_cells=path.suffix.lower() == ".csv")
+    return replace(found, name=path.stem)
 
 
-def task_of_rows(rows: Mapping[int, Mapping[str, Any] | PromptPair], source: str, split: str, model: Reader) -> Task:
-    """The task of numbered rows of one kind, text or tokens; errors name their `source`."""
+def task_of_rows(
+    rows: Mapping[int, Mapping[str, Any] | PromptPair], source: str, split: str, model: Reader, of_cells: bool = False
+) -> Task:
+    """The task of numbered rows of one kind, text or tokens; errors name their `source`.
+
+    Tokens are whole numbers, or the text of some if the rows are `of_cells` of a CSV file.
+    """
     if not rows:
         raise InputError(f"{source} has no rows")
     first = next(iter(rows.values()))
     if isinstance(first, Mapping) and all(column in first for column in TOKENS):
-        examples = tuple(_from_tokens(row, f"{source}, example {n}", model.vocabulary) for n, row in rows.items())
+        examples, problems = _each(rows, lambda row: _from_tokens(row, model.vocabulary, of_cells))
     else:
-        pairs = [_pair(row, f"{source}, example {n}") for n, row in rows.items()]
         if model.tokenizer is None:
             raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
-        examples = tokenize(pairs, model.tokenizer, model.bos, source, rows)
-    return Task(source, split, examples)
+        pairs, problems = _each(rows, _pair)
+        examples, more = try_tokenize(pairs, model.tokenizer, model.bos)
+        problems |= more
+    refuse_rows(source, problems)
+    return Task(source, split, tuple(examples.values()))
+
+
+def _each(rows: Mapping[int, Any], read: Callable[[Any], Read]) -> tuple[dict[int, Read], dict[int, str]]:
+    """By their numbers, what was read of rows, and what is wrong with the others."""
+    found, problems = {}, {}
+    for number, row in rows.items():
+        try:
+            found[number] = read(row)
+        except InputError as error:
+            problems[number] = f"example {number}{error}"
+    return found, problems
 
 
 def has_splits(path: Path) -> bool:
@@ -55,90 +82,149 @@ def has_splits(path: Path) -> bool:
     return any("split" in row for row in read_rows(path))
 
 
-def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a CSV file, or of a file with one JSON object a line."""
-    if not path.is_file():
+def count_copies(path: Path) -> tuple[int, int]:
+    """How many rows of a file repeat an earlier one, all columns alike, and how many there are."""
+    rows = [json.dumps(row, sort_keys=True) for row in read_rows(path)]
+    return len(rows) - len(set(rows)), len(rows)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV file, or of a file with one JSON object a line; strictly, and never from a pipe or device."""
+    if not path.exists():
         raise InputError(f"there is no task file {path}")
+    if not path.is_file():
+        raise InputError(f"{path} is no file that rows can be read from")
+    if path.stat().st_size > LARGEST:
+        raise InputError(f"{path} has {path.stat().st_size:,} bytes; a file of rows may have {LARGEST:,}")
+    with told_of(path):
+        data = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} isn't UTF-8 text: {error}") from None
-    if path.suffix.lower() == ".csv":
-        yield from _csv_rows(path, text)
-        return
+    if "\0" in text:
+        raise InputError(f"{path} isn't text: it holds a NUL byte")
+    return _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
+
+
+def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
+    rows, problems = [], {}
     # Only a line feed ends a row: text inside it may hold other marks that Python would take for line ends.
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        except InputError as error:
+            problems[number] = f"line {number}: {error}"
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}, line {number} isn't JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise InputError(f"{path}, line {number} must be a JSON object, not {type(row).__name__}")
-        yield row
+            problems[number] = f"line {number} isn't JSON: {error}"
+        else:
+            if not isinstance(row, dict):
+                problems[number] = f"line {number} must be a JSON object, not {type(row).__name__}"
+            rows.append(row)
+    refuse_rows(str(path), problems)
+    return rows
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[dict[str, Any]]:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
+        raise InputError(f"it has {twice!r} twice")
+    return found
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise InputError(f"{text} is no number of JSON")
+
+
+def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
     # Not line by line: a quoted cell may hold a prompt of several lines.
-    reader = csv.DictReader(io.StringIO(text, newline=""))
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        for number, row in enumerate(reader, start=1):
-            if None in row:
-                raise InputError(
-                    f"{path}, example {number} has more cells than the header; put text that holds a comma in quotes"
-                )
-            yield row
+        names = reader.fieldnames or []
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise InputError(f"{path} has the column {twice!r} twice")
+        rows = list(reader)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None
+    advice = "has more cells than the header; put text that holds a comma in quotes"
+    long = [number for number, row in enumerate(rows, start=1) if None in row]
+    refuse_rows(str(path), {number: f"example {number} {advice}" for number in long})
+    return rows
 
 
-def _pair(row: Any, where: str) -> PromptPair:
+def _pair(row: Any) -> PromptPair:
     """A row of text as a prompt pair; one that is a pair already is checked like any other."""
     if isinstance(row, PromptPair):
-        _columns(vars(row), TEXT, str, where)
+        _columns(vars(row), TEXT, str)
         return row
-    return PromptPair(*_columns(row, TEXT, str, where))
+    return PromptPair(*_columns(row, TEXT, str))
 
 
-def _columns(row: Any, columns: tuple[str, ...], kind: type, where: str) -> list[Any]:
+def _columns(row: Any, columns: tuple[str, ...], kind: type) -> list[Any]:
+    """The values of columns; errors go on from the row's number."""
     if not isinstance(row, Mapping):
-        raise InputError(f"{where} must be a prompt pair or a mapping of columns, not {type(row).__name__}")
+        raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
     values = [row.get(column) for column in columns]
     missing = [column for column, value in zip(columns, values, strict=True) if value is None]
     if missing:
-        raise InputError(
-            f"{where} lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
-        )
+        raise InputError(f" lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}")
     wrong = [column for column, value in zip(columns, values, strict=True) if not isinstance(value, kind)]
     if wrong:
-        raise InputError(f"{where}: {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
+        raise InputError(f": {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
     for column, value in zip(columns, values, strict=True):
-        if isinstance(value, str) and any("\ud800" <= mark <= "\udfff" for mark in value):
-            raise InputError(f"{where}: {column} holds half of a character (a lone surrogate)")
+        if isinstance(value, str) and has_surrogate(value):
+            raise InputError(f": {column} holds half of a character (a lone surrogate)")
     return values
 
 
-def _from_tokens(row: Any, where: str, vocabulary: int) -> Example:
-    clean, corrupted, correct, incorrect = _columns(row, TOKENS, object, where)
+def has_surrogate(text: str) -> bool:
+    """Whether a text holds half of a character, which no tokenizer takes."""
+    return any("\ud800" <= mark <= "\udfff" for mark in text)
+
+
+def _from_tokens(row: Any, vocabulary: int, of_cells: bool) -> Example:
+    values = _columns(row, TOKENS, object)
     try:
-        right, wrong = _ids([correct, incorrect])
+        if of_cells:
+            values = [_cell(value, column) for column, value in zip(TOKENS, values, strict=True)]
+        clean, corrupted, correct, incorrect = values
+        right, wrong = _id(correct), _id(incorrect)
         example = Example(_ids(clean), _ids(corrupted), right, wrong)
-    except (InputError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where}: {error}") from None
+    except InputError as error:
+        raise InputError(f": {error}") from None
     strange = [
         i for i in (*example.clean, *example.corrupted, example.correct, example.incorrect) if not 0 <= i < vocabulary
     ]
     if strange:
-        raise InputError(f"{where}: token {strange[0]} is outside the model's vocabulary of {vocabulary}")
+        raise InputError(f": token {strange[0]} is outside the model's vocabulary of {vocabulary}")
     return example
 
 
+def _cell(text: str, column: str) -> list[int] | int:
+    """The token ids of a CSV cell: "[1, 2]" or "1 2", or a single one."""
+    if column.endswith("_id") and re.fullmatch(NUMBER, text.strip(" ")):
+        return int(text)
+    listed = re.fullmatch(rf"\[({NUMBERS})?\]|({NUMBERS})?", text.strip(" "))
+    if column.endswith("_id") or not listed:
+        raise InputError(f"{column} must be token ids in plain digits, not {short(text)}")
+    return [int(number) for number in re.findall(NUMBER, text)]
+
+
 def _ids(value: Any) -> tuple[int, ...]:
-    """Token ids from a JSON list, or from the text of one in a CSV cell ("[1, 2]" or "1 2")."""
-    if isinstance(value, str):
-        value = value.replace(",", " ").strip("[] ").split()
-    ids = tuple(int(i) for i in value)
-    if any(isinstance(i, float) and i != int(i) for i in value):
-        raise InputError(f"token ids must be whole numbers, not {value}")
-    return ids
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InputError(f"token ids must be a list of whole numbers, not {short(value)}")
+    return tuple(map(_id, value))
+
+
+def _id(value: Any) -> int:
+    """A whole number of any kind, also of an array; no truth values, texts or fractions."""
+    try:
+        if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
+            raise TypeError
+        return index(value)
+    except TypeError:
+        raise InputError(f"token ids must be whole numbers, not {short(value)}") from None

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..reading import first_line, told_of
 from .draw import SPLITS
-from .files import read_rows
+from .files import has_surrogate, read_rows
 
 KINDS = (".jsonl", ".parquet")
 # train.jsonl, train-00000-of-00002.parquet, and the latter with a hash, as older uploads have it.
 FILE_NAME = re.compile(rf"({'|'.join(SPLITS)})(?:-\d+-of-(\d+)(?:-\w+)?)?")
+# A parquet file may have so many rows, and unpack to so many times its size; prompts stay far below both.
+MOST_ROWS, MOST_UNPACKED = 2_000_000, 200
 EXTRA = "pip install edgewise[hub]"
 
 
@@ -43,6 +46,8 @@ class Row:
         value = self.get(field)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{self.where}: {field!r} must be text or a whole number, not {value!r}")
+        if has_surrogate(str(value)):
+            raise InputError(f"{self.where}: {field!r} holds half of a character (a lone surrogate)")
         return str(value)
 
 
@@ -56,8 +61,8 @@ def hub_rows(repository: str, config: str | None, split: str, advice: str) -> It
         ) from None
     try:
         found: Any = datasets.load_dataset(repository, config, split=split)
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    except Exception as error:  # the package, and what it reads with, fail in many ways of their own
+        reason = first_line(error)
         raise InputError(f"{repository}, split {split!r} can't be had from the hub: {reason}; {advice}") from None
     for number, values in enumerate(found, start=1):
         yield Row(values, f"{repository}, split {split!r}, row {number}")
@@ -76,7 +81,7 @@ def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
 
 def split_files(path: Path, config: str | None, split: str) -> list[Path]:
     """The files of a split in a local copy, in order: in the folder itself, its data/, or its folder of `config`."""
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         named = FILE_NAME.fullmatch(path.stem)
         if path.suffix.lower() not in KINDS:
             raise InputError(f"{path} can't be read; a copy's files are {' or '.join(KINDS)}")
@@ -127,15 +132,26 @@ def _refuse_missing_parts(folder: Path, found: Sequence[Path], split: str) -> No
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise InputError(f"{path} is no file that rows can be read from")
     try:
         from pyarrow import parquet
     except ImportError:
         raise InputError(
             f"reading {path} needs the package `pyarrow`, which isn't installed: {EXTRA}; .jsonl files need nothing"
         ) from None
-    try:
-        # One file, by itself: `read_table` would take a folder name such as "ioi=copy" for a column.
-        with parquet.ParquetFile(path) as file:
-            return file.read().to_pylist()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} can't be read as parquet: {error}") from None
+    # One file, by itself: `read_table` would take a folder name such as "ioi=copy" for a column.
+    with told_of(path, "is it parquet?"), parquet.ParquetFile(path) as file:
+        refuse_bomb(path, file.metadata)
+        return file.read().to_pylist()
+
+
+def refuse_bomb(path: Path, metadata: Any) -> None:
+    """Refuse a parquet file that says of itself that it unpacks to far more than it is."""
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    unpacked, room = sum(group.total_byte_size for group in groups), MOST_UNPACKED * path.stat().st_size
+    if metadata.num_rows > min(MOST_ROWS, room) or not 0 <= unpacked <= room:
+        raise InputError(
+            f"{path} has {path.stat().st_size:,} bytes, but claims {metadata.num_rows:,} rows and {unpacked:,} bytes "
+            "when unpacked; that can't be a data set of prompts"
+        )

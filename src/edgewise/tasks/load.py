@@ -15,7 +15,7 @@ from .draw import SPLITS
 from .files import read_task, task_of_rows
 from .hub import EXTRA
 from .mib import DATA_SETS, read_data_set
-from .task import PromptPair, Reader, Task, tokenize
+from .task import PromptPair, Reader, Task, refuse_rows, tokenize
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
@@ -125,14 +125,20 @@ def check_model(model: object) -> None:
         raise InputError(f"a loaded model is needed, not {model!r}; load it first: load_model(name)")
 
 
-def check_lengths(model: Reader, task: Task) -> None:
-    """Refuse prompts that are longer than the model can take, and names in place of a model or a task."""
+def check_examples(model: Reader, task: Task) -> None:
+    """Refuse prompts that are longer than the model can take, tokens that it doesn't have, and names in place of a
+    model or a task."""
     check_model(model)
     if not isinstance(task, Task):
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
-    longest = max(range(len(task)), key=lambda row: task.examples[row].length)
-    length, most = task.examples[longest].length, model.max_length
-    if length > most:
-        raise InputError(
-            f"task {task.name!r}, example {longest + 1} has {length} tokens; model {model.name!r} takes {most}"
-        )
+    problems = {}
+    for number, example in enumerate(task.examples, start=1):
+        answers = (example.correct, example.incorrect, *example.also_correct)
+        least, most = (end((*example.clean, *example.corrupted, *answers)) for end in (min, max))
+        if example.length > model.max_length:
+            words = f"has {example.length} tokens; model {model.name!r} takes {model.max_length}"
+            problems[number] = f"example {number} {words}"
+        elif least < 0 or most >= model.vocabulary:
+            words = f"has token {least if least < 0 else most}, but model {model.name!r} has {model.vocabulary} tokens"
+            problems[number] = f"example {number} {words}; does its tokenizer belong to it?"
+    refuse_rows(f"task {task.name!r}", problems)

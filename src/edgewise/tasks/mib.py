@@ -56,12 +56,12 @@ def _choice(row: Row, count: TokenCount) -> PromptPair | str:
 def _label(row: Row, inside: str) -> str:
     """The label of the right choice, which `answerKey` numbers from 0."""
     labels, key = row.get(f"{inside}choices.label"), row.get(f"{inside}answerKey")
-    if not isinstance(labels, list) or not isinstance(key, int) or not 0 <= key < len(labels):
+    if not isinstance(labels, list) or type(key) is not int or not 0 <= key < len(labels):
         raise InputError(
             f"{row.where}: '{inside}answerKey' must number one of '{inside}choices.label' from 0, "
             f"but they are {key!r} and {labels!r}"
         )
-    return str(labels[key])
+    return Row({"label": labels[key]}, row.where).text("label")
 
 
 def _arithmetic(operator: str, row: Row, count: TokenCount) -> PromptPair | str:
@@ -100,11 +100,20 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
     count = cache(lambda text: len(answer_tokens(text, tokenizer)))
     pairs: list[PromptPair] = []
     dropped: Counter[str] = Counter()
+    problems = []
     for row in rows:
-        found = wanted.read(row, count)
+        try:
+            found = wanted.read(row, count)
+        except InputError as error:
+            problems.append(str(error))
+            continue
         if isinstance(found, PromptPair):
             pairs.append(found)
         else:
             dropped[found] += 1
+    if len(problems) == 1:
+        raise InputError(problems[0])
+    if problems:
+        raise InputError(f"{name}: {len(problems):,} of its rows can't be used", problems)
     examples, unusable = tokenize_usable(pairs, tokenizer, bos)
     return Task(name, split, examples, tuple((dropped + unusable).items()))

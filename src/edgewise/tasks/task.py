@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from typing import Any, Protocol
 
 from ..errors import InputError
+from ..reading import told_of
 
 UNEQUAL_PROMPTS = "with prompts of unequal token length"
 SAME_ANSWERS = "with answers that begin with the same token"
 UNKNOWN_ANSWERS = "with an answer that the tokenizer doesn't know"
+UNKNOWN_PROMPTS = "with a prompt that the tokenizer doesn't know all of"
 
 
 class Reader(Protocol):
@@ -81,6 +82,11 @@ class Example:
         return len(self.clean)
 
     @property
+    def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]]:
+        """All that a model reads or that is read off it."""
+        return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct
+
+    @property
     def shared_prefix(self) -> int:
         """How many leading tokens the two prompts share."""
         for position, (clean, corrupted) in enumerate(zip(self.clean, self.corrupted, strict=True)):
@@ -119,8 +125,12 @@ class Task:
     @cached_property
     def digest(self) -> str:
         """A hash of all that a result can depend on: the tokens of all examples, in their order."""
-        parts = [(e.clean, e.corrupted, e.correct, e.incorrect, e.also_correct) for e in self.examples]
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        return hashlib.sha256(repr([example.tokens for example in self.examples]).encode()).hexdigest()
+
+    @cached_property
+    def copies(self) -> int:
+        """How many examples repeat the tokens of an earlier one."""
+        return len(self) - len({example.tokens for example in self.examples})
 
     def part(self, rows: Iterable[int]) -> Task:
         """The examples at some rows."""
@@ -134,31 +144,47 @@ class Task:
         return self if limit is None else replace(self, examples=self.examples[:limit])
 
 
-def tokenize(
-    pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str, numbers: Iterable[int] | None = None
-) -> tuple[Example, ...]:
+def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
     """Turn text into tokens; `bos` is put in front of every prompt, unless it is None.
 
-    A pair that can't be used raises an `InputError` that names `source` and the pair's number: that of `numbers`, or
-    its place, from 1.
+    Pairs that can't be used raise an `InputError` that names `source` and their numbers, from 1.
     """
-    pairs = tuple(pairs)
-    answers, unknown = _answers(pairs, tokenizer), unknown_token(tokenizer)
-    examples = []
-    prompts = zip(count(1) if numbers is None else numbers, _prompts(pairs, tokenizer, bos), strict=False)
-    for number, (pair, clean, corrupted) in prompts:
+    examples, problems = try_tokenize(dict(enumerate(pairs, start=1)), tokenizer, bos)
+    refuse_rows(source, problems)
+    return tuple(examples.values())
+
+
+def try_tokenize(
+    pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None
+) -> tuple[dict[int, Example], dict[int, str]]:
+    """By their numbers, the pairs that can be used as tokens, and what is wrong with the others."""
+    answers, unknown = _answers(list(pairs.values()), tokenizer), unknown_token(tokenizer)
+    examples, problems = {}, {}
+    for number, (pair, clean, corrupted) in zip(pairs, _prompts(list(pairs.values()), tokenizer, bos), strict=True):
         try:
-            correct, incorrect = (
-                _answer(answer, pair, answers[answer], tokenizer) for answer in (pair.correct, pair.incorrect)
-            )
-            for answer, token in ((pair.correct, correct), (pair.incorrect, incorrect)):
+            every = (pair.correct, pair.incorrect, *pair.also_correct)
+            correct, incorrect, *also = (_answer(answer, pair, answers[answer], tokenizer) for answer in every)
+            for answer, token in zip(every, (correct, incorrect, *also), strict=True):
                 if token == unknown:
                     raise InputError(f"the tokenizer doesn't know the answer {answer!r}; choose another")
-            also = tuple(_answer(answer, pair, answers[answer], tokenizer) for answer in pair.also_correct)
-            examples.append(Example(clean, corrupted, correct, incorrect, pair, also))
+            example = Example(clean, corrupted, correct, incorrect, pair, tuple(also))
+            for kind, text, tokens in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
+                if _has_unknown(text, tokens, tokenizer, bos):
+                    word = _strange_word(text, tokenizer)
+                    raise InputError(f"the tokenizer doesn't know {word} of the {kind} prompt; choose another")
+            examples[number] = example
         except InputError as error:
-            raise InputError(f"{source}, example {number}: {error}") from None
-    return tuple(examples)
+            problems[number] = f"example {number}: {error}"
+    return examples, problems
+
+
+def refuse_rows(source: str, problems: Mapping[int, str]) -> None:
+    """Refuse rows of `source` that can't be used, if there are any: one in a line, several as a list of them all."""
+    if len(problems) == 1:
+        raise InputError(f"{source}, {next(iter(problems.values()))}")
+    if problems:
+        listed = [words for _, words in sorted(problems.items())]
+        raise InputError(f"{source}: {len(problems):,} of its rows can't be used", listed)
 
 
 def tokenize_usable(
@@ -178,6 +204,8 @@ def tokenize_usable(
             dropped[SAME_ANSWERS] += 1
         elif unknown_token(tokenizer) in (correct, incorrect):
             dropped[UNKNOWN_ANSWERS] += 1
+        elif any(_has_unknown(*one, tokenizer, bos) for one in ((pair.clean, clean), (pair.corrupted, corrupted))):
+            dropped[UNKNOWN_PROMPTS] += 1
         else:
             examples.append(Example(clean, corrupted, correct, incorrect, pair))
     return tuple(examples), dropped
@@ -223,8 +251,24 @@ def _answers(pairs: Sequence[PromptPair], tokenizer: Any) -> dict[str, list[int]
     return dict(zip(texts, _encode(texts, tokenizer), strict=True))
 
 
+def _has_unknown(text: str, tokens: Sequence[int], tokenizer: Any, bos: int | None) -> bool:
+    """Whether a prompt's tokens stand for something unknown, other than the text of the unknown token itself."""
+    own = tokens if bos is None else tokens[1:]
+    return unknown_token(tokenizer) in own and str(getattr(tokenizer, "unk_token", None)) not in text
+
+
+def _strange_word(text: str, tokenizer: Any) -> str:
+    """The first word that a tokenizer doesn't know, for people."""
+    words = text.split()
+    alone, behind = _encode(words, tokenizer), _encode([f" {word}" for word in words], tokenizer)
+    either = ({*one} & {*other} for one, other in zip(alone, behind, strict=True))
+    strange = (word for word, tokens in zip(words, either, strict=True) if unknown_token(tokenizer) in tokens)
+    return next((f"the word {word!r}" for word in strange), "all")
+
+
 def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+    with told_of("the text", "the tokenizer fails on it"):
+        return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
 
 
 def _answer(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> int:

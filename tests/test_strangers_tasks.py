@@ -1,0 +1,242 @@
+"""Task files from strangers are read strictly, and all that is wrong with them is said at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise import Example, InputError, PromptPair, evaluate_circuits, load_model, load_task, make_task, score_edges
+from edgewise.cli import main
+from edgewise.tasks import Task, check_examples
+from edgewise.tasks.hub import refuse_bomb
+
+GOOD = {
+    "clean": "When Mary and John went to the store, John gave a drink to",
+    "corrupted": "When Mary and John went to the store, Mary gave a drink to",
+    "correct": " Mary",
+    "incorrect": " John",
+}
+IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_model("demo")
+
+
+def write(path, rows):
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+STRANGE = [True, "0", "1_0", "12", 4.0, 4.5, None, [4], {}, float("nan"), 1e400]
+
+
+@pytest.mark.parametrize("value", STRANGE)
+def test_token_ids_of_json_are_whole_numbers(demo, tmp_path, value):
+    for row in (IDS | {"correct_id": value}, IDS | {"clean_ids": [3, value]}):
+        with pytest.raises(InputError, match=r"a\.jsonl, (example 1|line 1)"):
+            load_task(write(tmp_path / "a.jsonl", [row]), demo)
+    for listed in ("3 4", "[3, 4]", {"3": 4}, 34):
+        with pytest.raises(InputError, match="a list of whole numbers"):
+            load_task(write(tmp_path / "a.jsonl", [IDS | {"clean_ids": listed}]), demo)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["1_0 4", "+3 4", "\u0663 4", "\uff13 4", "3 4.0", "[3, 4", "3,,4", "3;4", "true 4", "0x3 4", "-3 4", "3\t4",
+     "9" * 5000 + " 4", "[[3, 4]]"],
+)  # fmt: skip
+def test_token_ids_of_cells_are_plain_digits(demo, tmp_path, cell):
+    path = tmp_path / "a.csv"
+    path.write_text(f'clean_ids,corrupted_ids,correct_id,incorrect_id\n"{cell}",3 5,6,7\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"a\.csv, example 1: clean_ids must be token ids in plain digits"):
+        load_task(path, demo)
+    single = cell.split(" ")[0]
+    if single not in ("3", "[3,"):
+        path.write_text(f'clean_ids,corrupted_ids,correct_id,incorrect_id\n3 4,3 5,"{single}",7\n', encoding="utf-8")
+        with pytest.raises(InputError, match=r"a\.csv, example 1"):
+            load_task(path, demo)
+
+
+def test_token_ids_that_are_meant_plainly_are_taken(demo, tmp_path):
+    path = tmp_path / "a.csv"
+    for cell in ("3 4", "[3, 4]", "3,4", " [ 3 ,  4 ] "):
+        path.write_text(f'clean_ids,corrupted_ids,correct_id,incorrect_id\n"{cell}",3 5,6,7\n')
+        assert load_task(path, demo).examples[0].clean == (3, 4)
+    for clean in ((3, 4), np.array([3, 4]), torch.tensor([3, 4]), [np.uint8(3), np.int64(4)]):
+        example = make_task([IDS | {"clean_ids": clean, "correct_id": np.int32(6)}], demo).examples[0]
+        assert example.clean == (3, 4) and {type(i) for i in (*example.clean, example.correct)} == {int}
+    for clean in ([True, 4], np.array([True, False]), torch.tensor([True, False]), "3 4", [3.0, 4], np.array([3.0, 4])):
+        with pytest.raises(InputError, match="whole numbers"):
+            make_task([IDS | {"clean_ids": clean}], demo)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (json.dumps(GOOD)[:-1] + ', "clean": "again"}', "line 1: it has 'clean' twice"),
+        (json.dumps(GOOD)[:-1] + ', "x": {"y": 1, "y": 2}}', "line 1: it has 'y' twice"),
+        (json.dumps(GOOD)[:-1] + ', "x": NaN}', "line 1: NaN is no number"),
+        (json.dumps(GOOD)[:-1] + ', "x": -Infinity}', "line 1: -Infinity is no number"),
+        (json.dumps(GOOD)[:-1] + "\0}", "holds a NUL byte"),
+        ("[" * 100_000, "line 1 isn't JSON"),
+        ('{"a": ' + "1" * 10_000 + "}", "line 1 isn't JSON"),
+    ],
+)
+def test_rows_that_json_forbids_are_refused(demo, tmp_path, row, words):
+    with pytest.raises(InputError, match=words):
+        load_task(write(tmp_path / "a.jsonl", [row]), demo)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clean,clean,corrupted,correct,incorrect\na,b,c,d,e\n", "has the column 'clean' twice"),
+        ('clean,corrupted,correct,incorrect\n"a,b,c,d\n', "isn't CSV"),
+        ('clean,corrupted,correct,incorrect\n"a"a,b,c,d\n', "isn't CSV"),
+        ("clean,corrupted,correct,incorrect\na,b\0,c,d\n", "holds a NUL byte"),
+        ("", "has no rows"),
+        ("clean,corrupted,correct,incorrect\n", "has no rows"),
+        ("clean,corrupted,correct,incorrect\na,b\n", "example 1 lacks correct, incorrect"),
+    ],
+)
+def test_cells_that_csv_forbids_are_refused(demo, tmp_path, text, words):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        load_task(path, demo)
+
+
+def test_what_is_no_file_is_refused_and_never_waited_for(demo, tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "device.jsonl").symlink_to("/dev/zero")
+    (tmp_path / "loop.jsonl").symlink_to(tmp_path / "loop.jsonl")
+    with (tmp_path / "large.jsonl").open("wb") as file:
+        file.truncate(1 << 40)
+    start = time.perf_counter()
+    for name in ("pipe", "folder", "device", "loop", "large"):
+        for task in (f"{tmp_path}/{name}.jsonl", f"mib/ioi={tmp_path}/{name}.jsonl"):
+            if task != f"mib/ioi={tmp_path}/folder.jsonl":
+                with pytest.raises(InputError, match=rf"{name}\.jsonl"):
+                    load_task(task, demo)
+    assert time.perf_counter() - start < 1
+
+
+def test_unknown_words_of_prompts_are_refused_by_name(demo, tmp_path):
+    """As `<unk>` a clean prompt could equal its corrupted one."""
+    strange = GOOD | {"clean": GOOD["clean"].replace("store", "zeppelin"), "extra": 5}
+    with pytest.raises(InputError, match=r"example 1: the tokenizer doesn't know the word 'zeppelin,' of the clean"):
+        load_task(write(tmp_path / "a.jsonl", [strange]), demo)
+    with pytest.raises(InputError, match=r"prompts, example 2: .* of the corrupted prompt"):
+        make_task([GOOD, GOOD | {"corrupted": strange["clean"]}], demo)
+    literal = {name: value.replace("store", "<unk>") for name, value in GOOD.items()}
+    assert len(make_task([literal], demo)) == 1
+    assert len(make_task([strange], replace(demo, tokenizer=Knowing(demo.tokenizer)))) == 1
+
+
+class Knowing:
+    """A tokenizer without an unknown token."""
+
+    def __init__(self, other):
+        self.other = other
+
+    def __call__(self, texts, add_special_tokens):
+        return self.other(texts, add_special_tokens=add_special_tokens)
+
+
+def test_unknown_words_of_a_data_set_are_counted(demo, tmp_path):
+    def row(place):
+        story = f"When Mary and John went to the {place}, {{}} gave a drink to"
+        names = {"indirect_object": "Mary", "subject": "John", "random_c": "Anna"}
+        flipped = {"prompt": story.format("Mary")}
+        return {"prompt": story.format("John"), "metadata": names, "s2_io_flip_counterfactual": flipped}
+
+    task = load_task(f"mib/ioi={write(tmp_path / 'train.jsonl', [row('store'), row('zeppelin')])}", demo)
+    assert (len(task), dict(task.dropped)) == (1, {"with a prompt that the tokenizer doesn't know all of": 1})
+    wrong = [row("store") | {"prompt": value} for value in (5.5, None, "\ud800", True)]
+    with pytest.raises(InputError, match=r"mib/ioi: 4 of its rows can't be used") as error:
+        load_task(f"mib/ioi={write(tmp_path / 'train.jsonl', [row('store'), *wrong])}", demo)
+    assert [line.split(": ")[0].split(", ")[-1] for line in error.value.details] == ["row 2", "row 3", "row 4", "row 5"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "details"),
+    [
+        ([GOOD, {}, GOOD | {"incorrect": " Mary"}, GOOD | {"clean": 5}, GOOD | {"clean": "Zebulon"}],
+         ["example 2 lacks clean", "example 3: the correct and the incorrect answer are the same token",
+          "example 4: clean must be text", "example 5: "]),
+        ([IDS, IDS | {"correct_id": True}, IDS, IDS | {"clean_ids": [1, 10**9]}],
+         ["example 2: token ids must be whole", "example 4: token 1000000000 is outside"]),
+        ([GOOD, "{", "5", GOOD], ["line 2 isn't JSON", "line 3 must be a JSON object, not int"]),
+        ([GOOD | {"split": "test"}, GOOD, GOOD | {"split": ""}, GOOD | {"split": 5}],
+         [f"example {n} has no split" for n in (2, 3, 4)]),
+    ],
+)  # fmt: skip
+def test_all_rows_that_cannot_be_used_are_listed(demo, tmp_path, rows, details):
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(InputError) as error:
+        load_task(path, demo, "test")
+    assert error.value.message == f"{path}: {len(details)} of its rows can't be used"
+    assert len(error.value.details) == len(details)
+    assert all(found.startswith(words) for found, words in zip(error.value.details, details, strict=True))
+
+
+def test_a_long_list_ends_with_a_count(demo, tmp_path):
+    with pytest.raises(InputError) as error:
+        load_task(write(tmp_path / "a.jsonl", [{}] * 25), demo)
+    lines = str(error.value).splitlines()
+    assert len(lines) == 22 and lines[-1] == "  and 5 more" and lines[1].startswith("  example 1 lacks")
+
+
+def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(demo):
+    """A tokenizer may know more tokens than the embedding has rows; those would be an index out of range."""
+    good = Example((3, 4), (3, 5), 6, 7)
+    beyond = demo.vocabulary
+    for wrong in (
+        replace(good, clean=(3, beyond)), replace(good, corrupted=(beyond, 3)), replace(good, correct=beyond),
+        replace(good, incorrect=beyond), replace(good, also_correct=(beyond,)), replace(good, clean=(-1, 3)),
+    ):  # fmt: skip
+        task = Task("own", "all", (good, wrong))
+        words = rf"task 'own', example 2 has token (-1|{beyond}), but model 'demo' has {beyond} tokens"
+        for verb in (check_examples, score_edges, lambda m, t: evaluate_circuits(m, t, [])):
+            with pytest.raises(InputError, match=words):
+                verb(demo, task)
+    long = Example((3,) * 100, (4,) * 100, 6, 7)
+    with pytest.raises(InputError, match="task 'own': 2 of its rows can't be used") as error:
+        check_examples(demo, Task("own", "all", (long, good, replace(good, correct=beyond))))
+    assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3 has"]
+
+
+def test_copies_are_counted_and_told_of(demo, tmp_path, monkeypatch, capsys):
+    pairs = [PromptPair(**GOOD)] * 3 + [PromptPair(GOOD["corrupted"], GOOD["clean"], " John", " Mary")]
+    assert make_task(pairs, demo).copies == 2 and load_task("ioi", demo, examples=50).copies == 0
+    path = write(tmp_path / "a.jsonl", [GOOD] * 12)
+    monkeypatch.setattr(sys, "argv", ["edgewise", "evaluate", "full", "--task", str(path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "note: 11 of the 12 examples are copies of others; intervals are too narrow" in capsys.readouterr().err
+
+
+def test_parquet_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path):
+    """By what it says of itself, before it is read."""
+    path = tmp_path / "train.parquet"
+    path.write_bytes(b"0" * 10_000)
+
+    def claim(rows, *sizes):
+        groups = [SimpleNamespace(total_byte_size=size) for size in sizes]
+        return SimpleNamespace(num_rows=rows, num_row_groups=len(groups), row_group=lambda number: groups[number])
+
+    refuse_bomb(path, claim(100, 40_000, 60_000))
+    for metadata in (claim(10**10, 10_000), claim(100, 10**6, 10**10), claim(100, -1), claim(10**9, 100)):
+        with pytest.raises(InputError, match=r"train\.parquet has 10,000 bytes, but claims"):
+            refuse_bomb(path, metadata)
