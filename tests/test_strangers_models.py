@@ -218,6 +218,7 @@ def test_damaged_weights_and_tokenizers_are_refused_in_words_or_loaded(folder, s
         ("tokenizer_config.json", {"auto_map": 5}),
         ("tokenizer_config.json", {"added_tokens_decoder": 5}),
         ("tokenizer_config.json", {"unk_token": 5}),
+        ("tokenizer_config.json", {"unk_token": "", "tokenizer_class": ""}),
     ],
 )
 def test_strange_tokenizers_are_refused_in_words(folder, name, values):
@@ -256,6 +257,13 @@ def test_an_index_names_weight_files_of_its_folder_alone(folder, tmp_path):
         index.write_text(json.dumps(listed))
         with pytest.raises(InputError, match=r"index\.json must name"):
             load_model(folder)
+
+
+@pytest.mark.parametrize("length", ["12", [1], {}, None, 1, -1])
+def test_a_tokenizers_own_longest_text_is_of_no_account(folder, length, capsys):
+    change(folder / "tokenizer_config.json", model_max_length=length)
+    assert load_model(folder).tokenizer(["Mary and John went"])["input_ids"]
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

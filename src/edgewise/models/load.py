@@ -36,6 +36,7 @@ BOS_CHOICES = ("auto", "yes", "no")
 BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 
 CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
+LONG = 10**30
 CODE = ".py"
 CONFIG = "config.json"
 PICKLED = ".bin"
@@ -470,7 +471,14 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
     if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
         return None
     with told_of(f"the tokenizer of {place.where}"):
-        return transformers.AutoTokenizer.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
+        found: Any = transformers.AutoTokenizer.from_pretrained(
+            **place.arguments(), trust_remote_code=trust_remote_code
+        )
+        # Lengths are checked against the model; the tokenizer would only warn, or fail if its own isn't a number.
+        found.model_max_length = LONG
+        # One that loads may yet fail at its first text, or lack the tokens that it says it has.
+        _ = found("a"), found.bos_token_id, found.unk_token_id
+        return found
 
 
 def _gguf(path: Path) -> Place:
