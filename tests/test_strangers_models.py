@@ -188,6 +188,12 @@ def test_layer_types_are_those_that_the_runner_knows(tmp_path):
             load_model(tmp_path)
 
 
+def test_what_a_family_does_not_read_cannot_harm_it(tmp_path):
+    build("qwen3", torch.float32).save_pretrained(tmp_path)
+    change(tmp_path / "config.json", attn_logit_softcapping=[])
+    assert load_model(tmp_path).transformer.attention_cap is None
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_damaged_weights_and_tokenizers_are_refused_in_words_or_loaded(folder, seed):
     """Cut short or with bytes changed: an `InputError` that names the model, or a model."""
@@ -214,6 +220,7 @@ def test_damaged_weights_and_tokenizers_are_refused_in_words_or_loaded(folder, s
         ("tokenizer.json", {"model": 5}),
         ("tokenizer.json", {"added_tokens": 5}),
         ("tokenizer.json", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"}}),
+        ("tokenizer.json", {"pre_tokenizer": {"type": "FixedLength", "length": 0}}),  # a panic, which is no Exception
         ("tokenizer_config.json", {"tokenizer_class": 5}),
         ("tokenizer_config.json", {"auto_map": 5}),
         ("tokenizer_config.json", {"added_tokens_decoder": 5}),
@@ -257,6 +264,15 @@ def test_an_index_names_weight_files_of_its_folder_alone(folder, tmp_path):
         index.write_text(json.dumps(listed))
         with pytest.raises(InputError, match=r"index\.json must name"):
             load_model(folder)
+
+
+def test_a_tokenizer_that_makes_texts_grow_without_end_is_refused(folder):
+    longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 16}
+    change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": [longer] * 8})
+    with pytest.raises(InputError, match=r"tokenizer\.json makes texts up to 4,294,967,296 times as long"):
+        load_model(folder)
+    change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": [longer] * 2})
+    assert load_model(folder).tokenizer is not None
 
 
 @pytest.mark.parametrize("length", ["12", [1], {}, None, 1, -1])

@@ -193,8 +193,8 @@ def _llama(model: Any) -> Transformer:
         unembed=model.lm_head.weight,
         attention_scale=query_scale**-0.5,
         max_length=config.max_position_embeddings,
-        attention_cap=getattr(config, "attn_logit_softcapping", None),
-        logit_cap=getattr(config, "final_logit_softcapping", None),
+        attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
+        logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
     )
 
 

@@ -37,6 +37,7 @@ BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜
 
 CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
 LONG = 10**30
+MOST_GROWTH = 10_000
 CODE = ".py"
 CONFIG = "config.json"
 PICKLED = ".bin"
@@ -470,6 +471,7 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
 
     if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
         return None
+    _refuse_growing_texts(Path(place.where) / "tokenizer.json")
     with told_of(f"the tokenizer of {place.where}"):
         found: Any = transformers.AutoTokenizer.from_pretrained(
             **place.arguments(), trust_remote_code=trust_remote_code
@@ -479,6 +481,20 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
         # One that loads may yet fail at its first text, or lack the tokens that it says it has.
         _ = found("a"), found.bos_token_id, found.unk_token_id
         return found
+
+
+def _refuse_growing_texts(path: Path) -> None:
+    """Refuse a tokenizer that makes a text so much longer, one replacement upon the other, that memory runs out."""
+    written = read_json(path) if path.is_file() else None
+    waiting, growth = [written.get("normalizer") if isinstance(written, dict) else None], 1
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step, dict):
+            inner = step.get("normalizers")
+            waiting += inner if isinstance(inner, list) else []
+            growth *= max(1, len(str(step.get("content", ""))))
+    if growth > MOST_GROWTH:
+        raise InputError(f"{path} makes texts up to {growth:,} times as long; that can't be a tokenizer")
 
 
 def _gguf(path: Path) -> Place:
