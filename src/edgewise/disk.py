@@ -315,8 +315,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write text as UTF-8, whole or not at all; half characters, as in names that aren't UTF-8, are spelled out."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def write_json(path: Path, data: Any) -> None:

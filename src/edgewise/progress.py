@@ -37,8 +37,8 @@ def bars() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = (
-        TextColumn("{task.description:<9}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[detail]}"),
+        TextColumn("{task.description:<9}", markup=False), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[detail]}", markup=False),
     )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True)) as shown:
         known: dict[str, Any] = {}

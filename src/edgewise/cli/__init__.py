@@ -10,6 +10,7 @@ import typer
 
 from ..errors import InputError, visible
 from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks
+from .console import check_words, printing
 
 app = typer.Typer(
     name="edgewise",
@@ -57,12 +58,20 @@ UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 def main() -> None:
     """Run the command line; what the user can mend is one line and exit code 2."""
+    with printing():
+        _run()
+
+
+def _run() -> None:
     try:
+        check_words(sys.argv[1:])
         sys.exit(app(prog_name="edgewise", standalone_mode=False))
     except UsageError as error:
         _refuse(_usage(error))
     except InputError as error:
         _refuse(str(error), keep_lines=bool(error.details))
+    except BrokenPipeError:
+        raise
     except OSError as error:
         _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
     except MemoryError as error:

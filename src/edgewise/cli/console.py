@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
+
+from ..errors import InputError
+from ..report.words import one_line, shown
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -17,20 +23,82 @@ if TYPE_CHECKING:
 FEW = 10
 # A loss that rises by more than this share diverges, rather than wavers.
 DIVERGED = 0.5
+# How a command ends whose output nobody reads any more, as rich and click end it.
+BROKEN_PIPE = 1
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Whatever is printed within has gone out at the end, what the terminal's encoding lacks spelled out.
+
+    A pipe that nobody reads any more ends the command without a word, as it ends others.
+    """
+    sys.stdout = sys.stdout or io.StringIO()  # closed from the start: there is nobody to tell anything
+    sys.stderr = sys.stderr or io.StringIO()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+        _flush()
+    except BrokenPipeError:
+        _hear_no_more()
+        sys.exit(BROKEN_PIPE)
+    except SystemExit:
+        _flush()
+        raise
+
+
+def _flush() -> None:
+    """Print what is still held back; else Python would, at its very end, and complain in its own words."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _hear_no_more()
+        sys.exit(BROKEN_PIPE)
+    except OSError as error:
+        _hear_no_more()
+        print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _hear_no_more() -> None:
+    """What is still held back goes nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a stream without a file behind it has nothing to lose
+            try:
+                stream.flush()
+            except OSError:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Refuse a command's words that aren't text: bytes that the locale's encoding doesn't know."""
+    for number, word in enumerate(words, start=1):
+        try:
+            word.encode("utf-8")
+        except UnicodeEncodeError:
+            encoding = sys.getfilesystemencoding()
+            raise InputError(
+                f"word {number} of the command, {one_line(word)}, isn't text in the encoding {encoding}; give names in "
+                "UTF-8 (LANG=C.UTF-8 sets it)"
+            ) from None
 
 
 def say(text: str, heading: str = "") -> None:
     """A line for people, behind a bold heading if there is one; the terminal wraps it, a pipe doesn't."""
     if heading:
-        out.print(heading, end=": ", style="bold", markup=False)
-    out.print(text, soft_wrap=True, markup=False)
+        out.print(shown(one_line(heading)), end=": ", style="bold", soft_wrap=True)
+    out.print(shown(one_line(text)), soft_wrap=True)
 
 
 def warn(text: str) -> None:
     """A line for people that is no result."""
-    err.print(text, soft_wrap=True, markup=False)
+    err.print(shown(one_line(text)), soft_wrap=True)
 
 
 def warn_of_few(examples: int) -> None:
@@ -54,13 +122,16 @@ def warn_of_trend(goal: str, ranking: Ranking) -> None:
 
 def print_json(data: Any) -> None:
     """Data for machines, on stdout, alone."""
-    json.dump(data, sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    try:
+        text = json.dumps(data, indent=2, allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"the outcome has a number that JSON can't hold: {error}") from None
+    sys.stdout.write(f"{text}\n")
 
 
 def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False) -> Model:
     """Load a model, saying so."""
-    with err.status(f"loading {escape(name)}"):
+    with err.status(shown(one_line(f"loading {name}"))):
         from ..models import load_model
 
         return load_model(name, device, dtype, bos, trust_remote_code)

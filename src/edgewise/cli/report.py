@@ -37,7 +37,6 @@ def _report_run(folder: Path, json: bool) -> None:
     from ..results import read_result
 
     result = read_result(folder)
-    (folder / "figures").mkdir(exist_ok=True)
     figures = write_figures(folder / "figures", result)
     if json:
         print_json({"run": result.run.record(), "figures": [str(path) for path in figures]})

@@ -179,7 +179,8 @@ def show_areas(result: Result) -> None:
 
     for benchmark in result.benchmarks:
         out.print(area_table(result.of(benchmark), benchmark))
-    say(f"{LEGEND}\nfaithfulness: {result.rows[0].curve.definition.words}")
+    for words in (*LEGEND, f"faithfulness: {result.rows[0].curve.definition.words}"):
+        say(words)
 
 
 def _show(folder: Path, record: RunRecord) -> None:

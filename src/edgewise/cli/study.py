@@ -121,6 +121,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
 def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> None:
     """Print a study's tables with what they say."""
     from ..report.study import competence, sentence, terminal
+    from ..report.words import shown
     from ..study import study_tables
 
     if json:
@@ -129,7 +130,7 @@ def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> N
     for words in (about["as_published"] or {}).values():
         say(f"as published: {words}")
     for table in study_tables(study):
-        out.print(table.caption, style="bold", markup=False)
+        out.print(shown(table.caption), style="bold")
         out.print(*terminal(table, out.width), sep="\n")
     say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
     for cell in about["cells"]:

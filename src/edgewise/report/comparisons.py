@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
 
 from ..errors import InputError, unknown_name
@@ -15,6 +14,7 @@ from ..methods import plain
 from ..results import Result
 from ..study import Study
 from .tables import short
+from .words import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +110,13 @@ def pair_table(found: Sequence[Pair]) -> Table:
         f"{contest.benchmark.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
     )
     # Without edges, the longest names fit into 80 columns.
-    table = Table(title=escape(heading), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    table = Table(title=shown(heading), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
     table.add_column("method", no_wrap=True)
     for name in (contest.benchmark.name, "difference", f"{CONFIDENCE:.0%} interval", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(shown(name), justify="right", no_wrap=True)
     for pair in found:
         area, less = contest.methods[pair.one].estimate, pair.comparison
         star = "*" if less.is_better or less.is_worse else " "
         numbers = (f"{area:.4f}", f"{less.difference:+.4f}{star}", f"{less.low:.4f}, {less.high:.4f}", f"{less.p:.3f}")
-        table.add_row(escape(pair.one), *numbers, style="bold" if less.is_better else None)
+        table.add_row(shown(pair.one), *numbers, style="bold" if less.is_better else None)
     return table

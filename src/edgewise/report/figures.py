@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
+from ..disk import whole_file
+from ..errors import InputError
 from ..evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ..results import Result, ResultRow
 from ..select import Greedy, Ilp, TopN
 from ..statistics import Bootstrap, Shrinkage
 from ..study.recipes import PORTFOLIO, TUNED
 from .tables import method_name, short
+from .words import drawn
 
 COLOURS = {Greedy.name: "#6b7280", TopN.name: "#d97706", Ilp.name: "#2563eb"}
 LEARNED, OTHER = "#059669", "#7c3aed"
@@ -24,21 +31,63 @@ STYLES = {(False, False): "-", (True, False): "--", (False, True): ":", (True, T
 
 
 def write_figures(folder: Path, result: Result) -> list[Path]:
-    """Write the curves of both metrics into a folder that exists, as PNG and SVG.
+    """Write the curves of both metrics into a folder, as PNG and SVG; it is made if it isn't there.
 
-    A band shows the best method's interval over resamples of the evaluated examples.
+    A band shows the best method's interval over resamples of the evaluated examples. Equal results give equal files.
     """
+    _make(folder)
+    with drawing():
+        figure = _figure(result)
+        images = {folder / f"faithfulness.{kind}": rendered(figure, kind, dpi=160) for kind in ("png", "svg")}
+    for path, image in images.items():
+        with whole_file(path) as draft:
+            draft.write_bytes(image)
+    return list(images)
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Figures that are drawn within come out the same every time, and no name is handed to TeX."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcParams.update({"svg.hashsalt": "edgewise", "text.usetex": False})
+        warnings.simplefilter("ignore")  # of characters that the font lacks: they are drawn as boxes
+        yield
+
+
+def rendered(figure: Figure, kind: str, dpi: int) -> bytes:
+    """A figure as the bytes of a PNG or SVG."""
+    image = io.BytesIO()
+    figure.savefig(image, format=kind, dpi=dpi, metadata={"Date": None} if kind == "svg" else None)
+    return image.getvalue()
+
+
+def add_legend(axis: Axes, lines: Sequence[Line2D], **look: Any) -> None:
+    """The labels of lines as they are; matplotlib would typeset some, and leave out those that begin with _."""
+    legend = axis.legend(lines, [f"line {number}" for number in range(len(lines))], **look)
+    for text, line in zip(legend.get_texts(), lines, strict=True):
+        text.set(text=line.get_label(), parse_math=False)
+
+
+def _make(folder: Path) -> None:
+    """Figures go into a folder of the result itself, never through a link to elsewhere."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} is {'a link' if folder.is_symlink() else 'a file'}, not a folder; remove it first")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} can't be made: {error.strerror}") from None
+
+
+def _figure(result: Result) -> Figure:
     shown, run = result.benchmarks, result.run
-    figure, axes = plt.subplots(1, len(shown), figsize=(5.75 * len(shown), 4.6), squeeze=False, constrained_layout=True)
+    figure = Figure(figsize=(5.75 * len(shown), 4.6), layout="constrained")
+    axes = figure.subplots(1, len(shown), squeeze=False)
     for axis, benchmark in zip(axes[0], shown, strict=True):
         _draw(axis, benchmark, result.of(benchmark))
     how = (method_name(run.settings[name]) for name in ("scorer", "ablation"))
-    figure.suptitle(" · ".join((short(run.model), short(run.task), *how)))
-    paths = [folder / f"faithfulness.{kind}" for kind in ("png", "svg")]
-    for path in paths:
-        figure.savefig(path, dpi=160)
-    plt.close(figure)
-    return paths
+    names = (drawn(name) for name in (short(run.model), short(run.task), *how))
+    figure.suptitle(" · ".join(names), parse_math=False)
+    return figure
 
 
 def _look(row: ResultRow) -> tuple[str, str, str]:
@@ -56,6 +105,7 @@ def _draw(axis: Axes, benchmark: Benchmark, rows: list[ResultRow]) -> None:
     axis.axhline(1, color="#111827", linewidth=0.8)
     axis.axhline(0, color="#d1d5db", linewidth=0.8)
     best = max(rows, key=lambda row: benchmark.better * row.area)
+    lines: list[Line2D] = []
     for row in sorted(rows, key=lambda row: benchmark.better * row.area):
         colour, style, marker = _look(row)
         curve = row.curve
@@ -65,12 +115,13 @@ def _draw(axis: Axes, benchmark: Benchmark, rows: list[ResultRow]) -> None:
         x, middle, low, high = zip(*points, strict=True)
         if row is best:
             axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axis.plot(x, middle, style, color=colour, marker=marker, markersize=3, linewidth=1.5,
-                  label=f"{row.name}  {row.area:.3f}")  # fmt: skip
+        lines += axis.plot(x, middle, style, color=colour, marker=marker, markersize=3, linewidth=1.5,
+                           label=f"{drawn(row.name)}  {row.area:.3f}")  # fmt: skip
     axis.set_xscale("log")
     heading = f"{benchmark.name}: {benchmark.words}, {benchmark.improves}"
-    axis.set_title(f"{heading}\nband: {CONFIDENCE:.0%} interval of {best.name}", fontsize=10)
+    band = f"band: {CONFIDENCE:.0%} interval of {drawn(best.name)}"
+    axis.set_title(f"{heading}\n{band}", fontsize=10, parse_math=False)
     axis.set_xlabel("edges asked for, share of all")
-    axis.set_ylabel(f"faithfulness ({rows[0].curve.definition.name})")
-    axis.legend(fontsize=7.5, frameon=False, handlelength=4)
+    axis.set_ylabel(f"faithfulness ({drawn(rows[0].curve.definition.name)})", parse_math=False)
+    add_legend(axis, lines, fontsize=7.5, frameon=False, handlelength=4)
     axis.spines[["top", "right"]].set_visible(False)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from rich.table import Table
 from rich.text import Text
 
-from ..disk import whole_file, write_json, write_text
-from ..evaluate import BOTH, CONFIDENCE
-from ..study import GREEDY, Entry, Study, StudyTable, TableRow, published_words, study_tables
+from ..disk import write_bytes, write_json, write_text
+from ..evaluate import BOTH, CONFIDENCE, Benchmark
+from ..study import GREEDY, Cell, Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
+from .figures import add_legend, drawing, rendered
 from .tables import LOW_ACCURACY, short
+from .words import drawn, one_line, shown
 
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
@@ -46,7 +50,7 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         "entries": records(tables, bool(published)),
     }
     words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
-    words += "".join(f"- {competence(cell)}\n" for cell in about["cells"]) + "\n"
+    words += "".join(f"- {_page(competence(cell))}\n" for cell in about["cells"]) + "\n"
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
     texts = {
         "tables.md": words + markdown(tables, told),
@@ -57,8 +61,9 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     for name, text in texts.items():
         write_text(folder / name, text)
     write_json(folder / "tables.json", about)
-    with whole_file(folder / "figure.png") as draft:
-        write_figure(draft, study)
+    with drawing():
+        image = rendered(_figure(study), "png", dpi=90)
+    write_bytes(folder / "figure.png", image)
     return about
 
 
@@ -76,51 +81,54 @@ def competence(cell: Mapping[str, Any]) -> str:
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
     many columns. The intervals of areas are in the files."""
-    labels = max(len(row.label) for row in table.rows)
+    labels = max(shown(row.label).cell_len for row in table.rows)
+    heads = [shown(f"{one_line(short(task))}\n{one_line(short(model))}") for task, model in table.columns]
     cells = [[_styled(table, row, column) for column in range(len(table.columns))] for row in table.rows]
-    widest = max(
-        *(len(line) for row in cells for cell in row for line in Text.from_markup(cell).plain.split("\n")),
-        *(len(part) for task, model in table.columns for part in (short(task), short(model))),
-    )
+    widest = max(line.cell_len for cell in (*heads, *chain(*cells)) for line in cell.split("\n", allow_blank=True))
     room = max(1, (width - labels - 4) // (widest + 3))
     found = []
     for start in range(0, len(table.columns), room):
         part = Table()
         part.add_column("method", no_wrap=True)
-        for task, model in table.columns[start : start + room]:
-            part.add_column(f"{escape(short(task))}\n{escape(short(model))}", justify="right", no_wrap=True)
-        for row, shown, following in zip(table.rows, cells, (*table.rows[1:], None), strict=True):
+        for head in heads[start : start + room]:
+            part.add_column(head, justify="right", no_wrap=True)
+        for row, found_cells, following in zip(table.rows, cells, (*table.rows[1:], None), strict=True):
             ends = following is not None and following.rule
-            part.add_row(row.label, *shown[start : start + room], end_section=ends)
+            part.add_row(shown(row.label), *found_cells[start : start + room], end_section=ends)
         found.append(part)
     return found
 
 
-def _styled(table: StudyTable, row: TableRow, column: int) -> str:
+def _styled(table: StudyTable, row: TableRow, column: int) -> Text:
     entry = row.entries[column]
     if entry is None:
-        return ""
-    text = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
+        return Text()
+    number = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
     details = _details(entry, " ±{}", " ({}, {})" if table.is_difference else "")
     chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
-    return "".join([text, *details]) + (f"\n{chosen}" if chosen else "")
+    return Text.from_markup(number) + shown("".join(details) + (f"\n{chosen}" if chosen else ""))
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """All tables as one page, without a heading of its own."""
-    parts = [LEGEND, "", *(f"- {sentence(verdict)}" for verdict in verdicts)]
+    parts = [LEGEND, "", *(f"- {_page(sentence(verdict))}" for verdict in verdicts)]
     for table in tables:
-        parts += ["", f"**{table.caption}**", "", *_markdown_rows(table)]
+        parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
     return "\n".join(parts) + "\n"
 
 
 def _markdown_rows(table: StudyTable) -> list[str]:
-    heads = " | ".join(f"{short(task)}, {short(model)}" for task, model in table.columns)
+    heads = " | ".join(_page(f"{short(task)}, {short(model)}") for task, model in table.columns)
     lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
     for row in table.rows:
         cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
-        lines.append(f"| {row.label} | {' | '.join(cells)} |")
+        lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
     return lines
+
+
+def _page(text: str) -> str:
+    """Text for a Markdown page, where a bar would end a cell and < begin HTML."""
+    return one_line(text).replace("<", "&lt;").replace("|", r"\|")
 
 
 def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
@@ -128,7 +136,7 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
     if entry is None:
         return ""
     text = _marked(table, row, column, "**{}**", "<ins>{}</ins>")
-    return " ".join([text, *_details(entry, "±{}", "[{}, {}]"), *([f"<br>{entry.note}"] if entry.note else [])])
+    return " ".join([text, *_details(entry, "±{}", "[{}, {}]"), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
 
 
 def _marked(table: StudyTable, row: TableRow, column: int, bold: str, underlined: str) -> str:
@@ -240,44 +248,44 @@ def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
 
 
 def _escape(text: str) -> str:
-    for mark in ("\\", "&", "%", "_", "#", "$"):
-        text = text.replace(mark, rf"\{mark}" if mark != "\\" else r"\textbackslash ")
-    return text
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
+    return "".join(marks.get(mark, mark) for mark in one_line(text))
 
 
-def write_figure(path: Path, study: Study) -> None:
+def _figure(study: Study) -> Figure:
     """Faithfulness of greedy and of the chosen method on test, per metric and column: mean and range over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     columns = len(study.cells)
-    figure, axes = plt.subplots(
-        2, columns, figsize=(3.4 * columns + 0.6, 5.4), squeeze=False, sharex=True, constrained_layout=True
-    )
+    figure = Figure(figsize=(3.4 * columns + 0.6, 5.4), layout="constrained")
+    axes = figure.subplots(2, columns, squeeze=False, sharex=True)
     for row, benchmark in enumerate(BOTH):
         for axis, cell in zip(axes[row], study.cells, strict=True):
-            chosen = cell.chosen(benchmark)
-            shown = {GREEDY.name: cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
-            axis.axhline(1, color="#111827", linewidth=0.8)
-            for (name, repeats), colour in zip(shown.items(), ("#6b7280", "#2563eb"), strict=False):
-                heights = [curve.faithfulness for curve in repeats.curves]
-                points = [
-                    (share, sum(ys) / len(ys), min(ys), max(ys))
-                    for share, *ys in zip(repeats.curves[0].shares, *heights, strict=True)
-                    if share > 0
-                ]
-                x, mean, low, high = zip(*points, strict=True)
-                axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-                axis.plot(x, mean, color=colour, marker="o", markersize=2.5, linewidth=1.4,
-                          label=f"{name}  {repeats.mean:.4f}")  # fmt: skip
-            axis.set_xscale("log")
-            axis.set_title(f"{short(cell.task)} · {short(cell.model)}", fontsize=9)
-            axis.legend(fontsize=7, frameon=False, title=benchmark.name, title_fontsize=7, loc="lower right")
-            axis.spines[["top", "right"]].set_visible(False)
-        axes[row][0].set_ylabel(f"faithfulness ({study.plan.settings.faithfulness.name})", fontsize=8)
+            _draw(axis, cell, benchmark)
+        definition = drawn(study.plan.settings.faithfulness.name)
+        axes[row][0].set_ylabel(f"faithfulness ({definition})", fontsize=8, parse_math=False)
     for axis in axes[-1]:
         axis.set_xlabel("edges asked for, share of all", fontsize=8)
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
+    return figure
+
+
+def _draw(axis: Axes, cell: Cell, benchmark: Benchmark) -> None:
+    chosen = cell.chosen(benchmark)
+    compared = {GREEDY.name: cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
+    axis.axhline(1, color="#111827", linewidth=0.8)
+    lines: list[Line2D] = []
+    for (name, repeats), colour in zip(compared.items(), ("#6b7280", "#2563eb"), strict=False):
+        heights = [curve.faithfulness for curve in repeats.curves]
+        points = [
+            (share, sum(ys) / len(ys), min(ys), max(ys))
+            for share, *ys in zip(repeats.curves[0].shares, *heights, strict=True)
+            if share > 0
+        ]
+        x, mean, low, high = zip(*points, strict=True)
+        axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        lines += axis.plot(x, mean, color=colour, marker="o", markersize=2.5, linewidth=1.4,
+                           label=f"{drawn(name)}  {repeats.mean:.4f}")  # fmt: skip
+    axis.set_xscale("log")
+    axis.set_title(f"{drawn(short(cell.task))} · {drawn(short(cell.model))}", fontsize=9, parse_math=False)
+    look = {"title": benchmark.name, "title_fontsize": 7, "loc": "lower right"}
+    add_legend(axis, lines, fontsize=7, frameon=False, **look)
+    axis.spines[["top", "right"]].set_visible(False)

@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ..evaluate import CONFIDENCE, Benchmark, Curve, Resampled, resample
 from ..results import ResultRow
 from ..study import GREEDY
+from .words import shown
 
 # A model whose correct answer beats the incorrect one less often hardly does a task.
 LOW_ACCURACY = 0.6
 # Sizes at which tables say how many edges were kept.
 SHOWN = (0.01, 0.1, 0.5)
 LEGEND = (
-    "bold: best; underlined: better than greedy; *: differs from greedy, paired over the examples, at 95 %\n"
-    "edges kept of asked: at 1, 10 and 50 % of all edges"
+    "bold: best; underlined: better than greedy; *: differs from greedy, paired over the examples, at 95 %",
+    "edges kept of asked: at 1, 10 and 50 % of all edges",
 )
 
 
@@ -33,18 +34,17 @@ def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark) -> Table:
     areas = {row.name: resample(row.curve, benchmark) for row in chosen}
     greedy = areas.get(GREEDY.name)
     title = f"{benchmark.name}, {benchmark.improves} ({benchmark.rank} ranking)"
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=shown(title), title_justify="left", title_style="bold")
     table.add_column("method", no_wrap=True)
     for name in (benchmark.name, f"{CONFIDENCE:.0%} interval", "edges kept of asked"):
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(shown(name), justify="right", no_wrap=True)
     for row in chosen:
         beats = greedy is not None and sign * row.area > sign * greedy.estimate
         style = "bold " * (sign * row.area == best) + "underline" * beats
-        text = f"{row.area:.4f}"
         interval = areas[row.name].interval()
         table.add_row(
-            escape(row.name),
-            (f"[{style}]{text}[/]" if style else text) + _star(areas[row.name], greedy),
+            shown(row.name),
+            Text(f"{row.area:.4f}", style) + _star(areas[row.name], greedy),
             f"{interval.low:.4f}-{interval.high:.4f}",
             _kept(row.curve),
         )
@@ -77,11 +77,11 @@ def method_name(record: Any) -> str:
 
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of two columns."""
-    table = Table(title=escape(title), title_justify="left", title_style="bold", show_header=False)
+    table = Table(title=shown(title), title_justify="left", title_style="bold", show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
     for name, value in rows.items():
-        table.add_row(name, escape(str(value)))
+        table.add_row(shown(name), shown(value))
     return table
 
 
@@ -89,7 +89,7 @@ def list_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A plain table."""
     table = Table()
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(shown(column), overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(value)) for value in row))
+        table.add_row(*map(shown, row))
     return table

@@ -18,6 +18,5 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) 
     """
     with whole_folder(Path(folder), overwrite, FILES) as draft:
         record = fill_result(draft, found)
-        (draft / "figures").mkdir()
         write_figures(draft / "figures", read_result(draft))
     return record

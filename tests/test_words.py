@@ -1,0 +1,232 @@
+"""Words from outside: names, paths and prompts of a stranger's files are shown as text, wherever they are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_cli
+from rich.console import Console
+
+import edgewise as library
+from edgewise import CMD, CPR, Curve, InputError
+from edgewise.cli.console import check_words, err, print_json, say, warn
+from edgewise.evaluate import MIB, resample
+from edgewise.report.comparisons import Contest, pair_table, pairs
+from edgewise.report.figures import write_figures
+from edgewise.report.study import markdown, terminal, write_study
+from edgewise.report.tables import area_table, key_value_table, list_table
+from edgewise.report.words import drawn, one_line, shown
+from edgewise.results import ResultRow, read_result
+from edgewise.study import Cell, Competence, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
+
+# The same fixture: a command in this process.
+edgewise = test_cli.edgewise
+ESCAPES = "\x1b[31mred", "\x1b]0;title\x07", "back\rover", "\x9b31m", "bidi\u202egnp.exe", "\x00", "lone\udcff"
+MARKUP = (
+    "[bold]x",
+    "[/]",
+    "[/bold]",
+    r"\[bold]",
+    "end\\",
+    "end\\\\",
+    "[link=file:///x]",
+    "[red",
+    ":warning:",
+    "[@click=x()]",
+)
+MATHS = "a$b$", "$x_1", "$$", r"\$", r"$\frac{1}$", "$x^$ and $y_$", "_hidden", "%s {0}", "名前 ☃", "e\u0301\u0302"
+NAMES = [*ESCAPES, *MARKUP, *MATHS, "two\nlines", "", " ", "w" * 100_000]
+STEERING = set(map(chr, range(32))) | set(map(chr, range(127, 160))) | {"\u202e"}
+COUNTS = (3, 30, 60, 100)
+
+
+def curve(seed: int) -> Curve:
+    rng = np.random.default_rng(seed)
+    full, empty = rng.normal(3, 0.1, 12), rng.normal(1, 0.1, 12)
+    values = np.vstack([empty + share * (full - empty) + rng.normal(0, 0.05, 12) for share in (0.1, 0.6, 0.9, 1.0)])
+    return Curve((0.1, 0.3, 0.6, 1.0), COUNTS, COUNTS, values, full, empty)
+
+
+def rows(names: list[str]) -> list[ResultRow]:
+    recipe = {"solver": "ilp", "filter": "none", "pnr": None, "learner": None}
+    found = [(name, b, curve(n)) for n, name in enumerate(names) for b in (CMD, CPR)]
+    return [ResultRow(b, name, recipe, one.area(b), one, ()) for name, b, one in found]
+
+
+def printed(*things: object, width: int = 200) -> str:
+    """What a terminal gets, colours left out."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=True)
+    for thing in things:
+        console.print(thing)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A result of the smallest run there is."""
+    model = library.load_model("demo")
+    train, test = (library.load_task("ioi", model, split, 4) for split in ("train", "test"))
+    found = library.discover(model, train, test, progress=lambda *_: None)
+    library.write_result(found, tmp_path_factory.mktemp("words") / "result")
+    return tmp_path_factory.getbasetemp() / "words0" / "result"
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_every_table_shows_names_as_text(name):
+    entries = (Entry(0.5, 0.1, 0.4, 0.6, name), Entry(0.4, None, 0.3, 0.5, name))
+    ours = TableRow("CMD", -1, name, entries), TableRow("CMD", -1, name, entries)
+    table = StudyTable("main", name, ((name, name), ("ioi", "demo")), ours)
+    contest = Contest(name, name, CMD, MIB, {"Greedy": resample(curve(0), CMD), name: resample(curve(1), CMD)})
+    tables = [
+        area_table(rows(["Greedy", name])[::2], CMD),
+        key_value_table(name, {name: name}),
+        pair_table(pairs([contest], name, "Greedy")),
+        list_table([name, "b"], [(name, 1)]),
+        *terminal(table, 300),
+    ]
+    text = printed(*tables, width=300)
+    assert not (STEERING - {"\n"}) & set(text)
+    if len(name) < 40 and name.strip() and "\n" not in name and name.isprintable():
+        assert text.count(name) >= 8
+    page = markdown([table], [])
+    assert not (STEERING - {"\n"}) & set(page) and "<b" not in page.replace("<br>", "")
+    page.encode("utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_sentences_are_one_line_of_text(name, capsys):
+    say(f"a {name} b", heading=name)
+    warn(name)
+    with err.status(shown(name)):
+        pass
+    found = capsys.readouterr()
+    for text in (found.out, found.err):
+        assert not (STEERING - {"\n"}) & set(text) and text.count("\n") == 1
+    if name and name.isprintable():
+        assert found.out == f"{name}: a {name} b\n" and found.err == f"{name}\n"
+
+
+def test_figures_draw_every_name_as_it_is(folder, tmp_path, capfd):
+    result = read_result(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, methods in (("$x_1$ and $y^", NAMES), ("\n" * 99, ["\n" * 999]), ("名前" * 9999, [r"\$"])):
+            run = replace(result.run, model=name, task=name)
+            paths = write_figures(tmp_path / "figures", replace(result, run=run, rows=tuple(rows(methods))))
+            assert all(path.stat().st_size > 5000 for path in paths)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_legend_names_every_line_even_one_that_begins_with_an_underscore(folder, tmp_path):
+    """Text in an SVG is drawn as paths, behind a comment that says what it is."""
+    result = replace(read_result(folder), rows=tuple(rows(["_hidden", "$x_1$", "plain"])))
+    svg = write_figures(tmp_path / "figures", result)[1].read_text()
+    for name in ("_hidden  ", "$x_1$  ", "plain  "):
+        assert f"<!-- {name}" in svg
+    assert r"$\mathdefault{10^{-1}}$" in svg
+
+
+def test_equal_results_give_equal_figures(folder, tmp_path):
+    first, second = (write_figures(tmp_path / name, read_result(folder)) for name in "ab")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tmp_path):
+    mine, precious = tmp_path / "result", tmp_path / "precious"
+    shutil.copytree(folder, mine)
+    precious.write_text("mine")
+    for kind in ("png", "svg"):
+        (mine / "figures" / f"faithfulness.{kind}").unlink()
+        (mine / "figures" / f"faithfulness.{kind}").symlink_to(precious)
+    assert edgewise("report", mine)[0] == 0
+    assert precious.read_text() == "mine" and not (mine / "figures" / "faithfulness.png").is_symlink()
+    shutil.rmtree(mine / "figures")
+    (tmp_path / "elsewhere").mkdir()
+    for target in (tmp_path / "elsewhere", tmp_path / "nowhere"):
+        (mine / "figures").symlink_to(target)
+        code, _, words = edgewise("report", mine)
+        assert code == 2 and "is a link" in words and not any((tmp_path / "elsewhere").iterdir())
+        (mine / "figures").unlink()
+    (mine / "figures").write_text("")
+    assert "is a file" in edgewise("report", mine)[2]
+
+
+def study(name: str) -> Study:
+    plan = Plan((name,), (name,), seeds=1, grid=Grid((5,), (1.0,), (0.5,)))
+    found = {
+        b: tuple(Repeats(b, recipe, (curve(n),), (0,)) for n, (goal, recipe) in enumerate(plan.recipes(0)) if goal == b)
+        for b in (CMD, CPR)
+    }
+    overlap = {b: {"greedy": (0.5,), "chosen": (0.6,)} for b in (CMD, CPR)}
+    return Study(plan, (Cell(name, name, {"test": 12}, Competence(0.5, 0.5), found, found, overlap),))
+
+
+@pytest.mark.parametrize("name", [r"[/]\e$x_1$|<b>{a}~^&%", "two\nlines\x1b[31m\udcff"])
+def test_a_studys_files_hold_any_name(name, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        about = write_study(study(name), tmp_path)
+    assert about["cells"][0]["model"] == name
+    for file in ("tables.md", "tables.tex"):
+        text = (tmp_path / file).read_text(encoding="utf-8")
+        assert not (STEERING - {"\n"}) & set(text)
+    assert json.loads((tmp_path / "tables.json").read_text())["cells"][0]["task"] == name
+    assert "<b>" not in (tmp_path / "tables.md").read_text()
+    tex = (tmp_path / "tables.tex").read_text()
+    assert tex.replace(r"\{", "").count("{") == tex.replace(r"\}", "").count("}")
+
+
+def test_what_is_long_is_cut_in_figures_only():
+    assert drawn("w" * 99) == "w" * 29 + "…" + "w" * 29 and drawn("w" * 60) == "w" * 60
+    assert one_line("a\nb\x1b") == r"a\nb\x1b" and shown("w" * 99).plain == "w" * 99
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**5000], ids=["nan", "inf", "huge"])
+def test_numbers_that_json_can_not_hold_are_refused_before_a_byte_is_printed(wrong, capsys):
+    with pytest.raises(InputError, match="JSON can't hold"):
+        print_json({"fine": [1] * 10_000, "wrong": [wrong]})
+    assert capsys.readouterr().out == ""
+
+
+def test_words_that_are_no_text_are_refused(edgewise):
+    code, out, err = edgewise("tasks", "caf\udce9")
+    assert (code, out) == (2, "") and err.startswith("error: word 2 of the command, caf\\udce9, isn't text")
+    check_words(["naïve", "名前"])
+
+
+def run(*words: str, env: dict[str, str] | None = None, out: object = subprocess.PIPE) -> subprocess.CompletedProcess:
+    start = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; main()"
+    given = {**os.environ, "PYTHONPATH": str(Path(library.__file__).parents[1]), **(env or {})}
+    return subprocess.run([sys.executable, "-c", start, *words], stdout=out, stderr=subprocess.PIPE, env=given)
+
+
+@pytest.mark.parametrize("words", [("tasks",), ("tasks", "--json")])
+def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = run(*words, out=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_output_that_can_not_be_written_is_told_in_one_line():
+    with open("/dev/full", "w") as full:
+        done = run("tasks", out=full)
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"No space left" in done.stderr
+
+
+def test_what_an_encoding_lacks_is_spelled_out(tmp_path):
+    (tmp_path / "ioi_gpt2 é").mkdir()
+    done = run("check", str(tmp_path), env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 1 and rb"ioi_gpt2 \xe9" in done.stdout and done.stderr == b""
