@@ -119,6 +119,22 @@ def test_equal_methods_do_not_differ():
     assert not found.is_better and not found.is_worse
 
 
+@pytest.mark.parametrize("benchmark", [CPR, CMD])
+@pytest.mark.parametrize("copies", [1, 2, 12])
+def test_copies_of_one_example_tell_nothing_apart(benchmark, copies):
+    """However far apart two methods are: no resample differs from another, but for rounding."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        one, other = (draw(1, seed, HEIGHTS * rng.uniform(0.5, 1.5)) for _ in range(2))
+        many = [Curve(c.shares, c.asked, c.kept, np.repeat(c.values, copies, 1), np.repeat(c.full, copies),
+                      np.repeat(c.empty, copies)) for c in (one, other)]  # fmt: skip
+        found = compare(*many, benchmark)
+        assert found.difference != 0 and found.low == found.high == found.difference and found.p == 1
+        assert found.verdict == "not told apart" and not found.is_better and not found.is_worse
+        alone = resample(many[0], benchmark).interval()
+        assert alone.low == pytest.approx(alone.estimate) == pytest.approx(alone.high)
+
+
 def test_p_values_of_methods_without_a_difference_are_about_uniform():
     """300 pairs of methods that differ by noise only: p is below 0.1 in about a tenth."""
     small = 0

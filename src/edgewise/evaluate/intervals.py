@@ -30,6 +30,8 @@ from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulne
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
+# Draws that are this near to each other are equal but for rounding: areas are in units of what the model itself does.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Interval:
 class Comparison:
     """One method's area less another's on the same examples, its interval, and a two-sided bootstrap p.
 
-    `benchmark` says which sign is an improvement: higher for CPR, lower for CMD.
+    `benchmark` says which sign is an improvement: higher for CPR, lower for CMD. An interval without any width says
+    that all resamples are equal, as those of a single example or of copies of it are: they tell nothing apart, p is 1.
     """
 
     benchmark: Benchmark
@@ -63,12 +66,16 @@ class Comparison:
     @property
     def is_better(self) -> bool:
         """Whether the whole interval lies on the better side of 0."""
-        return self.low > 0 if self.benchmark.better > 0 else self.high < 0
+        return self._excludes_zero and self.benchmark.better * self.difference > 0
 
     @property
     def is_worse(self) -> bool:
         """Whether the whole interval lies on the worse side of 0."""
-        return self.high < 0 if self.benchmark.better > 0 else self.low > 0
+        return self._excludes_zero and self.benchmark.better * self.difference < 0
+
+    @property
+    def _excludes_zero(self) -> bool:
+        return self.low < self.high and (self.low > 0 or self.high < 0)
 
     @property
     def verdict(self) -> str:
@@ -100,8 +107,9 @@ class Resampled:
     def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
         """This area less another one, resample by resample: both must come from the same examples and seed."""
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
-        reach = _reach(difference, draws, confidence)
-        p = max(_tail(draws, 0.0), _tail(draws, 2 * difference))
+        reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference))
+        if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
+            reach, p = 0.0, 1.0
         return Comparison(self.benchmark, difference, difference - reach, difference + reach, p, confidence)
 
 

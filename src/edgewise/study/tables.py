@@ -75,7 +75,8 @@ class StudyTable:
             return False, False
         if self.is_difference:
             assert entry.low is not None and entry.high is not None
-            sure = entry.low > 0 if sign > 0 else entry.high < 0
+            # An interval without any width comes from equal examples, which tell nothing apart.
+            sure = entry.low < entry.high and (entry.low > 0 if sign > 0 else entry.high < 0)
             return sure, sign * entry.value > 0
         rivals = [other.entries[column] for other in self.rows if other.about == row.about]
         shown = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
