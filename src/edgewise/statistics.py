@@ -24,6 +24,9 @@ from .scores import EdgeScores, column_chunks
 
 FloatArray = NDArray[np.float64]
 NEGLIGIBLE = 1e-6
+# More resamples, or more standard errors, tell nothing more.
+MOST_RESAMPLES, MOST_ERRORS = 10_000, 1e6
+LARGEST_SEED = 2**63 - 1
 
 
 class Filter(Method, ABC):
@@ -84,14 +87,16 @@ class Bootstrap(Filter):
     def __post_init__(self) -> None:
         if self.interval not in INTERVALS:
             raise unknown_name("interval", self.interval, list(INTERVALS))
-        if self.resamples < 2:
-            raise InputError(f"a bootstrap needs at least 2 resamples, not {self.resamples}")
+        if not 2 <= self.resamples <= MOST_RESAMPLES:
+            raise InputError(
+                f"a bootstrap needs at least 2 resamples and at most {MOST_RESAMPLES}, not {self.resamples}"
+            )
         if not 0 < self.confidence < 1:
             raise InputError(f"the confidence level must lie between 0 and 1, not at {self.confidence}")
         if not 0 <= self.threshold < float("inf"):
             raise InputError(f"the significance threshold must be at least 0, and finite, not {self.threshold}")
-        if self.seed < 0:
-            raise InputError(f"a seed must be at least 0, not {self.seed}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"a seed must be at least 0 and below 2^63, not {self.seed}")
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -127,8 +132,11 @@ class Shrinkage(Filter):
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.kappa < float("inf"):
-            raise InputError(f"kappa is a number of standard errors, at least 0, but {self.kappa} was given")
+        if not 0 <= self.kappa <= MOST_ERRORS:
+            raise InputError(
+                f"kappa is a number of standard errors, at least 0 and at most {MOST_ERRORS:,.0f}, but {self.kappa} "
+                "was given"
+            )
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -254,4 +262,5 @@ INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]
 
 def z_value(confidence: float) -> float:
     """The standard normal quantile of a two-sided level; 1.96 for 95 %, as the paper rounds it."""
-    return 1.96 if confidence == 0.95 else NormalDist().inv_cdf((1 + confidence) / 2)
+    # By the lower tail: next to 1, the upper one would round to 1 itself.
+    return 1.96 if confidence == 0.95 else -NormalDist().inv_cdf((1 - confidence) / 2)

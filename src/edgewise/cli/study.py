@@ -148,6 +148,8 @@ def _numbers(text: str, kind: type[Number]) -> tuple[Number, ...]:
     from ..errors import InputError
 
     try:
+        if "_" in text or not text.isascii():  # Python would read these, too
+            raise ValueError
         return tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"{text!r} isn't a list of numbers, such as 0.3,0.5") from None
+        raise InputError(f"{text[:80]!r} isn't a list of numbers, such as 0.3,0.5") from None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..methods import check_is
-from ..statistics import resampling_weights
+from ..statistics import MOST_RESAMPLES, resampling_weights
 from .benchmarks import Benchmark
 from .curve import Curve, areas
 from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
@@ -115,8 +115,8 @@ class Resampled:
 
 def resample(curve: Curve, benchmark: Benchmark, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
     """The curve's CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
-    if resamples < 2:
-        raise InputError(f"an interval needs at least 2 resamples, not {resamples}")
+    if not 2 <= resamples <= MOST_RESAMPLES:
+        raise InputError(f"an interval needs at least 2 resamples and at most {MOST_RESAMPLES}, not {resamples}")
     check_is("benchmark", Benchmark, benchmark)
     weights = resampling_weights(len(curve.full), resamples, seed)
     draws = areas(curve.shares, benchmark.height(curve.reweighted(weights)))

@@ -24,10 +24,13 @@ from ..methods import Method, check_is, from_record, parameters, record_name
 from ..ranking import Ranking
 from ..records import Makers, members, typed
 from ..score import SCORERS, EapIg, Scorer
+from ..statistics import LARGEST_SEED
 
 FloatArray = NDArray[np.float64]
 # Sizes below this are drawn by their share of the area alone, which is next to nothing.
 LEAST_SHARE = 0.01
+# Days of work, and more rankings than any spread needs.
+MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
@@ -59,14 +62,17 @@ class Learned(Method):
         if self.warm is not None:
             check_is("scorer", Scorer, self.warm)
         for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
-            if value < 1:
-                raise InputError(f"learning needs at least 1 of {what}, not {value}")
+            if not 1 <= value <= MOST_STEPS:
+                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
-        if self.seed < 0 or self.resamples < 0:
-            raise InputError(f"a seed and a number of resamples are at least 0, not {self.seed} and {self.resamples}")
+        if not 0 <= self.seed <= LARGEST_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
+            raise InputError(
+                f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
+                f"{self.seed} and {self.resamples}"
+            )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Learned:

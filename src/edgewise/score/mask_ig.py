@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..errors import InputError
 from ..graph import Graph
 from ..models.memory import weighted_bytes
 from ..tasks.metrics import Metric
-from .scorer import BatchScores, Scorer
+from .scorer import BatchScores, Scorer, check_steps
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared
@@ -27,8 +26,7 @@ class MaskIg(Scorer):
     steps: int = 20
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"integrated gradients need at least 1 step, not {self.steps}")
+        check_steps(self.steps)
 
     def bytes_per_example(self, graph: Graph, length: int) -> int:
         """As weighted circuits need it."""

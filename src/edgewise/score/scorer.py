@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ..models.prepare import Prepared
 
 
+MOST_STEPS = 1000
+
+
 @dataclass(frozen=True, eq=False)
 class BatchScores:
     """The scores of a batch [example, edge], and the metric [example] of its clean and corrupted runs."""
@@ -52,3 +55,9 @@ class Scorer(Method, ABC):
 def loss(metric: Metric, run: Readout, clean: Readout) -> Tensor:
     """Minus the metric, summed over examples: a positive score then marks an edge whose corruption hurts."""
     return -metric.value(run, clean).sum()
+
+
+def check_steps(steps: int) -> None:
+    """Refuse a number of steps that integrated gradients can't have: each is a pass, whose gradients are kept."""
+    if not 1 <= steps <= MOST_STEPS:
+        raise InputError(f"integrated gradients need at least 1 step and at most {MOST_STEPS:,}, not {steps}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +18,8 @@ from ..graph import Graph, frozen
 from ..ranking import Ranking
 
 RANKINGS = ("signed", "absolute")
+# A count, a decimal or a fraction of a size that is worked out at once: an exponent of nine digits would take for ever.
+NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +156,18 @@ class SelectionProblem:
 
 def parse_edges(text: str, n_edges: int) -> int:
     """A number of edges from '324' (a count) or '0.01' (a share of all edges, rounded down as MIB does)."""
+    wrong = InputError(f"{text[:40]!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
+    text = text.strip()
     try:
-        number = Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01") from None
+        number = Fraction(text) if NUMBER.fullmatch(text) else None
+    except ZeroDivisionError:
+        number = None
+    if number is None:
+        raise wrong
     is_share = any(mark in text.lower() for mark in ".e/") and number <= 1
     count = int(float(number) * n_edges) if is_share else int(number)
-    if number < 0 or (not is_share and number.denominator != 1):
-        raise InputError(f"{text!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
+    if not is_share and number.denominator != 1:
+        raise wrong
     if count > n_edges:
         raise InputError(f"{text} edges were asked for, but the graph has {n_edges}; ask for at most that many")
     return count

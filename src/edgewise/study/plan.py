@@ -24,6 +24,8 @@ from .settings import DEFAULTS, Settings
 if TYPE_CHECKING:
     from ..models import ModelSource
 
+# Every seed is a scoring pass, and every value of a grid is combined with every other.
+MOST_SEEDS, MOST_VALUES = 1000, 100
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 MOST_RECIPES = 100_000
 
@@ -40,6 +42,11 @@ class Grid:
     def __post_init__(self) -> None:
         for solver in self.solvers:
             check_is("solver", Solver, solver)
+        for name in ("tau", "kappa", "pnr"):
+            if len(getattr(self, name)) > MOST_VALUES:
+                raise InputError(
+                    f"a study tries at most {MOST_VALUES} values of {name}, not {len(getattr(self, name))}"
+                )
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
         count = len(self.solvers) * (1 + len(self.tau) + len(self.kappa)) * (1 + len(self.pnr))
@@ -103,8 +110,8 @@ class Plan:
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
         if self.examples is not None and self.examples < 1:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
-        if self.seeds < 1:
-            raise InputError(f"a study needs at least 1 seed, not {self.seeds}")
+        if not 1 <= self.seeds <= MOST_SEEDS:
+            raise InputError(f"a study needs at least 1 seed and at most {MOST_SEEDS:,}, not {self.seeds}")
 
     def __repr__(self) -> str:
         tasks, models = (shorten(", ".join(names), 80, placeholder=" ...") for names in (self.tasks, self.models))
