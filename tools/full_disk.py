@@ -1,0 +1,234 @@
+"""Run commands on disks that are too small, and see what they say and what they leave.
+
+    sudo python tools/full_disk.py                  # all commands
+    sudo python tools/full_disk.py score report     # some
+
+Small disks are tmpfs mounts, which only root can make (on Linux). A command that doesn't fit must exit with 2, say so
+in exactly one line that begins with `error:` and names a file on that disk, without a traceback, and leave what was
+there before as it was, byte for byte. Five disks for every command:
+
+    64 KB, 1 MB     empty ones; what fits may succeed
+    full            an earlier result of the same name, --overwrite, and no room at all
+    half, last      the same, with room for half of the new result, and for all of it but its last pages
+
+Exits with 1 if anything went wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; main()"
+PAGE = 4096
+GRIDS = ("--seeds", "1", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
+DISKS = ("64 KB", "1 MB", "full", "half", "last")
+
+
+@dataclass(frozen=True)
+class Command:
+    """Words of a command; `OUT` stands for what it writes, `SCORES` for scores to read.
+
+    earlier    the words that made what was there before; `report` writes into that
+    name       of what it writes
+    """
+
+    words: tuple[str, ...]
+    earlier: tuple[str, ...]
+    name: str = "result"
+
+
+COMMANDS = {
+    "score": Command(
+        ("score", "--examples", "200", "--out", "OUT"), ("score", "--examples", "4", "--out", "OUT")
+    ),
+    "learn": Command(
+        ("score", "--method", "learned", "--examples", "8", "--steps", "20", "--out", "OUT"),
+        ("score", "--method", "learned", "--examples", "4", "--steps", "5", "--out", "OUT"),
+    ),
+    "run": Command(
+        ("run", "--examples", "12", "--no-learned", "--stability", "0", "--out", "OUT"),
+        ("run", "--examples", "4", "--no-learned", "--stability", "0", "--out", "OUT"),
+    ),
+    "select": Command(
+        ("select", "SCORES", "--edges", "40", "--out", "OUT"), ("select", "SCORES", "--edges", "9", "--out", "OUT"),
+        "circuit.json",
+    ),
+    "select-several": Command(
+        ("select", "SCORES", "--edges", "0.1,0.2,0.5", "--out", "OUT"),
+        ("select", "SCORES", "--edges", "0.1,0.2,0.5", "--solver", "greedy", "--out", "OUT"),
+    ),
+    "convert": Command(
+        ("convert", "SCORES", "OUT"), ("select", "SCORES", "--edges", "9", "--out", "OUT"), "scores.json"
+    ),
+    "convert-pt": Command(
+        ("convert", "SCORES", "OUT"), ("select", "SCORES", "--edges", "9", "--out", "OUT"), "scores.pt"
+    ),
+    "evaluate": Command(
+        ("evaluate", "full", "--examples", "12", "--out", "OUT", "--json"),
+        ("evaluate", "empty", "--examples", "4", "--out", "OUT", "--json"), "outcome.json",
+    ),
+    "study": Command(
+        ("study", "--examples", "8", *GRIDS, "--out", "OUT"), ("study", "--examples", "6", *GRIDS, "--out", "OUT")
+    ),
+    "report": Command(
+        ("report", "OUT"), ("run", "--examples", "12", "--no-learned", "--stability", "0", "--out", "OUT")
+    ),
+    "report-study": Command(("report", "OUT"), ("study", "--examples", "8", *GRIDS, "--out", "OUT")),
+}  # fmt: skip
+
+
+def main() -> int:
+    """Fill disks, run commands, judge them; prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("commands", nargs="*", default=list(COMMANDS), help=f"of {', '.join(COMMANDS)}")
+    given = parser.parse_args()
+    if unknown := set(given.commands) - set(COMMANDS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(COMMANDS)}")
+    if sys.platform != "linux" or os.geteuid() != 0:
+        parser.error("small disks are tmpfs mounts, which only root can make, on Linux")
+    wrong = right = 0
+    print(f"{'command':15} {'disk':6} {'exit':>4}  verdict")
+    with tempfile.TemporaryDirectory(prefix="edgewise-disks-") as text:
+        place = Path(text)
+        scores = place / "scores"
+        _must(_edgewise(("score", "--examples", "12", "--out", str(scores))))
+        for name in given.commands:
+            made = place / name
+            made.mkdir()
+            for disk in DISKS:
+                outcome = _try(COMMANDS[name], disk, made, scores, place / "disk")
+                if outcome is None:
+                    continue
+                code, problems, line = outcome
+                verdict = "; ".join(problems) or (f"fine: {line}" if code else "fits")
+                print(f"{name:15} {disk:6} {code:4}  {verdict}", flush=True)
+                wrong, right = wrong + bool(problems), right + (not problems)
+    print(f"{right} as they should be, {wrong} not")
+    return int(bool(wrong))
+
+
+def _try(command: Command, disk: str, made: Path, scores: Path, mount: Path) -> tuple[int, list[str], str] | None:
+    """One command on one disk: its exit code, what is wrong, and what it said; None if there is nothing to try."""
+    in_place = command.words[0] == "report"
+    before, after = made / "before" / command.name, made / "after" / command.name
+    if not after.parent.is_dir():
+        _make(command, before, after, scores, in_place)
+    if disk in ("64 KB", "1 MB"):
+        if in_place:
+            return None
+        size, free = (64 if disk == "64 KB" else 1024) * 1024, None
+    else:
+        need = _room(after)
+        free = {"full": 0, "half": need // 2, "last": need - PAGE}[disk] // PAGE * PAGE
+        size = _room(before) + free + 16 * PAGE
+    with _mounted(mount, size):
+        out = mount / command.name
+        if free is not None:
+            _copy(before, out)
+            _fill(mount, free)
+        was = _digests(mount)
+        overwrite = free is not None and "--overwrite" in _edgewise((command.words[0], "--help")).stdout
+        words = (*_filled_in(command.words, out, scores), *(["--overwrite"] if overwrite else []))
+        done = _edgewise(words)
+        return done.returncode, _problems(done, mount, was), " ".join(_error_lines(done))
+
+
+def _make(command: Command, before: Path, after: Path, scores: Path, in_place: bool) -> None:
+    """What was there before, and what the command would leave on a disk that is large enough."""
+    for path in (before, after):
+        path.parent.mkdir()
+    _must(_edgewise(_filled_in(command.earlier, before.with_suffix(".json") if before.suffix else before, scores)))
+    if before.suffix == ".pt":  # any file of that name will do
+        before.with_suffix(".json").rename(before)
+    if in_place:
+        _copy(before, after)
+    _must(_edgewise(_filled_in(command.words, after, scores)))
+
+
+def _problems(done: subprocess.CompletedProcess[str], mount: Path, was: dict[str, str]) -> list[str]:
+    """All that a command on a full disk did wrong."""
+    if done.returncode == 0:
+        return []
+    lines, found = _error_lines(done), []
+    if done.returncode != 2:
+        found.append(f"exit code {done.returncode}")
+    if "Traceback" in done.stderr:
+        found.append(f"a traceback: {done.stderr.strip().splitlines()[-1]}")
+    elif len(lines) != 1:
+        found.append(f"{len(lines)} lines that begin with error:")
+    elif str(mount) not in lines[0]:
+        found.append(f"no file is named: {lines[0]}")
+    now = _digests(mount)
+    if lost := sorted(name for name in was if now.get(name) != was[name]):
+        found.append(f"no longer whole: {', '.join(lost[:3])}{' ...' * (len(lost) > 3)} ({len(lost)} of {len(was)})")
+    return found
+
+
+def _error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return [line for line in done.stderr.splitlines() if line.startswith("error:")]
+
+
+def _edgewise(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, "-c", START, *words], env=environment, capture_output=True, encoding="utf-8", errors="replace"
+    )
+
+
+def _must(done: subprocess.CompletedProcess[str]) -> None:
+    if done.returncode:
+        sys.exit(f"a command fails on a large disk too: {done.stderr}")
+
+
+def _filled_in(words: tuple[str, ...], out: Path, scores: Path) -> tuple[str, ...]:
+    names = {"OUT": str(out), "SCORES": str(scores)}
+    return tuple(names.get(word, word) for word in words)
+
+
+@contextmanager
+def _mounted(place: Path, size: int) -> Iterator[None]:
+    place.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _fill(place: Path, free: int) -> None:
+    """A file of somebody else's that leaves `free` bytes."""
+    with (place / "others").open("wb", buffering=0) as file:
+        try:
+            while os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > free:
+                file.write(b"x" * PAGE)
+        except OSError:  # full
+            pass
+
+
+def _copy(source: Path, target: Path) -> None:
+    (shutil.copytree if source.is_dir() else shutil.copy2)(source, target)
+
+
+def _room(path: Path) -> int:
+    """The bytes that a file or folder takes on such a disk."""
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return sum(-(-file.stat().st_size // PAGE) * PAGE for file in files if file.is_file())
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
