@@ -250,7 +250,8 @@ FAR = [
     (lambda: Learned(resamples=10**9), "at most 1,000, not"),
     (lambda: Learned(seed=10**30), "below 2\\^63"),
     (lambda: Plan(seeds=10**9), "at most 1,000, not"),
-    (lambda: Grid(pnr=tuple(np.linspace(0, 1, 10**6))), "at most 100 values of pnr, not 1000000"),
+    (lambda: Grid(pnr=tuple(np.linspace(0, 1, 10**6))), "at most 100 values of pnr, each once, but 1000000"),
+    (lambda: Grid(tau=(5, 5)), "each once, but 2 were given, 1 of them"),
     (lambda: Grid(kappa=(float("nan"),)), "at least 0"),
     (lambda: Settings(memory="1e300GB"), "no amount of memory"),
 ]

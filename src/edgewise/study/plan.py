@@ -43,9 +43,11 @@ class Grid:
         for solver in self.solvers:
             check_is("solver", Solver, solver)
         for name in ("tau", "kappa", "pnr"):
-            if len(getattr(self, name)) > MOST_VALUES:
+            given = getattr(self, name)
+            if len(given) > MOST_VALUES or len(set(given)) < len(given):
                 raise InputError(
-                    f"a study tries at most {MOST_VALUES} values of {name}, not {len(getattr(self, name))}"
+                    f"a study tries at most {MOST_VALUES} values of {name}, each once, but {len(given)} were given, "
+                    f"{len(set(given))} of them different"
                 )
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
