@@ -26,6 +26,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 START = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; main()"
@@ -137,10 +138,15 @@ def _try(command: Command, disk: str, made: Path, scores: Path, mount: Path) -> 
             _copy(before, out)
             _fill(mount, free)
         was = _digests(mount)
-        overwrite = free is not None and "--overwrite" in _edgewise((command.words[0], "--help")).stdout
+        overwrite = free is not None and _can_overwrite(command.words[0])
         words = (*_filled_in(command.words, out, scores), *(["--overwrite"] if overwrite else []))
         done = _edgewise(words)
         return done.returncode, _problems(done, mount, was), " ".join(_error_lines(done))
+
+
+@cache
+def _can_overwrite(verb: str) -> bool:
+    return "--overwrite" in _edgewise((verb, "--help")).stdout
 
 
 def _make(command: Command, before: Path, after: Path, scores: Path, in_place: bool) -> None:
