@@ -1,11 +1,12 @@
 # make demo: find a circuit in the embedded model.    make test: run every test.
-# Both set up .venv first, and only when pyproject.toml or constraints.txt has changed.
+# make fuzz: half an hour of hostile files for every reader; FUZZ='--seconds 60' for less.
+# All set up .venv first, and only when pyproject.toml or constraints.txt has changed.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/demo
 
-.PHONY: demo test lint clean
+.PHONY: demo test fuzz lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/edgewise run --out $(OUT) --overwrite
@@ -14,6 +15,9 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.fuzz --examples 100000 --seconds 1800 --seed 0 --processes 2 $(FUZZ)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix src tests tools benchmarks
