@@ -23,6 +23,7 @@ from .watch import FailedError
 Read = Callable[[Path, Input], Any]
 # Larger ones aren't written again: a graph may be large without a large file.
 ROUND_TRIP = 5000
+LONGEST = 10_000
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,26 @@ class Reader:
     small: int = 100
 
 
+def naming(read: Read) -> Read:
+    """What is refused names its file, or the folder, in words that fit a screen."""
+
+    def named(folder: Path, given: Input) -> None:
+        try:
+            read(folder, given)
+        except InputError as error:
+            hold(str(folder) in str(error), f"a refusal names the file: {str(error)[:300]}")
+            hold(
+                len(str(error)) < LONGEST, f"a refusal fits a screen: {len(str(error)):,} characters {str(error)[:300]}"
+            )
+            raise
+
+    return named
+
+
 def hold(condition: bool, what: str) -> None:
     """What must hold of something that was accepted."""
     if not condition:
-        raise FailedError(what, what)
+        raise FailedError(what, what.partition(":")[0])
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -284,19 +301,19 @@ def tasks() -> st.SearchStrategy[Input]:
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
-        Reader("eap-json", attacks.eap_json, read_edges("circuit.json"), 0.17, 150),
-        Reader("eap-pt", attacks.eap_pt, read_edges("circuit.pt"), 0.12, 120),
-        Reader("scores", attacks.scores, read_scores, 0.12, 120),
-        Reader("ranking", attacks.ranking, read_ranking, 0.1, 100),
-        Reader("result", attacks.result, read_results, 0.13, 150),
-        Reader("study", attacks.study, read_studies, 0.07, 80),
+        Reader("eap-json", attacks.eap_json, naming(read_edges("circuit.json")), 0.17, 150),
+        Reader("eap-pt", attacks.eap_pt, naming(read_edges("circuit.pt")), 0.12, 120),
+        Reader("scores", attacks.scores, naming(read_scores), 0.12, 120),
+        Reader("ranking", attacks.ranking, naming(read_ranking), 0.1, 100),
+        Reader("result", attacks.result, naming(read_results), 0.13, 150),
+        Reader("study", attacks.study, naming(read_studies), 0.07, 80),
         Reader("unit", attacks.unit, read_unit, 0.08, 80),
         Reader("submission", attacks.submission, read_submission, 0.05, 60),
-        Reader("task", tasks, read_task, 0.08, 120),
-        Reader("mib", attacks.mib, read_copy, 0.03, 50),
+        Reader("task", tasks, naming(read_task), 0.08, 120),
+        Reader("mib", attacks.mib, naming(read_copy), 0.03, 50),
         Reader("command", attacks.command, run_command, 0.03, 30),
-        Reader("model", attacks.model, read_model(""), 0.015, 20),
-        *([Reader("gguf", attacks.gguf, read_model("tiny.gguf"), 0.005, 10)] if valid.HAS_GGUF else []),
+        Reader("model", attacks.model, naming(read_model("")), 0.015, 20),
+        *([Reader("gguf", attacks.gguf, naming(read_model("tiny.gguf")), 0.005, 10)] if valid.HAS_GGUF else []),
     )
 }
 VALID: dict[str, Callable[[], Input]] = {
