@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 REFUSE, ACCEPT = "refuse", "accept"
@@ -38,7 +38,7 @@ class Folder:
 Entry = bytes | Link | Sparse | Pipe | Folder
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Input:
     """What a reader is given.
 
@@ -48,10 +48,13 @@ class Input:
     read     by which of a reader's ways in, if it has several
     """
 
-    files: Mapping[str, Entry] = field(repr=False)
+    files: Mapping[str, Entry]
     words: str
     verdict: str | None = None
     read: str = ""
+
+    def __repr__(self) -> str:
+        return f"Input({self.words!r}, {self.verdict or 'either'}, {self.read!r})"
 
     def with_file(self, name: str, entry: Entry | None) -> Input:
         """The same with another file, or without it."""

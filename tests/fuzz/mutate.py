@@ -338,12 +338,23 @@ def _list(draw: Draw, tree: Tree, path: Path, here: Sequence[Any], name: str, sc
     return Mutated(text_of(placed(tree.value, path, lambda _: list(new))), f"json list: {name} {way}", verdict)
 
 
+def _again(draw: Draw, found: Mutated) -> Mutated:
+    """A second change, of which nothing is known any more."""
+    try:
+        value = json.loads(found.data)
+    except (ValueError, RecursionError):
+        return found
+    more = draw(json_of(Tree.of(value)))
+    return Mutated(more.data, f"{found.words}, then {more.words}")
+
+
 @st.composite
 def text_of_json(draw: Draw, tree: Tree, schema: Schema = NOTHING_KNOWN) -> Mutated:
     """Mostly structure, some bytes; JSON that was cut is none."""
     way = draw(st.sampled_from(("tree", "tree", "tree", "tree", "bytes", "cut", "other")))
     if way == "tree":
-        return draw(json_of(tree, schema))
+        found = draw(json_of(tree, schema))
+        return found if draw(st.integers(0, 5)) else _again(draw, found)
     data = text_of(tree.value)
     if way == "cut":
         end = draw(st.integers(0, len(data) - 1))

@@ -311,7 +311,7 @@ READERS: dict[str, Reader] = {
         Reader("submission", attacks.submission, read_submission, 0.05, 60),
         Reader("task", tasks, naming(read_task), 0.08, 120),
         Reader("mib", attacks.mib, naming(read_copy), 0.03, 50),
-        Reader("command", attacks.command, run_command, 0.03, 30),
+        Reader("command", attacks.command, run_command, 0.03, 20),
         Reader("model", attacks.model, naming(read_model("")), 0.015, 20),
         *([Reader("gguf", attacks.gguf, naming(read_model("tiny.gguf")), 0.005, 10)] if valid.HAS_GGUF else []),
     )
