@@ -30,7 +30,7 @@ INPUT = "input"
 
 @dataclass
 class Count:
-    """What was seen of one reader: seconds by the clock, memory in bytes."""
+    """What was seen of one reader: seconds of computing, memory in bytes."""
 
     inputs: int = 0
     refused: int = 0

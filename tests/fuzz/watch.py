@@ -44,7 +44,7 @@ class FailedError(AssertionError):
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of one reading: `seconds` by the clock, `memory` beyond what the process held before, in bytes."""
+    """What was seen of one reading: `seconds` of computing, `memory` beyond what the process held before, in bytes."""
 
     accepted: bool
     seconds: float
@@ -59,23 +59,23 @@ def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> See
     given.write(folder)
     os.environ.pop(RAN, None)
     error: BaseException | None = None
-    before, computed = time.perf_counter(), time.process_time()
+    before = time.process_time()
     held = _prepare_memory()
     try:
         with _limited(), _stdin():
             read(folder, given)
     except (Exception, TooLongError, SystemExit, KeyboardInterrupt) as raised:
         error = raised
-    seconds, computed = time.perf_counter() - before, time.process_time() - computed
+    seconds = time.process_time() - before
     memory = max(0, _status("VmHWM") - held)
     try:
-        _judge(given, error, computed, memory)
+        _judge(given, error, seconds, memory)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return Seen(error is None, seconds, memory)
 
 
-def _judge(given: Input, error: BaseException | None, computed: float, memory: int) -> None:
+def _judge(given: Input, error: BaseException | None, seconds: float, memory: int) -> None:
     def failed(what: str, where: str = "") -> FailedError:
         shown = "" if error is None else "".join(traceback.format_exception(error))
         return FailedError(f"{what}\n  {given.words}\n{shown[-SHOWN * 3 :]}", f"{what.split(':')[0]} {where}".strip())
@@ -90,8 +90,8 @@ def _judge(given: Input, error: BaseException | None, computed: float, memory: i
         raise failed(f"wrong: {error}", error.signature)
     if error is not None and not isinstance(error, InputError):
         raise failed(f"{type(error).__name__}: {str(error)[:SHOWN]}", place(error))
-    if computed > SECONDS:
-        raise failed(f"too long: {computed:.1f} s of computing")
+    if seconds > SECONDS:
+        raise failed(f"too long: {seconds:.1f} s of computing")
     if memory > MEMORY:
         raise failed(f"too much memory: {memory / 2**20:,.0f} MB")
     if error is None and given.verdict == REFUSE:
