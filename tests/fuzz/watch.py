@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import edgewise
 from edgewise import InputError
 
 from .inputs import ACCEPT, REFUSE, Input
@@ -101,11 +102,11 @@ def _judge(given: Input, error: BaseException | None, seconds: float, memory: in
 
 
 def place(error: BaseException) -> str:
-    """Where an error was raised: the last line of the package's own, and the last of all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if "edgewise" in frame.filename and "fuzz" not in frame.filename]
-    chosen = dict.fromkeys(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*own[-1:], *frames[-1:]))
-    return " ".join(chosen)
+    """Where an error was raised: the last line of the package's own, and the last of all but these here."""
+    here, package = str(Path(__file__).parent), str(Path(edgewise.__file__).parent)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
+    own = [frame for frame in frames if frame.filename.startswith(package)]
+    return " ".join(dict.fromkeys(f"{Path(one.filename).name}:{one.lineno}" for one in (*own[-1:], *frames[-1:])))
 
 
 def _lacked_memory(error: BaseException) -> bool:
