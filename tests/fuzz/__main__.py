@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -145,6 +146,7 @@ def work(place: Path, keep: Path) -> int:
     from .readers import READERS, warm_up
 
     out, sys.stdout = sys.stdout, sys.stderr
+    warnings.simplefilter("ignore")  # of libraries, on files that are odd on purpose
     warm: set[str] = set()
     for line in sys.stdin:
         chunk = json.loads(line)

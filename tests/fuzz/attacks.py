@@ -926,6 +926,7 @@ COMMANDS = {
     "scores": (scores, ("select", "convert", "select --json", "convert --json")),
     "ranking": (ranking, ("select", "convert", "select --json", "convert --json")),
     "circuit.json": (eap_json, ("select", "convert", "select --json", "convert --json")),
+    "circuit.pt": (eap_pt, ("select", "convert", "select --json", "convert --json")),
     "submission": (submission, ("check", "check --json")),
 }
 SHOWN = (

@@ -251,7 +251,7 @@ def read_model(name: str) -> Read:
 def run_command(folder: Path, given: Input) -> None:
     """A command in this process: exit code 0 or 2, a line for what is refused, nothing that steers a terminal."""
     kind, *words = given.read.split()
-    where = folder / "circuit.json" if kind == "circuit.json" else folder
+    where = folder / kind if kind.startswith("circuit.") else folder
     more = {"select": ("--edges", "10"), "convert": (str(folder.parent / "converted.pt"), "--overwrite")}.get(
         words[0], ()
     )

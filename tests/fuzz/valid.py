@@ -18,7 +18,6 @@ GRAPH = Graph(2, 2, 8)
 SIZES = (0.05, 0.3, 1.0)
 DEMO = Path(str(files("edgewise"))) / "demo"
 HAS_GGUF = all(find_spec(name) is not None for name in ("gguf", "accelerate"))
-HAS_PARQUET = find_spec("pyarrow") is not None
 
 
 def _held(folder: Path) -> dict[str, bytes]:
