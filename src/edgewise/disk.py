@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -131,6 +132,8 @@ def _is_ours(file: Path, inside: Path, ours: str) -> bool:
     if file.name not in MARKERS:
         return True
     try:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return False
         about = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
@@ -321,10 +324,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, data: Any) -> None:
     """Write JSON, whole or not at all; numbers and arrays of NumPy are plain ones there."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False, default=_plain) + "\n")
+    write_text(path, json.dumps(data, indent=2, allow_nan=False, default=plain) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy as JSON has them; anything else as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 

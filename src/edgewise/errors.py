@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 SHOWN = 20
+LONGEST = 2000
 
 
 class InputError(ValueError):
@@ -15,10 +16,15 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
-        self.message, self.details = message, tuple(details)
+        self.message, self.details = _shortened(message), tuple(map(_shortened, details))
         more = len(self.details) - SHOWN
         rest = [f"and {more:,} more"] if more > 0 else []
-        super().__init__("\n  ".join([message, *self.details[:SHOWN], *rest]))
+        super().__init__("\n  ".join([self.message, *self.details[:SHOWN], *rest]))
+
+
+def _shortened(words: str) -> str:
+    """Words without their middle if a stranger's file made them endless."""
+    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} ... {words[-LONGEST // 4 :]}"
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> InputError:

@@ -25,6 +25,8 @@ KINDS = {"f": "floating-point numbers", "u1": "bytes", "b": "true and false"}
 # a model's edges, packed as bits, take a tenth of their size; zeros alone would take a thousandth.
 ALWAYS_BYTES, RATIO = 16 * 2**20, 50
 LONGEST_HEADER = 10_000
+# The largest record. JSON takes up to twenty times its bytes when it is read.
+LARGEST_RECORD = 16 * 2**20
 HEADER = re.compile(
     r"\{'descr': '([<>|=]?[a-zA-Z]\d{0,9})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18},? ?)*)\), \} *\n?"
 )
@@ -73,12 +75,15 @@ def file_size(path: Path) -> int:
     return found.st_size
 
 
-def read_json(path: Path, finite: bool = True) -> Any:
+def read_json(path: Path, finite: bool = True, largest: int = LARGEST_RECORD) -> Any:
     """Read JSON as its standard has it: every key once, only text that can be written again.
 
-    finite  whether NaN and infinite numbers, which are no JSON, but which many write, are refused
+    finite   whether NaN and infinite numbers, which are no JSON, but which many write, are refused
+    largest  how many bytes it may have
     """
-    file_size(path)
+    size = file_size(path)
+    if size > largest:
+        raise InputError(f"{path} has {size:,} bytes, but at most {largest:,} are read of a file of this kind")
     with told_of(path):
         data = path.read_bytes()
     try:

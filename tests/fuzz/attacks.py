@@ -333,12 +333,12 @@ UNIT = Schema(
     {
         (): is_object,
         ("format",): one_of("edgewise-unit"),
-        ("version",): one_of(1),
-        ("arrays",): is_object,
-        ("arrays", "values"): is_text,
-        ("arrays", "flags"): is_text,
+        ("version",): one_of(2),
+        ("arrays",): is_list,
+        ("arrays", "*"): is_text,
+        ("digest",): is_text,
     },
-    frozenset({("format",), ("version",), ("arrays",)}),
+    frozenset({("format",), ("version",), ("arrays",), ("digest",)}),
 )
 
 
@@ -351,21 +351,28 @@ def unit(draw: Draw) -> Input:
     if way == "entry":
         return draw(entry_of(given, (record, "scores-1/values.npy", "scores-1/flags.npy")))
     if way == "json":
-        return changed(given, record, draw(text_of_json(tree("unit", record), UNIT)))
+        done = changed(given, record, draw(text_of_json(tree("unit", record), UNIT)))
+        return replace(_signed(done, record), verdict=None) if draw(st.booleans()) else done
     name = draw(st.sampled_from(("values", "flags")))
     file = f"scores-1/{name}.npy"
     found = draw(npy_of(array("unit", file), "biufcSUVmM", fixed=False, finite=False))
     if way == "npy":
         same = found.data == given.files[file]
         return changed(given, file, replace(found, verdict=ACCEPT if same else REFUSE))
-    return changed(_with_digest(given, record, name, found.data), file, found, "known ")
+    return _signed(changed(given, file, found, "known "), record)
 
 
-def _with_digest(given: Input, record: str, name: str, data: bytes) -> Input:
-    """The record says that the array is this one."""
-    about = json.loads(given.files[record])  # type: ignore[arg-type]
-    about["arrays"][name] = hashlib.sha256(data).hexdigest()
-    return given.with_file(record, json.dumps(about).encode())
+def _signed(given: Input, record: str) -> Input:
+    """The record has the digest of what lies there, as far as it is still a record."""
+    folder = record.rpartition("/")[0]
+    try:
+        said = json.loads(given.files[record])  # type: ignore[arg-type]
+        arrays = [(name, hashlib.sha256(given.files[f"{folder}/{name}.npy"]).hexdigest()) for name in said["arrays"]]  # type: ignore[arg-type]
+        text = json.dumps([sorted(arrays), said["about"]], sort_keys=True)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return given
+    signed = said | {"digest": hashlib.sha256(text.encode()).hexdigest()}
+    return replace(given.with_file(record, json.dumps(signed).encode()), words=f"signed {given.words}")
 
 
 # --- results and studies
@@ -498,7 +505,8 @@ def study(draw: Draw) -> Input:
         return draw(entry_of(given, ("study.json", f"{cell}/unit.json", *(f"{cell}/{name}" for name in names))))
     if way == "unit":
         found = draw(text_of_json(tree("study", f"{cell}/unit.json"), UNIT))
-        return changed(given, f"{cell}/unit.json", found)
+        done = changed(given, f"{cell}/unit.json", found)
+        return replace(_signed(done, f"{cell}/unit.json"), verdict=None) if draw(st.booleans()) else done
     if way in ("plan", "rekeyed"):
         found = draw(text_of_json(tree("study", "study.json")))
         verdict = found.verdict if found.verdict == REFUSE or way == "rekeyed" else None
@@ -509,8 +517,7 @@ def study(draw: Draw) -> Input:
     if way == "npy":
         same = found.data == given.files[f"{cell}/{name}"]
         return changed(given, f"{cell}/{name}", replace(found, verdict=ACCEPT if same else REFUSE))
-    known = _with_digest(given, f"{cell}/unit.json", name.removesuffix(".npy"), found.data)
-    return changed(known, f"{cell}/{name}", found, "known ")
+    return _signed(changed(given, f"{cell}/{name}", found, "known "), f"{cell}/unit.json")
 
 
 def _rekeyed(given: Input, data: bytes) -> Input:

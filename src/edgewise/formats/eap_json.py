@@ -24,13 +24,15 @@ EDGES_AT_ONCE = 2**16
 # A file may leave out the edges that are outside. Of a larger graph it must be this many bytes an edge: memory goes by
 # the graph, and a few bytes could name any.
 ALWAYS_EDGES, LEAST_BYTES = 2_000_000, 1
+LARGEST_BYTES = 2**30
 KEYS = {"score", "in_graph"}
 Bools = NDArray[np.bool_]
 
 
 def read(path: Path) -> EdgeFile:
     """Everything that a file says about edges, listed in any order. Those that it leaves out are outside."""
-    data = read_json(path, finite=False)  # whether a score is a number is asked by those who need scores
+    # Whether a score is a number is asked by those who need scores.
+    data = read_json(path, finite=False, largest=LARGEST_BYTES)
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
         raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
     graph = graph_of(data["cfg"], path)

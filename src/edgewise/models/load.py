@@ -38,6 +38,8 @@ BEGINNINGS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜
 CONTENT = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
 LONG = 10**30
 MOST_GROWTH = 10_000
+# Twice the largest there is.
+LARGEST_TOKENIZER = 64 * 2**20
 CODE = ".py"
 CONFIG = "config.json"
 PICKLED = ".bin"
@@ -461,7 +463,10 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
     check_written(written, place.config, trust_remote_code)
     with _loading(name, place):
         config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
-    check_config(config)
+    try:
+        check_config(config)
+    except InputError as error:
+        raise InputError(f"{place.config}: {error}") from None
     check_read(config, place.config)
     return config
 
@@ -471,6 +476,10 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
 
     if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
         return None
+    if place.local and not place.gguf:
+        for file in Path(place.where).iterdir():
+            if "token" in file.name and file.is_file() and file.stat().st_size > LARGEST_TOKENIZER:
+                raise InputError(f"{file} has {file.stat().st_size:,} bytes; no tokenizer is that large")
     _refuse_growing_texts(Path(place.where) / "tokenizer.json")
     with told_of(f"the tokenizer of {place.where}"):
         found: Any = transformers.AutoTokenizer.from_pretrained(
@@ -485,7 +494,7 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
 
 def _refuse_growing_texts(path: Path) -> None:
     """Refuse a tokenizer that makes a text so much longer, one replacement upon the other, that memory runs out."""
-    written = read_json(path) if path.is_file() else None
+    written = read_json(path, largest=LARGEST_TOKENIZER) if path.is_file() else None
     waiting, growth = [written.get("normalizer") if isinstance(written, dict) else None], 1
     while waiting:
         step = waiting.pop()

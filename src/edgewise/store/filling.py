@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..disk import draft_of, is_held, remove, speaking_of, write_header
 from ..errors import InputError
+from ..reading import read_array
 
 # Name -> shape of a row, and type.
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -75,7 +76,7 @@ class Filling:
         if self.folder is None:
             return self._arrays
         remove(self.folder / LOG)
-        return {name: np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in self._shapes}
+        return {name: read_array(self.folder / f"{name}.npy") for name in self._shapes}
 
     def _count(self, rows: Sequence[int], about: Any, seconds: float) -> None:
         self._done[list(rows)] = True
@@ -97,7 +98,7 @@ class Filling:
     def _read_log(self, log: Path) -> None:
         """Count the rows that were done before, as far as log and arrays are whole."""
         assert self.folder is not None
-        arrays = {name: np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in self._shapes}
+        arrays = {name: read_array(self.folder / f"{name}.npy") for name in self._shapes}
         for line in log.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
@@ -128,7 +129,7 @@ def open_filling(store: Path, key: str, rows: int, columns: Columns) -> Iterator
 def _begun(rows: int, columns: Columns, folder: Path, log: int) -> Filling:
     try:
         return Filling(rows, columns, folder, log)
-    except (ValueError, EOFError):  # arrays that aren't whole
+    except ValueError:  # arrays that aren't whole
         os.truncate(log, 0)
         for name in columns:
             remove(folder / f"{name}.npy")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +20,7 @@ from ..disk import (
     file_digest,
     is_held,
     parents_of,
+    plain,
     remove,
     remove_drafts,
     speaking_of,
@@ -27,7 +31,8 @@ from ..errors import InputError
 from ..reading import read_array, read_format
 from .filling import LOG, PART, Columns, Filling, open_filling
 
-FORMAT, VERSION = "edgewise-unit", 1
+FORMAT, VERSION = "edgewise-unit", 2
+NAME = re.compile(r"[\w-]+")
 MARK, LOCK = "store.json", "lock"
 
 
@@ -115,11 +120,11 @@ class Store:
             return None
         folder = self.folder / key
         try:
-            (folder / "unit.json").read_bytes()  # fails as it is, rather than in words
             record = read_format(folder / "unit.json", FORMAT, VERSION)
-            if any(file_digest(folder / f"{name}.npy") != known for name, known in record["arrays"].items()):
+            found = _read(folder, record["arrays"], record["about"])
+            if record["digest"] != _digest(folder, found.arrays, record["about"]):
                 raise InputError(f"{folder} is damaged")
-            return _read(folder, record["arrays"], record["about"])
+            return found
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
             if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, FileNotFoundError):
                 remove(folder)
@@ -214,9 +219,19 @@ def working_on(target: Path) -> Iterator[Store]:
 
 def write_about(draft: Path, about: Any) -> None:
     """Finish a draft: what there is to say, and the digests of the arrays that lie there."""
-    digests = {path.stem: file_digest(path) for path in sorted(draft.glob("*.npy"))}
-    write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION, "about": about, "arrays": digests})
+    names = sorted(path.stem for path in draft.glob("*.npy"))
+    said = json.loads(json.dumps(about, default=plain))  # as it will be read back
+    record = {"about": said, "arrays": names, "digest": _digest(draft, names, said)}
+    write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION} | record)
+
+
+def _digest(folder: Path, names: Iterable[str], about: Any) -> str:
+    """Of all that a unit holds."""
+    arrays = [(name, file_digest(folder / f"{name}.npy")) for name in sorted(names)]
+    return hashlib.sha256(json.dumps([arrays, about], sort_keys=True).encode()).hexdigest()
 
 
 def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:
+    if not all(NAME.fullmatch(name) for name in names):
+        raise InputError(f"{folder} is damaged")
     return Unit({name: read_array(folder / f"{name}.npy") for name in names}, about)

@@ -116,4 +116,7 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
     if problems:
         raise InputError(f"{name}: {len(problems):,} of its rows can't be used", problems)
     examples, unusable = tokenize_usable(pairs, tokenizer, bos)
-    return Task(name, split, examples, tuple((dropped + unusable).items()))
+    try:
+        return Task(name, split, examples, tuple((dropped + unusable).items()))
+    except InputError as error:
+        raise InputError(str(error) if copy is None else f"{copy}: {error}") from None
