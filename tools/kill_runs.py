@@ -31,8 +31,8 @@ START = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; ma
 COMMANDS = {
     "run": ("run", "--examples", "40", "--learn-steps", "10", "--stability", "3"),
     "learn": ("score", "--method", "learned", "--examples", "60", "--steps", "100"),
-    "score": ("score", "--examples", "600", "--steps", "20", "--batch-size", "10"),
-    "study": ("study", "--examples", "12", "--seeds", "2", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5"),
+    "score": ("score", "--examples", "300", "--steps", "10", "--batch-size", "10"),
+    "study": ("study", "--examples", "8", "--seeds", "2", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5"),
 }
 NAME = "result"
 TIMES = {"seconds", "date", "time", "created"}
