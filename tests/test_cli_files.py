@@ -61,7 +61,7 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     target = tmp_path / "sub"
     for words, expected in (
-        ((given, given), "is an input"),
+        ((given, given), "--overwrite"),
         ((given, tmp_path / "x.npz"), ".json or .pt"),
         ((tmp_path / "none.pt", tmp_path / "x.json"), "no file"),
         ((tmp_path / "none", tmp_path / "x.json"), "no scores"),

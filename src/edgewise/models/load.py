@@ -460,14 +460,14 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
             raise InputError(f"{place.config} must be a JSON object")
     with _loading(name, place):
         written, _ = transformers.PreTrainedConfig.get_config_dict(**place.arguments())
-    check_written(written, place.config, trust_remote_code)
-    with _loading(name, place):
-        config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
     try:
+        check_written(written, place.config, trust_remote_code)
+        with _loading(name, place):
+            config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
         check_config(config)
+        check_read(config, place.config)
     except InputError as error:
-        raise InputError(f"{place.config}: {error}") from None
-    check_read(config, place.config)
+        raise InputError(str(error) if place.where in str(error) else f"{place.config}: {error}") from None
     return config
 
 

@@ -43,7 +43,7 @@ def batch_size_for(bytes_per_example: int, budget: int = BUDGET) -> int:
 def parse_bytes(text: str) -> int:
     """A number of bytes from '800MB', '2GB' or a plain count."""
     units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-    found = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?)([KMG]?I?B|)", text.strip().upper())
+    found = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text.strip().upper())
     amount = float(found[1]) * units.get(found[2], 0) if found else 0.0
     if not 1 <= amount < 2**63:
         raise InputError(f"{text[:40]!r} is no amount of memory; give one such as 800MB or 2GB")

@@ -59,7 +59,7 @@ def convert(source: str | Path, target: str | Path, overwrite: bool = False) -> 
             "or to a score folder, whose name has no suffix"
         )
     if target.suffix:
-        check_file(target, overwrite, [source])
+        check_file(target, overwrite)
         graph, notes = _to_file(source, target)
     else:
         graph, notes = _to_folder(source, target, overwrite)

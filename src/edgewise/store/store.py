@@ -232,6 +232,6 @@ def _digest(folder: Path, names: Iterable[str], about: Any) -> str:
 
 
 def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:
-    if not all(NAME.fullmatch(name) for name in names):
+    if not all(NAME.fullmatch(name) for name in names) or len(set(names)) < len(list(names)):
         raise InputError(f"{folder} is damaged")
     return Unit({name: read_array(folder / f"{name}.npy") for name in names}, about)
