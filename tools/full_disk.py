@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-START = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; main()"
 PAGE = 4096
 GRIDS = ("--seeds", "1", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
 DISKS = ("64 KB", "1 MB", "full", "half", "last")
@@ -187,7 +186,11 @@ def _error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
 def _edgewise(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, "-c", START, *words], env=environment, capture_output=True, encoding="utf-8", errors="replace"
+        [sys.executable, "-m", "edgewise", *words],
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
     )
 
 

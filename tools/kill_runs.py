@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-START = "import sys; sys.argv[0] = 'edgewise'; from edgewise.cli import main; main()"
 COMMANDS = {
     "run": ("run", "--examples", "40", "--learn-steps", "10", "--stability", "3"),
     "learn": ("score", "--method", "learned", "--examples", "60", "--steps", "100"),
@@ -130,7 +129,7 @@ def _trial(name: str, place: Path, usual: float, expected: dict[str, Any], chanc
 
 def _start(name: str, place: Path) -> subprocess.Popen[bytes]:
     place.mkdir(exist_ok=True)
-    words = [sys.executable, "-c", START, *COMMANDS[name], "--out", str(place / NAME), "--json"]
+    words = [sys.executable, "-m", "edgewise", *COMMANDS[name], "--out", str(place / NAME), "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(
         words, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

@@ -368,7 +368,9 @@ def _signed(given: Input, record: str) -> Input:
     try:
         said = json.loads(given.files[record])  # type: ignore[arg-type]
         arrays = [(name, hashlib.sha256(given.files[f"{folder}/{name}.npy"]).hexdigest()) for name in said["arrays"]]  # type: ignore[arg-type]
-        text = json.dumps([sorted(arrays), said["about"]], sort_keys=True)
+        about = said["about"]
+        about = {k: v for k, v in about.items() if k != "seconds"} if isinstance(about, dict) else about
+        text = json.dumps([sorted(arrays), about], sort_keys=True)
     except (ValueError, KeyError, TypeError, RecursionError):
         return given
     signed = said | {"digest": hashlib.sha256(text.encode()).hexdigest()}

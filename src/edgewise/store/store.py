@@ -226,9 +226,15 @@ def write_about(draft: Path, about: Any) -> None:
 
 
 def _digest(folder: Path, names: Iterable[str], about: Any) -> str:
-    """Of all that a unit holds."""
+    """Of all that a unit holds but times: the same work has the same digest."""
     arrays = [(name, file_digest(folder / f"{name}.npy")) for name in sorted(names)]
-    return hashlib.sha256(json.dumps([arrays, about], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([arrays, _timeless(about)], sort_keys=True).encode()).hexdigest()
+
+
+def _timeless(about: Any) -> Any:
+    if isinstance(about, dict):
+        return {name: _timeless(value) for name, value in about.items() if name != "seconds"}
+    return [_timeless(value) for value in about] if isinstance(about, list) else about
 
 
 def _read(folder: Path, names: Iterable[str], about: Any) -> Unit:
