@@ -396,6 +396,7 @@ def run_schema() -> Schema:
                 "seed": is_int,
                 "device": is_text,
                 "dtype": is_text,
+                "threads": is_count,
                 "bos": or_null(is_count),
                 "settings": is_object,
                 "as_published": or_null(is_object),

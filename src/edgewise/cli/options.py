@@ -52,10 +52,11 @@ Device = Annotated[str, typer.Option("--device", help="Any device torch offers; 
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[
     int | None,
-    typer.Option("--batch-size", min=1, help="Examples at once; chosen from memory by default. Changes no result."),
+    typer.Option("--batch-size", min=1, help="Examples at once; by default what fits. Other batches round otherwise."),
 ]
 Memory = Annotated[
-    str, typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB. Changes no result.")
+    str,
+    typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the built-in tasks and of the bootstrap.")]
 Metric = Annotated[str, typer.Option("--metric", help=f"{names(METRICS)}.")]

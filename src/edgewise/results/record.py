@@ -66,6 +66,7 @@ class RunRecord:
     seed: int
     device: str
     dtype: str
+    threads: int
     bos: int | None
     accuracy: Competence
     settings: Mapping[str, Any]
@@ -85,6 +86,8 @@ class RunRecord:
     @classmethod
     def of(cls, found: Discovery) -> RunRecord:
         """The record of a discovery."""
+        from ..models import thread_count  # torch isn't loaded to read a record
+
         transformer, outcomes = found.model.transformer, {b: found.of(b) for b in found.benchmarks}
         return cls(
             model=found.model.name,
@@ -95,6 +98,7 @@ class RunRecord:
             seed=found.seed,
             device=str(transformer.device),
             dtype=str(transformer.dtype).removeprefix("torch."),
+            threads=thread_count(),
             bos=found.model.bos,
             accuracy=found.competence,
             settings=found.settings.record(),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..methods import as_record, check_is
-from ..models import Model, make_batch, plan_batches, run_batches
+from ..models import Model, make_batch, plan_batches, run_batches, thread_count
 from ..models.batch import choose_batch_size
 from ..models.memory import BUDGET
 from ..models.prepare import prepare
@@ -84,6 +84,8 @@ def score_edges(
         "metric": metric.name,
         "clean_metric": clean_metric,
         "corrupted_metric": corrupted_metric,
+        "batch_size": size,
+        "threads": thread_count(),
         "seconds": found.about["seconds"],
     }
     return EdgeScores(model.graph, found.arrays["values"], provenance)

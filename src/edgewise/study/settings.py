@@ -24,7 +24,7 @@ class Settings:
     bootstrap           of the statistics that are reported, and of the recipes that filter
     pnr_after_absolute  signs are read after taking absolute values, so that every edge counts as positive: what the
                         paper's public script does (see `as_published`)
-    batch_size, memory  how batches are cut (memory in bytes, or as '2GB'); they change no result beyond rounding
+    batch_size, memory  how batches are cut (memory in bytes, or as '2GB'); batches of other sizes round otherwise
     """
 
     scorer: Scorer = field(default_factory=EapIg)
