@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from conftest import build
 from test_tasks import GOOD, write
 
@@ -149,7 +150,7 @@ def test_scores_say_how_they_were_made(edgewise, tmp_path, words, expected):
     about = json.loads((tmp_path / "scores" / "scores.json").read_text())["provenance"]
     facts = {"model": "demo", "task": "ioi", "split": "train", "examples": 4, "metric": "logit-difference", "seed": 0}
     assert about.pop("seconds") > 0 and about.pop("clean_metric") > about.pop("corrupted_metric")
-    assert about == facts | expected
+    assert about == facts | expected | {"batch_size": 64, "threads": torch.get_num_threads()}
 
 
 def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path):
