@@ -170,29 +170,30 @@ def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
     remove_drafts(path.parent, path.name)
     name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft{'' if is_folder else path.suffix}")
     try:
-        if is_folder:
-            name.mkdir()
-        handle = os.open(name, os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        name.mkdir() if is_folder else name.touch(exist_ok=False)
+        handle = None if fcntl is None else os.open(name, os.O_RDONLY)
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror}") from None
     try:
-        is_held(handle)
+        if handle is not None:
+            is_held(handle)
         yield name
     finally:
         remove(name)
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
 
 
 def remove_drafts(folder: Path, name: str = "") -> None:
     """Remove drafts that nobody holds, of anything or of one name: processes that were killed left them."""
-    for draft in folder.glob(f".{_literal(name)}*") if folder.is_dir() else ():
-        if not DRAFT.fullmatch(draft.name) or draft.name.startswith(f".{name}.") != bool(name):
-            continue
-        with suppress(OSError):
-            handle = os.open(draft, os.O_RDONLY)
-            if fcntl is not None and is_held(handle):
-                remove(draft)
-            os.close(handle)
+    begin = f".{name}." if name else "."
+    for draft in folder.glob(".*") if folder.is_dir() and fcntl is not None else ():
+        if DRAFT.fullmatch(draft.name) and draft.name.startswith(begin):
+            with suppress(OSError):
+                handle = os.open(draft, os.O_RDONLY | os.O_NONBLOCK)
+                if is_held(handle):
+                    remove(draft)
+                os.close(handle)
 
 
 def _literal(name: str) -> str:
@@ -224,6 +225,8 @@ def remove(path: Path) -> None:
 def put_in_place(draft: Path, path: Path) -> None:
     """Let a finished folder take the place of another, in one step where the system has such a step."""
     if not path.exists() or not any(path.iterdir()):
+        if path.exists():
+            path.rmdir()  # not everywhere may a folder take the place of an empty one
         os.rename(draft, path)
     elif _exchange(draft, path):
         remove(draft)
