@@ -13,8 +13,8 @@ SOURCE = Path(edgewise.__file__).parent
 # Each line may import the lines above it, but not its neighbours.
 LAYERS = [
     {"errors", "lazy", "progress", "version"},
-    {"records"},
-    {"methods", "disk", "reading"},
+    {"records", "reading"},
+    {"methods", "disk"},
     {"graph"},
     {"formats"},
     {"circuit", "scores", "ranking"},

@@ -94,6 +94,24 @@ def test_links_and_records_of_others_are_strangers_too(tmp_path):
         replace(folder)
 
 
+def test_files_of_our_names_without_our_record_are_a_strangers(tmp_path):
+    folder = old_folder(tmp_path / "r")
+    (folder / "run.json").unlink()
+    with pytest.raises(InputError, match=r"didn't write: .*1\.txt"):
+        replace(folder)
+    assert contents(folder) == {"data/1.txt": b"old"}
+
+
+def test_drafts_of_a_name_that_begins_alike_stay(tmp_path):
+    """Of `r.x`, replaced in two steps by a process that was killed between them, this is all there is."""
+    old = tmp_path / f".r.x.{'0' * 16}.old"
+    old.mkdir()
+    write_text(tmp_path / "r", "new")
+    assert old.is_dir()
+    disk.check_place(tmp_path / "r.x")
+    assert (tmp_path / "r.x").is_dir() and not old.exists()
+
+
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     folder = old_folder(tmp_path / "r")
     before = contents(folder)

@@ -258,6 +258,24 @@ def test_what_was_put_before_a_stop_is_found_again_unless_it_is_not_whole(tmp_pa
     assert unit.arrays["n"].tolist() == [0, 1, 2, 3] and unit.arrays["x"][3].tolist() == [3, 3, 3]
 
 
+def test_what_is_put_behind_an_entry_cut_short_counts(tmp_path):
+    store = Store(tmp_path / "s")
+    log = stopped_filling(store) / "done.jsonl"
+    log.write_bytes(log.read_bytes()[:-5])
+    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS) as filling:
+        fill(filling, [3])
+        raise KeyboardInterrupt
+    with store.filling("a-1", 4, COLUMNS) as filling:
+        assert not filling.lacks([0, 2, 3])
+
+
+def test_work_that_was_killed_before_its_first_rows_is_none(tmp_path):
+    store = Store(tmp_path / "s")
+    log = stopped_filling(store) / "done.jsonl"
+    log.write_bytes(b"")
+    assert store.is_empty
+
+
 def test_a_filling_that_got_nothing_leaves_nothing(tmp_path):
     store = Store(tmp_path / "s")
     with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS):

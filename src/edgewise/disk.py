@@ -11,30 +11,32 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .reading import read_json
 
 try:
     import fcntl
 except ImportError:  # not a system of the Unix kind: nothing is locked there, and what is left behind stays
     fcntl = None  # type: ignore[assignment]
 
-DRAFT = re.compile(r"\..+\.[0-9a-f]{16}\.(draft|old)(\..*)?")
+# A draft's name: what it is a draft of, and whether it is new, or what was there before.
+DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)(\..*)?")
 CHUNK_BYTES = 2**24
-# These say of which format a folder is.
-MARKERS = ("scores.json", "ranking.json", "run.json", "study.json")
+# These say of which format a folder is; without one, nobody knows whose its files are.
+MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store/store.json")
 # What lies in a folder of scores, or of a ranking: either may take the other's place.
 SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 
@@ -117,7 +119,11 @@ def refuse_foreign(path: Path, ours: str) -> None:
         for top, folders, files in os.walk(path)
         for name in (*files, *(name for name in folders if Path(top, name).is_symlink()))
     ]
-    foreign = sorted(file for file in inside if not _is_ours(file, file.relative_to(path), ours))
+    places = {file: file.relative_to(path) for file in inside}
+    files = [file for file, place in places.items() if not any(map(DRAFT.fullmatch, place.parts))]
+    markers = [name for name in MARKERS if re.fullmatch(ours, name)]
+    is_marked = not markers or any((path / name).is_file() for name in markers)
+    foreign = sorted(file for file in files if not is_marked or not _is_ours(file, places[file], ours))
     if foreign:
         names = ", ".join(map(str, foreign[:3])) + ", ..." * (len(foreign) > 3)
         raise InputError(f"{path} holds what edgewise didn't write: {names}; move it away, or choose another folder")
@@ -125,17 +131,13 @@ def refuse_foreign(path: Path, ours: str) -> None:
 
 def _is_ours(file: Path, inside: Path, ours: str) -> bool:
     """Whether edgewise wrote a file: by its place in a folder, and what it says if it is one that says so."""
-    if any(DRAFT.fullmatch(part) for part in inside.parts):
-        return True
     if re.fullmatch(ours, inside.as_posix()) is None:
         return False
     if file.name not in MARKERS:
         return True
     try:
-        if not stat.S_ISREG(file.lstat().st_mode):
-            return False
-        about = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        about = {} if file.is_symlink() else read_json(file)
+    except InputError:
         return False
     return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
 
@@ -186,18 +188,23 @@ def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
 
 def remove_drafts(folder: Path, name: str = "") -> None:
     """Remove drafts that nobody holds, of anything or of one name: processes that were killed left them."""
-    begin = f".{name}." if name else "."
-    for draft in folder.glob(".*") if folder.is_dir() and fcntl is not None else ():
-        if DRAFT.fullmatch(draft.name) and draft.name.startswith(begin):
-            with suppress(OSError):
-                handle = os.open(draft, os.O_RDONLY | os.O_NONBLOCK)
-                if is_held(handle):
-                    remove(draft)
-                os.close(handle)
+    for draft in _drafts(folder, name) if fcntl is not None else ():
+        with suppress(OSError):
+            handle = os.open(draft, os.O_RDONLY | os.O_NONBLOCK)
+            if is_held(handle):
+                remove(draft)
+            os.close(handle)
 
 
-def _literal(name: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", name)
+def _drafts(folder: Path, name: str = "", kind: str = "") -> list[Path]:
+    """The drafts that lie in a folder, of anything or of one name and kind."""
+    found = []
+    with suppress(OSError):  # there is no folder, or it can't be listed
+        for path in folder.iterdir():
+            parts = DRAFT.fullmatch(path.name)
+            if parts and name in ("", parts[1]) and kind in ("", parts[2]):
+                found.append(path)
+    return found
 
 
 def is_held(handle: int) -> bool:
@@ -243,11 +250,10 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 def _restore(path: Path) -> None:
     """Put back a folder that was being replaced, in two steps, by a process that was killed between them."""
-    if not os.path.lexists(path) and path.parent.is_dir():
-        kept = [old for old in path.parent.glob(f".{_literal(path.name)}.*.old") if DRAFT.fullmatch(old.name)]
-        if kept:
-            with speaking_of(path):
-                os.rename(max(kept, key=lambda old: old.stat().st_mtime), path)
+    kept = [] if os.path.lexists(path) else _drafts(path.parent, path.name, "old")
+    if kept:
+        with speaking_of(path):
+            os.rename(max(kept, key=lambda old: old.stat().st_mtime), path)
 
 
 def _exchange(one: Path, other: Path) -> bool:
@@ -301,7 +307,7 @@ def file_digest(path: Path) -> str:
     """The SHA-256 of a file's contents, read piece by piece."""
     found = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(1 << 24):
+        while piece := file.read(CHUNK_BYTES):
             found.update(piece)
     return found.hexdigest()
 
@@ -346,28 +352,34 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
                 os.replace(linked, draft)
                 return
         with draft.open("wb") as file:
-            write_header(file, array.shape, array.dtype)
+            file.write(array_header(array.shape, array.dtype))
             rows = array.reshape(1) if array.ndim == 0 else array
             step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
             for start in range(0, len(rows), step):
                 file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
 
 
-def write_header(file: IO[bytes], shape: tuple[int, ...], kind: np.dtype) -> None:
-    """Write the first bytes of a .npy whose rows follow."""
+def array_header(shape: tuple[int, ...], kind: np.dtype) -> bytes:
+    """The first bytes of a .npy whose rows follow."""
+    held = io.BytesIO()
     about = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, about)
+    np.lib.format.write_array_header_1_0(held, about)
+    return held.getvalue()
 
 
 def _is_whole(array: NDArray[Any], source: Path) -> bool:
     """Whether a memory-mapped array is all that there is in its file."""
-    if not source.is_file() or array.flags.writeable or not array.flags.c_contiguous:
+    plain_rows = array.flags.c_contiguous and not array.flags.writeable
+    return plain_rows and is_array(source, array.shape, array.dtype)
+
+
+def is_array(path: Path, shape: tuple[int, ...], kind: np.dtype) -> bool:
+    """Whether a file is a .npy of this shape and type, as we write it."""
+    header = array_header(shape, kind)
+    if not path.is_file() or path.stat().st_size != len(header) + math.prod(shape) * kind.itemsize:
         return False
-    header = io.BytesIO()
-    write_header(header, array.shape, array.dtype)
-    with source.open("rb") as file:
-        same = file.read(len(header.getvalue())) == header.getvalue()
-    return same and source.stat().st_size == len(header.getvalue()) + array.nbytes
+    with path.open("rb") as file:
+        return file.read(len(header)) == header
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

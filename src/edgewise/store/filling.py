@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import io
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import draft_of, is_held, remove, speaking_of, write_header
+from ..disk import array_header, draft_of, is_array, is_held, remove, speaking_of
 from ..errors import InputError
 from ..reading import read_array
 
@@ -67,7 +67,8 @@ class Filling:
             for name, values in written.items():
                 self._write(name, places, values)
             entry = {"rows": places, "digest": _digest(written.values()), "about": about, "seconds": spent}
-            _write_all(self._log, json.dumps(entry).encode() + b"\n", self.folder / LOG)
+            # On a line of its own, whatever the last one was cut short by.
+            _write_all(self._log, b"\n" + json.dumps(entry).encode(), self.folder / LOG)
         self._count(places, about, spent)
 
     def finished(self) -> dict[str, NDArray[Any]]:
@@ -116,7 +117,7 @@ def open_filling(store: Path, key: str, rows: int, columns: Columns) -> Iterator
     with _open_log(folder) as log:
         if is_held(log):
             try:
-                yield _begun(rows, columns, folder, log)
+                yield Filling(rows, columns, folder, log)
             except BaseException:
                 if not os.fstat(log).st_size:
                     remove(folder)  # nothing was done
@@ -124,16 +125,6 @@ def open_filling(store: Path, key: str, rows: int, columns: Columns) -> Iterator
             return
     with draft_of(store / key, is_folder=True) as draft, _open_log(draft) as log:
         yield Filling(rows, columns, draft, log)
-
-
-def _begun(rows: int, columns: Columns, folder: Path, log: int) -> Filling:
-    try:
-        return Filling(rows, columns, folder, log)
-    except ValueError:  # arrays that aren't whole
-        os.truncate(log, 0)
-        for name in columns:
-            remove(folder / f"{name}.npy")
-        return Filling(rows, columns, folder, log)
 
 
 @contextmanager
@@ -149,20 +140,16 @@ def _open_log(folder: Path) -> Iterator[int]:
 
 def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> int:
     """Make a .npy of a shape, with space on the disk for all of it, unless it is there; says where its rows begin."""
-    header = _header(shape, kind)
-    size = len(header) + int(np.prod(shape, dtype=object)) * kind.itemsize
-    if path.is_file() and path.stat().st_size == size:
-        with path.open("rb") as file:
-            if file.read(len(header)) == header:
-                return len(header)
-    try:
-        with speaking_of(path), path.open("wb") as file:
-            file.write(header)
-            file.flush()
-            _reserve(file.fileno(), size)
-    except InputError:
-        remove(path)
-        raise
+    header = array_header(shape, kind)
+    if not is_array(path, shape, kind):
+        try:
+            with speaking_of(path), path.open("wb") as file:
+                file.write(header)
+                file.flush()
+                _reserve(file.fileno(), len(header) + math.prod(shape) * kind.itemsize)
+        except InputError:
+            remove(path)
+            raise
     return len(header)
 
 
@@ -174,12 +161,6 @@ def _reserve(handle: int, size: int) -> None:
         if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise
         os.truncate(handle, size)  # a system that can't
-
-
-def _header(shape: tuple[int, ...], kind: np.dtype) -> bytes:
-    held = io.BytesIO()
-    write_header(held, shape, kind)
-    return held.getvalue()
 
 
 def _write_all(handle: int, data: bytes, path: Path) -> None:

@@ -102,7 +102,7 @@ class Store:
     @property
     def is_empty(self) -> bool:
         """Whether no unit was ever finished, nor a part of one."""
-        return self.folder is None or not any(self.folder.glob("*/*"))
+        return self.folder is None or not any(self.has(one.name.removesuffix(PART)) for one in self.folder.glob("*"))
 
     def has(self, key: str) -> bool:
         """Whether a unit, or a part of it, was finished under a key, whole or damaged since."""
