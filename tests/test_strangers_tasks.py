@@ -83,10 +83,11 @@ def test_token_ids_that_are_meant_plainly_are_taken(demo, tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (json.dumps(GOOD)[:-1] + ', "clean": "again"}', "line 1: it has 'clean' twice"),
-        (json.dumps(GOOD)[:-1] + ', "x": {"y": 1, "y": 2}}', "line 1: it has 'y' twice"),
-        (json.dumps(GOOD)[:-1] + ', "x": NaN}', "line 1: NaN is no number"),
-        (json.dumps(GOOD)[:-1] + ', "x": -Infinity}', "line 1: -Infinity is no number"),
+        (json.dumps(GOOD)[:-1] + ', "clean": "again"}', "line 1 isn't JSON: the key 'clean' is there more"),
+        (json.dumps(GOOD)[:-1] + ', "x": {"y": 1, "y": 2}}', "line 1 isn't JSON: the key 'y' is there more"),
+        (json.dumps(GOOD)[:-1] + ', "x": NaN}', "line 1 isn't JSON: NaN is no finite number"),
+        (json.dumps(GOOD)[:-1] + ', "x": 1e999}', "line 1 isn't JSON: 1e999 is no finite number"),
+        (json.dumps(GOOD)[:-1] + ', "x": -Infinity}', "line 1 isn't JSON: -Infinity is no finite number"),
         (json.dumps(GOOD)[:-1] + "\0}", "holds a NUL byte"),
         ("[" * 100_000, "line 1 isn't JSON"),
         ('{"a": ' + "1" * 10_000 + "}", "line 1 isn't JSON"),

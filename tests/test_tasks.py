@@ -318,7 +318,7 @@ def test_unknown_names_list_the_choices(demo, tmp_path):
             load_task(name, demo)
     with pytest.raises(InputError, match="train, validation, test"):
         load_task("ioi", demo, "dev")
-    with pytest.raises(InputError, match="no task file"):
+    with pytest.raises(InputError, match="there is no file"):
         load_task(str(tmp_path / "none.jsonl"), demo)
     with pytest.raises(InputError, match="logit-difference, probability-difference, kl, accuracy"):
         choose("metric", METRICS, "loss")

@@ -40,21 +40,15 @@ def told_of(what: object, advice: str = "") -> Iterator[None]:
         yield
     except InputError:
         raise
-    except MemoryError:
-        raise InputError(f"{what} can't be read: it needs more memory than there is{_behind(advice)}") from None
-    except OSError as error:
-        # With its cause: what can't be read just now isn't damaged.
-        raise InputError(f"{what} can't be read: {error.strerror or first_line(error)}{_behind(advice)}") from error
-    except Exception as error:
-        raise InputError(f"{what} can't be read: {first_line(error)}{_behind(advice)}") from None
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # what libraries in Rust raise stands beside all other errors
+        # What libraries in Rust raise stands beside all other errors.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise InputError(f"{what} can't be read: {first_line(error)}{_behind(advice)}") from None
-
-
-def _behind(advice: str) -> str:
-    return f"; {advice}" if advice else ""
+        why = error.strerror if isinstance(error, OSError) else None
+        why = "it needs more memory than there is" if isinstance(error, MemoryError) else why or first_line(error)
+        # With its cause if that isn't in the file: what can't be read just now isn't damaged.
+        cause = error if isinstance(error, OSError | MemoryError) else None
+        raise InputError(f"{what} can't be read: {why}" + (f"; {advice}" if advice else "")) from cause
 
 
 def first_line(error: BaseException) -> str:
@@ -63,8 +57,8 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def file_size(path: Path) -> int:
-    """The bytes of a file; refuses what is none, such as a folder, or a pipe that would keep its reader waiting."""
+def file_size(path: Path, largest: int | None = None) -> int:
+    """The bytes of a file, at most `largest`; refuses what is none, such as a pipe, which would be waited for."""
     with told_of(path):
         try:
             found = path.stat()
@@ -72,32 +66,34 @@ def file_size(path: Path) -> int:
             raise InputError(f"there is no file {path}") from error
     if not stat.S_ISREG(found.st_mode):
         raise InputError(f"{path} is {'a folder' if stat.S_ISDIR(found.st_mode) else 'no regular file'}; give a file")
+    if largest is not None and found.st_size > largest:
+        raise InputError(f"{path} has {found.st_size:,} bytes, but a file of its kind may have {largest:,}")
     return found.st_size
 
 
 def read_json(path: Path, finite: bool = True, largest: int = LARGEST_RECORD) -> Any:
-    """Read JSON as its standard has it: every key once, only text that can be written again.
-
-    finite   whether NaN and infinite numbers, which are no JSON, but which many write, are refused
-    largest  how many bytes it may have
-    """
-    size = file_size(path)
-    if size > largest:
-        raise InputError(f"{path} has {size:,} bytes, but at most {largest:,} are read of a file of this kind")
+    """Read JSON as `parse_json` does, of at most `largest` bytes, and only text that can be written again."""
+    file_size(path, largest)
     with told_of(path):
         data = path.read_bytes()
-    try:
-        text = data.decode("utf-8")
-        del data
-        numbers: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _finite} if finite else {}
-        found = json.loads(text, object_pairs_hook=_once, **numbers)
-        if SURROGATE.search(text):
-            json.dumps(found, ensure_ascii=False).encode("utf-8")  # fails for half a character
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
-    except MemoryError:
-        raise InputError(f"{path} can't be read: it needs more memory than there is") from None
+        try:
+            text = data.decode("utf-8")
+            del data
+            found = parse_json(text, finite)
+            if SURROGATE.search(text):
+                json.dumps(found, ensure_ascii=False).encode("utf-8")  # fails for half a character
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
     return found
+
+
+def parse_json(text: str, finite: bool = True) -> Any:
+    """JSON as its standard has it, every key once, else a `ValueError` or `RecursionError`.
+
+    finite  whether NaN and infinite numbers, which are no JSON, but which many write, are refused
+    """
+    numbers: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _finite} if finite else {}
+    return json.loads(text, object_pairs_hook=_once, **numbers)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

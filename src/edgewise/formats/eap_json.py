@@ -21,9 +21,9 @@ from ..reading import file_size, read_json
 from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
 
 EDGES_AT_ONCE = 2**16
-# A file may leave out the edges that are outside. Of a larger graph it must be this many bytes an edge: memory goes by
-# the graph, and a few bytes could name any.
-ALWAYS_EDGES, LEAST_BYTES = 2_000_000, 1
+# A file may leave out the edges that are outside. Of a larger graph it must have a byte an edge: memory goes by the
+# graph, and a few bytes could name any.
+ALWAYS_EDGES = 2_000_000
 LARGEST_BYTES = 2**30
 KEYS = {"score", "in_graph"}
 Bools = NDArray[np.bool_]
@@ -36,7 +36,7 @@ def read(path: Path) -> EdgeFile:
     if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
         raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
     graph = graph_of(data["cfg"], path)
-    if graph.n_edges > max(ALWAYS_EDGES, file_size(path) // LEAST_BYTES):
+    if graph.n_edges > max(ALWAYS_EDGES, file_size(path)):
         raise InputError(f"{path} is too small a file for a graph of {graph}, which has {graph.n_edges:,} edges")
     beyond = _beyond(graph, data["nodes"], path)
     names, infos = list(data["edges"]), list(data["edges"].values())

@@ -25,7 +25,7 @@ def read_file(path: Path) -> EdgeFile:
     """Everything that an EAP-IG json or pt says about edges."""
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; a circuit is a file that ends in {_suffixes()}")
-    file_size(path)  # refuses what is no file
+    file_size(path)  # refuses what is no file, before its suffix
     kind = _format(path)
     with told_of(path):
         found: EdgeFile = kind.read(path)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..reading import file_size, first_line, told_of
+from ..reading import file_size, told_of
 
 # By the storage's class: how torch calls the numbers, and how NumPy reads them.
 STORAGES = {
@@ -101,18 +101,13 @@ def read_torch(path: Path) -> Any:
         raise InputError(
             f"{path} isn't a torch file: it was saved by a torch older than 1.6, or not by torch; save it again"
         )
-    try:
+    with told_of(path, "it isn't a torch file, or it is damaged"):
         with zipfile.ZipFile(path) as archive:
             members = _members(archive, size)
             data = archive.read(members["data.pkl"])
             if "byteorder" in members and archive.read(members["byteorder"]) != b"little":
                 raise InputError(f"{path} was saved on a big-endian machine; save it again on another one")
         return _Unpickler(data, path, members).load()
-    except InputError:
-        raise
-    except Exception as error:
-        # What a broken or hostile pickle leads to could be anything.
-        raise InputError(f"{path} isn't a torch file that can be read: it is damaged ({first_line(error)})") from None
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:

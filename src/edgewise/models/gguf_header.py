@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ..errors import InputError
+from ..reading import file_size, told_of
 
 VERSIONS = (2, 3)
 TEXT, LIST = 8, 9
@@ -22,11 +23,10 @@ NUMBERS_PER_BYTE = 8
 
 def check_header(path: Path) -> None:
     """Refuse a .gguf file whose header doesn't fit into it, in words; the tensors themselves aren't read."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    if path.stat().st_size < 24:
-        raise InputError(f"{path} isn't a .gguf file: it has {path.stat().st_size} bytes")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    size = file_size(path)
+    if size < 24:
+        raise InputError(f"{path} isn't a .gguf file: it has {size} bytes")
+    with told_of(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         _Walk(path, data).walk()
 
 

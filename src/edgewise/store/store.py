@@ -126,7 +126,8 @@ class Store:
                 raise InputError(f"{folder} is damaged")
             return found
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if not isinstance(error.__cause__, OSError) or isinstance(error.__cause__, FileNotFoundError):
+            cause = error.__cause__
+            if not isinstance(cause, OSError | MemoryError) or isinstance(cause, FileNotFoundError):
                 remove(folder)
         except OSError:
             pass

@@ -11,10 +11,10 @@ from dataclasses import replace
 from operator import index
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from ..errors import InputError
-from ..reading import told_of
+from ..reading import file_size, first_line, parse_json, told_of
 from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
@@ -90,12 +90,7 @@ def count_copies(path: Path) -> tuple[int, int]:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV file, or of a file with one JSON object a line; strictly, and never from a pipe or device."""
-    if not path.exists():
-        raise InputError(f"there is no task file {path}")
-    if not path.is_file():
-        raise InputError(f"{path} is no file that rows can be read from")
-    if path.stat().st_size > LARGEST:
-        raise InputError(f"{path} has {path.stat().st_size:,} bytes; a file of rows may have {LARGEST:,}")
+    file_size(path, LARGEST)
     with told_of(path):
         data = path.read_bytes()
     try:
@@ -114,29 +109,15 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
-        except InputError as error:
-            problems[number] = f"line {number}: {error}"
+            row = parse_json(line)
         except (ValueError, RecursionError) as error:
-            problems[number] = f"line {number} isn't JSON: {error}"
+            problems[number] = f"line {number} isn't JSON: {first_line(error)}"
         else:
             if not isinstance(row, dict):
                 problems[number] = f"line {number} must be a JSON object, not {type(row).__name__}"
             rows.append(row)
     refuse_rows(str(path), problems)
     return rows
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place]))
-        raise InputError(f"it has {twice!r} twice")
-    return found
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise InputError(f"{text} is no number of JSON")
 
 
 def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:

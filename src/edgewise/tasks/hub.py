@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..reading import first_line, told_of
+from ..reading import file_size, first_line, told_of
 from .draw import SPLITS
 from .files import has_surrogate, read_rows
 
@@ -132,8 +132,7 @@ def _refuse_missing_parts(folder: Path, found: Sequence[Path], split: str) -> No
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        raise InputError(f"{path} is no file that rows can be read from")
+    file_size(path)
     try:
         from pyarrow import parquet
     except ImportError:
