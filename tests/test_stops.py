@@ -15,6 +15,8 @@ import pytest
 import test_cli
 from test_cli import refused, score_file
 
+from edgewise.__main__ import goes_on
+
 edgewise = test_cli.edgewise
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -53,7 +55,7 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
 
     def batches():
         logs = tmp_path.glob(".out.partial/*.part/done.jsonl")
-        return [line for log in logs for line in log.read_bytes().splitlines()]
+        return [line for log in logs for line in log.read_bytes().splitlines() if line]
 
     until(process, lambda: len(batches()) >= 3)
     process.send_signal(getattr(signal, kind))
@@ -69,6 +71,13 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
     for record in (one, other):
         record["provenance"].pop("seconds")
     assert one == other and sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
+
+
+def test_only_what_goes_on_is_said_to():
+    assert (
+        goes_on(["run"]) and goes_on(["study", "--seeds", "2"]) and goes_on(["evaluate", "c.json", "--out", "e.json"])
+    )
+    assert not any(map(goes_on, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
 
 
 def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):

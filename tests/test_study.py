@@ -450,7 +450,7 @@ def test_differences_to_greedy_are_bold_where_the_interval_is_on_the_better_side
 
 def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edgewise, tmp_path):
     folder = tmp_path / "study"
-    assert "can't be loaded" in refused(edgewise, "study", "--model", str(tmp_path / "dmeo"), "--out", folder)
+    assert "can't be read" in refused(edgewise, "study", "--model", str(tmp_path / "dmeo"), "--out", folder)
     code, _, err = edgewise("study", *SMALL, "--seeds", 1, "--out", folder, "--json")
     assert code == 0 and "going on" not in err
     for words in (
@@ -576,3 +576,14 @@ def test_a_plan_of_a_strange_kind_is_refused(tmp_path, change, words):
     with pytest.raises(InputError, match=words) as refusal:
         read_study(tmp_path / "study")
     assert "study.json" in str(refusal.value)
+
+
+@pytest.mark.parametrize("change", [{"threads": "2"}, {"threads": None}, {"plan": 3}, {"more": 1}])
+def test_a_study_without_its_plan_or_threads_is_refused(tmp_path, change):
+    plan = Plan(seeds=2)
+    began(tmp_path / "study", plan)
+    path = tmp_path / "study" / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    for look in (read_study, lambda folder: run_study(plan, folder)):
+        with pytest.raises(InputError, match=r"study\.json.*(threads|plan|more)"):
+            look(tmp_path / "study")

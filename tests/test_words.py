@@ -163,7 +163,7 @@ def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tm
         assert code == 2 and "is a link" in words and not any((tmp_path / "elsewhere").iterdir())
         (mine / "figures").unlink()
     (mine / "figures").write_text("")
-    assert "is a file" in edgewise("report", mine)[2]
+    assert "is no folder" in edgewise("report", mine)[2]
 
 
 def study(name: str) -> Study:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-# These go on from where they were stopped.
-RESUMING = ("run", "score", "study", "evaluate")
+# These go on from where they were stopped; evaluate does, too, if it was told where to write.
+RESUMING = ("run", "score", "study")
 STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
 _received: list[int] = []
 
@@ -41,11 +42,16 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def goes_on(words: Sequence[str]) -> bool:
+    """Whether the command of these words goes on from where it was stopped."""
+    kept = words[:1] == ["evaluate"] and any(word.startswith("--out") for word in words)
+    return kept or words[:1] in [[name] for name in RESUMING]
+
+
 def _end() -> NoReturn:
-    goes_on = any(word in RESUMING for word in sys.argv[1:2])
     try:
         sys.stdout.flush()
-        print("stopped" + "; the same command goes on" * goes_on, file=sys.stderr, flush=True)
+        print("stopped" + "; the same command goes on" * goes_on(sys.argv[1:]), file=sys.stderr, flush=True)
     except OSError:
         pass
     os._exit(128 + _received[0])  # half-imported libraries may not survive an orderly end

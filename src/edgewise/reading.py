@@ -48,7 +48,7 @@ def told_of(what: object, advice: str = "") -> Iterator[None]:
         why = "it needs more memory than there is" if isinstance(error, MemoryError) else why or first_line(error)
         # With its cause if that isn't in the file: what can't be read just now isn't damaged.
         cause = error if isinstance(error, OSError | MemoryError) else None
-        raise InputError(f"{what} can't be read: {why}" + (f"; {advice}" if advice else "")) from cause
+        raise InputError(f"{what} can't be read: {why.rstrip('.')}" + (f"; {advice}" if advice else "")) from cause
 
 
 def first_line(error: BaseException) -> str:

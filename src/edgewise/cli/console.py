@@ -41,20 +41,10 @@ def printing() -> Iterator[None]:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        yield
-        _flush()
-    except BrokenPipeError:
-        _hear_no_more()
-        sys.exit(BROKEN_PIPE)
-    except SystemExit:
-        _flush()
-        raise
-
-
-def _flush() -> None:
-    """Print what is still held back; else Python would, at its very end, and complain in its own words."""
-    try:
-        sys.stdout.flush()
+        try:
+            yield
+        finally:
+            sys.stdout.flush()  # else Python would, at its very end, and complain in its own words
     except BrokenPipeError:
         _hear_no_more()
         sys.exit(BROKEN_PIPE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +13,6 @@ from . import options
 from .console import out, print_json, say
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from ..select import Selection
 
 NAME = "select"
@@ -55,7 +53,7 @@ def command(
 
     The files it writes can be read by EAP-IG and MIB, too.
     """
-    from ..disk import check_file, check_folder
+    from ..disk import check_file, check_folder, whole_folder
     from ..errors import InputError
     from ..formats.files import check_suffix
     from ..methods import choose
@@ -96,37 +94,15 @@ def command(
         about["sign_instability"] = statistics.sign_instability
     records = [selection.record() | about for selection in selections]
     if out_path is not None:
-        chosen = list(zip(selections, records, strict=True))
-        _write(out_path, chosen, several, overwrite, ranking.value, origin)
-        for selection, record in chosen:
-            record["out"] = str(out_path / _name(selection) if several else out_path)
+        with whole_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
+            for selection, record in zip(selections, records, strict=True):
+                place = Path(f"circuit-{selection.asked}.json" if several else "")
+                selection.circuit.save(draft / place, ranking.value, origin | record)
+                record["out"] = str(out_path / place)
     if json:
         print_json({"circuits": records} if several else records[0])
     else:
         _show(selections, records, pnr)
-
-
-def _write(
-    path: Path,
-    chosen: Sequence[tuple[Selection, dict[str, Any]]],
-    several: bool,
-    overwrite: bool,
-    score: NDArray[np.floating],
-    origin: Mapping[str, Any],
-) -> None:
-    """Write circuits: one as a file, several as a folder, whole."""
-    from ..disk import whole_folder
-
-    if not several:
-        chosen[0][0].circuit.save(path, score, {**origin, **chosen[0][1]})
-        return
-    with whole_folder(path, overwrite, FILES) as draft:
-        for selection, record in chosen:
-            selection.circuit.save(draft / _name(selection), score, {**origin, **record})
-
-
-def _name(selection: Selection) -> str:
-    return f"circuit-{selection.asked}.json"
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

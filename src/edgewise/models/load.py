@@ -20,7 +20,7 @@ import torch
 from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from ..reading import file_size, first_line, read_json, told_of
+from ..reading import file_size, read_json, told_of
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
@@ -30,6 +30,7 @@ from .transformer import Transformer
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"
+CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 BOS_CHOICES = ("auto", "yes", "no")
 # Tokens that only ever begin a text: a model that has one was trained with it in front, whatever its tokenizer does.
@@ -258,10 +259,8 @@ def _commit(name: str) -> str:
     """Which version of a model on the hub this is: its commit, which the place of its config in the cache names."""
     from transformers.utils import cached_file
 
-    try:
+    with told_of(f"model {name!r}", CHOICES):
         config = Path(str(cached_file(name, CONFIG)))
-    except (OSError, ValueError) as error:
-        raise InputError(_not_found(name, error)) from None
     found = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
     return f"{name}@{found[1] if found else file_digest(config)}"
 
@@ -330,7 +329,7 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
         if file.suffix == PICKLED:
             check_pickled(file)
     kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
-    with _loading(name, place):
+    with told_of(f"model {name!r}", CHOICES):
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **place.arguments(), dtype=kind, output_loading_info=True, trust_remote_code=trust
         )
@@ -372,7 +371,7 @@ def inspect_model(name: str | Path, trust_remote_code: bool = False) -> ModelFac
     with quiet():
         config = _config(name, place, trust_remote_code)
         graph = check_config(config).shape(config)
-        with _loading(name, place), torch.device("meta"):
+        with told_of(f"model {name!r}", CHOICES), torch.device("meta"):
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     parameters = sum(p.numel() for p in built.parameters())
     stored = getattr(config, "dtype", None) or torch.float32
@@ -433,19 +432,6 @@ def _check_bos(choice: str) -> None:
         raise unknown_name("choice for BOS", choice, BOS_CHOICES)
 
 
-@contextmanager
-def _loading(name: str, place: Place) -> Iterator[None]:
-    """Whatever a library raises while it reads a model becomes an `InputError` that names it."""
-    if place.local:
-        with told_of(name, CHOICES):
-            yield
-        return
-    try:
-        yield
-    except Exception as error:
-        raise InputError(_not_found(name, error)) from None
-
-
 def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
     import transformers
 
@@ -454,14 +440,14 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
         check_header(folder / place.gguf)
     elif place.local:
         if not (folder / CONFIG).is_file():
-            raise InputError(f"model {name!r} can't be loaded: the folder has no file {CONFIG}; {CHOICES}")
+            raise InputError(f"model {name!r} can't be read: the folder has no file {CONFIG}; {CHOICES}")
         if not isinstance(read_json(folder / CONFIG), dict):
             raise InputError(f"{place.config} must be a JSON object")
-    with _loading(name, place):
+    with told_of(f"model {name!r}", CHOICES):
         written, _ = transformers.PreTrainedConfig.get_config_dict(**place.arguments())
     try:
         check_written(written, place.config, trust_remote_code)
-        with _loading(name, place):
+        with told_of(f"model {name!r}", CHOICES):
             config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
         check_config(config)
         check_read(config, place.config)
@@ -511,10 +497,3 @@ def _gguf(path: Path) -> Place:
     if missing:
         raise InputError(f"{path.name} is a quantised file, which needs {missing}: pip install 'edgewise[gguf]'")
     return Place(str(path.parent), path.name)
-
-
-CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
-
-
-def _not_found(name: str, error: Exception) -> str:
-    return f"model {name!r} can't be loaded: {first_line(error).rstrip('.')}; {CHOICES}"

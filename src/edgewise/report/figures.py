@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..disk import whole_file
+from ..disk import write_bytes
 from ..errors import InputError
 from ..evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ..results import Result, ResultRow
@@ -35,13 +35,13 @@ def write_figures(folder: Path, result: Result) -> list[Path]:
 
     A band shows the best method's interval over resamples of the evaluated examples. Equal results give equal files.
     """
-    _make(folder)
+    if folder.is_symlink():  # figures go into the result itself, not to elsewhere
+        raise InputError(f"{folder} is a link, not a folder; remove it first")
     with drawing():
         figure = _figure(result)
         images = {folder / f"faithfulness.{kind}": rendered(figure, kind, dpi=160) for kind in ("png", "svg")}
     for path, image in images.items():
-        with whole_file(path) as draft:
-            draft.write_bytes(image)
+        write_bytes(path, image)
     return list(images)
 
 
@@ -66,16 +66,6 @@ def add_legend(axis: Axes, lines: Sequence[Line2D], **look: Any) -> None:
     legend = axis.legend(lines, [f"line {number}" for number in range(len(lines))], **look)
     for text, line in zip(legend.get_texts(), lines, strict=True):
         text.set(text=line.get_label(), parse_math=False)
-
-
-def _make(folder: Path) -> None:
-    """Figures go into a folder of the result itself, never through a link to elsewhere."""
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise InputError(f"{folder} is {'a link' if folder.is_symlink() else 'a file'}, not a folder; remove it first")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the folder {folder} can't be made: {error.strerror}") from None
 
 
 def _figure(result: Result) -> Figure:

@@ -38,6 +38,13 @@ SEEN = ("methods", "files", "versions")
 Choice = tuple[Benchmark, Recipe]
 
 
+class StudyRecord(TypedDict):
+    """What study.json says; the plan with digests of what it reads and of one's own methods, and the versions then."""
+
+    threads: int
+    plan: dict[str, Any]
+
+
 class RepeatsRecord(TypedDict):
     """What is kept of a recipe's curves besides their values."""
 
@@ -119,7 +126,7 @@ def _held(folder: Path, target: Path, wanted: Mapping[str, Any]) -> Iterator[Ope
                 goes_on = is_study(folder) and not store.is_empty
                 if goes_on:
                     _refuse_other_plan(folder, wanted)
-                threads = _threads(folder) if goes_on else thread_count()
+                threads = _read(folder)["threads"] if goes_on else thread_count()
                 remove_drafts(folder)
                 about = {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted}
                 write_json(folder / PLAN, about)
@@ -135,10 +142,6 @@ def _wanted(plan: Plan) -> dict[str, Any]:
     # JSON has no tuples: compare what will be read back.
     seen = {"methods": own_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
     return json.loads(json.dumps(plan.record() | seen))
-
-
-def _threads(folder: Path) -> int:
-    return int(read_format(folder / PLAN, FORMAT, VERSION)["threads"])
 
 
 def is_study(folder: Path) -> bool:
@@ -158,12 +161,14 @@ def read_plan(folder: Path) -> Plan:
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions then."""
+    """The plan as plain data, as `StudyRecord` has it."""
+    return _read(folder)["plan"]
+
+
+def _read(folder: Path) -> StudyRecord:
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
-    found = read_format(folder / PLAN, FORMAT, VERSION).get("plan")
-    if not isinstance(found, dict):
-        raise InputError(f"{folder / PLAN} has no plan; choose another folder")
+    found: StudyRecord = typed(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
     return found
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import InputError
 from .hub import Row, hub_rows, local_rows
-from .task import PromptPair, Task, answer_tokens, tokenize_usable
+from .task import PromptPair, Task, answer_tokens, refuse_rows, tokenize_usable
 
 TokenCount = Callable[[str], int]
 
@@ -100,21 +100,18 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
     count = cache(lambda text: len(answer_tokens(text, tokenizer)))
     pairs: list[PromptPair] = []
     dropped: Counter[str] = Counter()
-    problems = []
+    problems: dict[int, str] = {}
     for row in rows:
         try:
             found = wanted.read(row, count)
         except InputError as error:
-            problems.append(str(error))
+            problems[len(problems)] = str(error)
             continue
         if isinstance(found, PromptPair):
             pairs.append(found)
         else:
             dropped[found] += 1
-    if len(problems) == 1:
-        raise InputError(problems[0])
-    if problems:
-        raise InputError(f"{name}: {len(problems):,} of its rows can't be used", problems)
+    refuse_rows(name, problems)
     examples, unusable = tokenize_usable(pairs, tokenizer, bos)
     try:
         return Task(name, split, examples, tuple((dropped + unusable).items()))
