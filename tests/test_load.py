@@ -127,13 +127,33 @@ def test_a_config_for_another_purpose_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, expected", [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), ("2GiB", 2**31), ("4096", 4096)]
+    "text, expected",
+    [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), (" 2GiB ", 2**31), ("4096", 4096), ("1e9", 10**9)],
 )
 def test_amounts_of_memory(text, expected):
     assert parse_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GB",
+        "-1GB",
+        "0",
+        "0.5",
+        "1TB?",
+        "many",
+        "infGB",
+        "nan",
+        "inf",
+        "1e300GB",
+        "1e99",
+        "1_0GB",
+        "١GB",
+        "9" * 5000,
+    ],
+)
 def test_amounts_of_memory_that_make_no_sense_are_refused(text):
     with pytest.raises(InputError, match="800MB or 2GB"):
         parse_bytes(text)

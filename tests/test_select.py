@@ -288,15 +288,41 @@ def test_a_rounding_error_is_not_an_edge():
 
 
 @pytest.mark.parametrize(
-    "text, expected", [("324", 324), ("0.01", 324), ("1", 1), ("1.0", 32491), ("0", 0), ("1e-3", 32), ("32491", 32491)]
+    "text, expected",
+    [
+        ("324", 324),
+        ("0.01", 324),
+        ("1", 1),
+        ("1.0", 32491),
+        ("0", 0),
+        ("1e-3", 32),
+        ("32491", 32491),
+        (" 5 ", 5),
+        (".5", 16245),
+        ("1/3", 10830),
+        ("+7", 7),
+        ("2e2", 200),
+        ("1e-300", 0),
+    ],
 )
 def test_edges_are_a_count_or_a_share(text, expected):
     assert parse_edges(text, 32491) == expected
 
 
-@pytest.mark.parametrize("text", ["-1", "-0.5", "1.5", "many", "32492", "nan"])
-def test_edges_that_make_no_sense_are_refused(text):
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    "text",
+    ["-1", "-0.5", "1.5", "many", "nan", "inf", "", "1/0", "١", "1_000", "0x10", "1e999999999", "1e-999999999",
+     "9" * 5000],
+)  # fmt: skip
+def test_edges_that_make_no_sense_are_refused_at_once(text):
+    with pytest.raises(InputError, match="is neither a count of edges") as error:
+        parse_edges(text, 32491)
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["32492", "1e400", "9" * 20])
+def test_more_edges_than_there_are_are_refused(text):
+    with pytest.raises(InputError, match="the graph has 32491"):
         parse_edges(text, 32491)
 
 

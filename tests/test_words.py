@@ -22,7 +22,6 @@ from edgewise import CMD, CPR, Bootstrap, Curve, EapIg, InputError, Settings, Sh
 from edgewise.cli.console import check_words, err, print_json, say, warn
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import Learned
-from edgewise.models.memory import parse_bytes
 from edgewise.report.comparisons import Contest, pair_table, pairs
 from edgewise.report.figures import write_figures
 from edgewise.report.study import markdown, terminal, write_study
@@ -30,7 +29,6 @@ from edgewise.report.tables import area_table, key_value_table, list_table
 from edgewise.report.words import drawn, one_line, shown
 from edgewise.results import ResultRow, read_result
 from edgewise.score import MaskIg
-from edgewise.select import parse_edges
 from edgewise.statistics import z_value
 from edgewise.study import Cell, Competence, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
 
@@ -263,18 +261,6 @@ def test_numbers_beyond_any_use_are_refused_at_once(make, words):
         make()
 
 
-@pytest.mark.parametrize("text", ["1e300GB", "1e99", "0", "0.5", "-1", "nan", "inf", "1_0GB", "١GB", "9" * 5000])
-def test_amounts_of_memory_that_make_no_sense_are_refused(text):
-    with pytest.raises(InputError, match="no amount of memory"):
-        parse_bytes(text)
-
-
-def test_plain_amounts_of_memory_are_read():
-    assert [parse_bytes(text) for text in ("800MB", " 1.5GiB ", "2gb", "1e9", "5")] == [
-        800 * 10**6, 3 * 2**29, 2 * 10**9, 10**9, 5,
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("level", [0.9999999999999999, 1 - 1e-15, 5e-324, 0.5])
 @pytest.mark.parametrize("interval", ["paper", "normal", "percentile"])
 def test_any_level_between_0_and_1_has_an_interval(level, interval):
@@ -289,20 +275,3 @@ def test_quantiles_of_the_normal_distribution_come_from_its_tail():
     """From tables: 1.645 at 90 %, 2.576 at 99 %; at 1 - 2^-53 the tail is 5.55e-17, beyond which 8.29 sd lie."""
     assert [round(z_value(level), 3) for level in (0.9, 0.99, 0.95)] == [1.645, 2.576, 1.96]
     assert z_value(1 - 2**-53) == pytest.approx(8.2924, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    "text", ["1e999999999", "1e-999999999", "1/0", "١", "1_000", "0x10", "inf", "nan", "9" * 5000, "-5", "", "1.5"]
-)  # fmt: skip
-def test_numbers_of_edges_that_make_no_sense_are_refused_at_once(text):
-    with pytest.raises(InputError, match="is neither a count of edges") as error:
-        parse_edges(text, 1000)
-    assert len(str(error.value)) < 200
-
-
-def test_plain_numbers_of_edges_are_read():
-    given = ("324", " 5 ", "0.01", ".5", "1e-2", "1/3", "1.0", "1", "+7", "2e2", "1e-300", "0")
-    assert [parse_edges(text, 1000) for text in given] == [324, 5, 10, 500, 10, 333, 1000, 1, 7, 200, 0, 0]
-    for text in ("1001", "1e400", "9" * 20):
-        with pytest.raises(InputError, match="the graph has 1000"):
-            parse_edges(text, 1000)

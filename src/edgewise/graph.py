@@ -7,6 +7,7 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from reprlib import repr as short
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +40,7 @@ class Graph:
         for name in ("n_layers", "n_heads", "d_model"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         if not isinstance(self.parallel, bool):
-            raise InputError(f"whether a graph is parallel must be true or false, not {_shown(self.parallel)}")
+            raise InputError(f"whether a graph is parallel must be true or false, not {short(self.parallel)}")
         if self.n_sources * self.n_destinations > LARGEST:
             raise InputError(f"{self} is larger than any model")
 
@@ -217,17 +218,13 @@ class Graph:
 def _whole(name: str, value: object) -> int:
     """A number of layers and the like, from 1 to what no model comes near."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"a graph's {name} must be a whole number, not {_shown(value)}")
+        raise InputError(f"a graph's {name} must be a whole number, not {short(value)}")
     number = operator.index(value)
     if number < 1:
         raise InputError(f"a graph needs {name} >= 1")
     if number >= 2**31:
         raise InputError(f"a graph's {name} is larger than any model's")
     return number
-
-
-def _shown(value: object) -> str:
-    return repr(value) if isinstance(value, str | float | int | None) else type(value).__name__
 
 
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:

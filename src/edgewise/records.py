@@ -11,6 +11,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from reprlib import repr as short
 from typing import Any, Literal, Union
 
 from .errors import InputError
@@ -19,7 +20,6 @@ from .errors import InputError
 Makers = Mapping[Any, Callable[[Any], Any]]
 LARGEST = 2**63
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
-SHOWN = 60
 
 
 def typed(hint: Any, value: Any, where: str, makers: Makers | None = None) -> Any:
@@ -111,6 +111,4 @@ def _check_object(value: Any, where: str) -> None:
 
 
 def _refusal(where: str, words: str, value: Any) -> InputError:
-    shown = repr(value) if isinstance(value, str | float | bool | None) else f"of type {type(value).__name__}"
-    shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}..."
-    return InputError(f"{where} must be {words}, but is {shown}")
+    return InputError(f"{where} must be {words}, but is {short(value)}")
