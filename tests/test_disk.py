@@ -167,6 +167,27 @@ def test_where_there_is_no_such_step_a_failure_puts_the_old_folder_back(tmp_path
     assert contents(folder) == {"run.json": b"new"} and [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
+def test_a_folder_that_came_meanwhile_is_not_replaced_unasked(tmp_path):
+    with pytest.raises(InputError, match="exists already"), whole_folder(tmp_path / "r") as draft:
+        (draft / "run.json").write_text("new")
+        before = contents(old_folder(tmp_path / "r"))
+    assert contents(tmp_path / "r") == before and [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_names_too_long_for_a_draft_are_refused_before_the_work(tmp_path):
+    for check in (check_file, check_folder):
+        check(tmp_path / ("n" * 220))
+        with pytest.raises(InputError, match=r"a name of more than 2.. bytes"):
+            check(tmp_path / ("n" * 240))
+
+
+def test_a_file_of_an_input_folder_is_not_replaced(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="is an input"):
+        check_file(tmp_path / "model" / "config.json", True, [tmp_path / "model"])
+
+
 def test_parents_that_were_made_in_vain_are_removed(tmp_path):
     (tmp_path / "there").mkdir()
     with pytest.raises(RuntimeError), whole_file(tmp_path / "there" / "a" / "b" / "file"):

@@ -47,6 +47,33 @@ def test_a_stop_during_imports_is_told_in_a_line(tmp_path, name, module):
     assert list(tmp_path.iterdir()) == []
 
 
+SWALLOWED = """
+import os, signal, sys, time
+import edgewise.__main__, edgewise.cli
+
+class Dies:
+    def __del__(self):  # what is raised here is lost
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+
+def command():
+    dies = Dies()
+    del dies
+    time.sleep(20)
+    print("finished")
+
+edgewise.cli.main, sys.argv = command, ["edgewise", "run"]
+edgewise.__main__.main()
+"""
+
+
+def test_a_stop_is_not_lost_where_nothing_can_be_raised():
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; the same command goes on\n")
+
+
 @pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, code):
     words = ("score", "--examples", 120, "--batch-size", 2, "--out")

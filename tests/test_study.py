@@ -412,6 +412,33 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_done_and_goes_on_a
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
+def test_a_study_that_is_refused_leaves_the_one_that_replaces_another_alone(tmp_path):
+    folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
+    began(folder, plans[0])
+    with open_study(folder, plans[1], overwrite=True) as opened:
+        Store(opened.folder / "store").keep("values-2", Unit(about=1))
+        for overwrite in (False, True):
+            with pytest.raises(InputError, match="another process"):
+                began(folder, plans[2], overwrite)
+        assert Store(opened.folder / "store").find("values-2").about == 1
+    assert read_plan(folder) == plans[1]
+
+
+@pytest.mark.parametrize("place", ["study/store/mine.txt", "study/store/sub/mine.txt", ".study.partial/study/mine.txt",
+                                   ".study.partial/mine.txt", "study/mine.txt"])  # fmt: skip
+def test_what_is_the_users_stays_wherever_it_lies(tmp_path, place):
+    folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
+    began(folder, plans[0])
+    with pytest.raises(KeyboardInterrupt), open_study(folder, plans[1], overwrite=True) as opened:
+        Store(opened.folder / "store").keep("values-2", Unit(about=1))
+        raise KeyboardInterrupt
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("mine")
+    with pytest.raises(InputError, match=r"didn't write: .*mine\.txt"):
+        began(folder, plans[2], overwrite=True)
+    assert (tmp_path / place).read_text() == "mine"
+
+
 def test_two_processes_do_not_work_on_one_study(tmp_path):
     with open_study(tmp_path / "study", Plan()):
         for overwrite in (False, True):

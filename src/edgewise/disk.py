@@ -34,9 +34,10 @@ except ImportError:  # not a system of the Unix kind: nothing is locked there, a
 
 # A draft's name: what it is a draft of, and whether it is new, or what was there before.
 DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)(\..*)?")
+LONGEST_NAME = 255
 CHUNK_BYTES = 2**24
 # These say of which format a folder is; without one, nobody knows whose its files are.
-MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store/store.json")
+MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store/store.json", "store.json")
 # What lies in a folder of scores, or of a ranking: either may take the other's place.
 SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 
@@ -64,17 +65,17 @@ def whole_folder(path: Path, overwrite: bool = False, ours: str = "") -> Iterato
         yield draft
         for folder, _, _ in os.walk(draft):
             _sync_folder(Path(folder))
-        put_in_place(draft, path)
+        put_in_place(draft, path, overwrite)
         _sync_folder(path.parent)
 
 
 def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
     """Refuse, before the work whose outcome it is to hold, a file that can't be written or mustn't be replaced.
 
-    One of the command's own `inputs` is never replaced.
+    One of the command's own `inputs`, or a file in one of them, is never replaced.
     """
-    for given in inputs:
-        if path.exists() and Path(given).exists() and path.samefile(given):
+    for given in map(Path, inputs):
+        if path.exists() and given.exists() and path.resolve().is_relative_to(given.resolve()):
             raise InputError(f"{path} is an input of this command; choose another file to write to")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write to")
@@ -144,6 +145,9 @@ def _is_ours(file: Path, inside: Path, ours: str) -> bool:
 
 def _check_parent(path: Path) -> None:
     """Refuse what can't be written because of where it would lie."""
+    longest = LONGEST_NAME - len(f"..{'0' * 16}.draft{path.suffix}".encode())
+    if len(os.fsencode(path.name)) > longest:
+        raise InputError(f"{path.name[:40]}... is a name of more than {longest} bytes; choose a shorter one")
     above = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
     if not above.is_dir():
         raise InputError(f"{path} can't be written: {above} is no folder")
@@ -191,7 +195,7 @@ def remove_drafts(folder: Path, name: str = "") -> None:
     for draft in _drafts(folder, name) if fcntl is not None else ():
         with suppress(OSError):
             handle = os.open(draft, os.O_RDONLY | os.O_NONBLOCK)
-            if is_held(handle):
+            if is_held(handle, unknown=False):
                 remove(draft)
             os.close(handle)
 
@@ -207,16 +211,16 @@ def _drafts(folder: Path, name: str = "", kind: str = "") -> list[Path]:
     return found
 
 
-def is_held(handle: int) -> bool:
-    """Lock an open file or folder for as long as it is open, if nobody else did; where there are no locks, it is so."""
+def is_held(handle: int, unknown: bool = True) -> bool:
+    """Lock an open file or folder for as long as it is open, if nobody else did; `unknown` where there are no locks."""
     if fcntl is None:
-        return True
+        return unknown
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks
-        return True
+        return unknown
     return True
 
 
@@ -229,12 +233,17 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def put_in_place(draft: Path, path: Path) -> None:
-    """Let a finished folder take the place of another, in one step where the system has such a step."""
+def put_in_place(draft: Path, path: Path, overwrite: bool = True) -> None:
+    """Let a finished folder take the place of another, in one step where the system has such a step.
+
+    Without `overwrite`, only that of none, or of an empty one.
+    """
     if not path.exists() or not any(path.iterdir()):
         if path.exists():
             path.rmdir()  # not everywhere may a folder take the place of an empty one
-        os.rename(draft, path)
+        os.rename(draft, path)  # fails if somebody was faster
+    elif not overwrite:
+        raise InputError(f"{path} exists already, since a moment ago; choose another folder")
     elif _exchange(draft, path):
         remove(draft)
     else:

@@ -12,14 +12,14 @@ class InputError(ValueError):
     """Something that was given can't be used. The message says what was given, what was expected, what to do.
 
     The command line prints it as one line and exits with code 2; `details`, such as rows of a file that can't be used,
-    follow on lines of their own: the first twenty, and how many there are more.
+    follow on lines of their own: the first twenty, and how many there are `more`.
     """
 
-    def __init__(self, message: str, details: Sequence[str] = ()) -> None:
-        self.message, self.details = _shortened(message), tuple(map(_shortened, details))
-        more = len(self.details) - SHOWN
-        rest = [f"and {more:,} more"] if more > 0 else []
-        super().__init__("\n  ".join([self.message, *self.details[:SHOWN], *rest]))
+    def __init__(self, message: str, details: Sequence[str] = (), more: int = 0) -> None:
+        self.message, self.details = _shortened(message), tuple(map(_shortened, details[:SHOWN]))
+        more += len(details) - len(self.details)
+        rest = [f"and {more:,} more"] if more else []
+        super().__init__("\n  ".join([self.message, *self.details, *rest]))
 
 
 def _shortened(words: str) -> str:

@@ -53,8 +53,9 @@ def told_of(what: object, advice: str = "") -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """What a library says, without the advice that often follows; its kind if it says nothing."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    words = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+    lines = [line.strip() for line in words.splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def file_size(path: Path, largest: int | None = None) -> int:

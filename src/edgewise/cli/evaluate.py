@@ -93,6 +93,7 @@ def command(
             **_outcome(circuits, chosen, found, definition, per_example),
         }
         if out_file is not None:
+            check_file(out_file, overwrite)  # nobody else's, if it came meanwhile
             write_json(out_file, record)
     if json:
         print_json(record)

@@ -53,14 +53,14 @@ def command(
 
     The files it writes can be read by EAP-IG and MIB, too.
     """
-    from ..disk import check_file, check_folder, whole_folder
+    from ..disk import whole_folder
     from ..errors import InputError
-    from ..formats.files import check_suffix
     from ..methods import choose
     from ..ranking import Ranking
     from ..scores import EdgeScores
     from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
     from ..statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
+    from ..store import working_on
 
     how = choose("solver", SOLVERS, solver, time_limit=time_limit)
     # Made even if it isn't used, so that its words are checked.
@@ -70,11 +70,8 @@ def command(
         raise InputError("--bootstrap and --kappa are two filters; give one of them")
     way = resampling if bootstrap else NO_FILTER if kappa is None else Shrinkage(kappa)
     several = "," in edges
-    if out_path is not None and several:
-        check_folder(out_path, overwrite, FILES)
-    elif out_path is not None:
-        check_suffix(out_path)
-        check_file(out_path, overwrite, [scores])
+    if out_path is not None:
+        _check(out_path, several, overwrite, scores)
     if nested and not several:
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
     if Ranking.is_folder(scores):
@@ -86,6 +83,8 @@ def command(
         statistics = summarise(given, way)
         ranking, origin = statistics.ranking, dict(given.provenance)
     budgets = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
+    if len(set(budgets)) < len(budgets):
+        raise InputError(f"--edges {edges} asks for a size twice; give each once")
     problem = SelectionProblem.of(ranking, rank, budgets[0], pnr)
     selections = solve_path(problem, budgets, how, fill, nested) if several else (solve(problem, how, fill),)
     about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
@@ -94,15 +93,29 @@ def command(
         about["sign_instability"] = statistics.sign_instability
     records = [selection.record() | about for selection in selections]
     if out_path is not None:
-        with whole_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
-            for selection, record in zip(selections, records, strict=True):
-                place = Path(f"circuit-{selection.asked}.json" if several else "")
-                selection.circuit.save(draft / place, ranking.value, origin | record)
-                record["out"] = str(out_path / place)
+        with working_on(out_path):
+            _check(out_path, several, overwrite, scores)  # somebody may have written there meanwhile
+            with whole_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
+                for selection, record in zip(selections, records, strict=True):
+                    place = Path(f"circuit-{selection.asked}.json" if several else "")
+                    selection.circuit.save(draft / place, ranking.value, origin | record)
+                    record["out"] = str(out_path / place)
     if json:
         print_json({"circuits": records} if several else records[0])
     else:
         _show(selections, records, pnr)
+
+
+def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
+    """Refuse a place that circuits can't be written to."""
+    from ..disk import check_file, check_folder
+    from ..formats.files import check_suffix
+
+    if several:
+        check_folder(path, overwrite, FILES)
+    else:
+        check_suffix(path)
+        check_file(path, overwrite, [scores])
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

@@ -23,10 +23,11 @@ MOST = {
     **dict.fromkeys(("head_dim", *WIDTH), 1_000_000),
     **dict.fromkeys(("n_inner", "intermediate_size"), 10_000_000),
     "vocab_size": 100_000_000,
+    "num_labels": 10_000,
     **dict.fromkeys(("n_positions", "n_ctx", "max_position_embeddings", "sliding_window"), 1_000_000_000),
 }
 # These mean something else by null: a default that follows from the others, or none.
-MAY_BE_NULL = frozenset({"num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
+MAY_BE_NULL = frozenset({"num_labels", "num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
@@ -52,6 +53,8 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
     for name, value in values.items():
         if name in MOST and not (value is None and name in MAY_BE_NULL):
             check_whole(value, name, where)
+        if name in ("id2label", "label2id") and isinstance(value, Mapping) and len(value) > MOST["num_labels"]:
+            raise InputError(f"{where}: {name} has {len(value):,} labels, at most {MOST['num_labels']:,} are read")
         if name.endswith("attn_implementation") and "/" in str(value):
             raise InputError(f"{where} asks for code from the hub: {name} = {short(value)}; remove it")
     strange = next((name for name, number in _numbers(values, "") if not _is_sane(number)), None)

@@ -18,6 +18,7 @@ from ..formats.files import FORMATS, read_file
 from ..graph import Graph
 from ..ranking import Ranking
 from ..scores import EdgeScores
+from ..store import working_on
 from ..study.plan import TEST
 from ..study.recipes import TUNED
 from .result_folder import ResultRow, read_circuits, read_result
@@ -59,8 +60,9 @@ def convert(source: str | Path, target: str | Path, overwrite: bool = False) -> 
             "or to a score folder, whose name has no suffix"
         )
     if target.suffix:
-        check_file(target, overwrite)
-        graph, notes = _to_file(source, target)
+        with working_on(target):
+            check_file(target, overwrite)
+            graph, notes = _to_file(source, target)
     else:
         graph, notes = _to_folder(source, target, overwrite)
     return Conversion(source, (target,), graph, notes)

@@ -39,7 +39,7 @@ FORMAT, VERSION = "edgewise-result", 2
 # The files of a result folder, by their paths in it.
 FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
-    r"|circuits/[^/]+-[0-9.e-]+\.json|figures/faithfulness\.(png|svg)"
+    r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.json|figures/faithfulness\.(png|svg)"
 )
 BY_VALUES = ("metric", "faithfulness")
 RECIPE = ("solver", "filter", "pnr", "learner", "choices")

@@ -6,4 +6,5 @@ how run, tune and study go on after they were stopped. What changes a result cha
 
 from .filling import Columns, Filling
 from .keys import VERSIONS, own_digests, unit_key
+from .store import FILES as STORE_FILES
 from .store import NOTHING, Store, Unit, working_on

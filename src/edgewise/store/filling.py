@@ -72,11 +72,10 @@ class Filling:
         self._count(places, about, spent)
 
     def finished(self) -> dict[str, NDArray[Any]]:
-        """The arrays, all of whose rows are done; the log is removed."""
+        """The arrays, all of whose rows are done."""
         assert self._done.all()
         if self.folder is None:
             return self._arrays
-        remove(self.folder / LOG)
         return {name: read_array(self.folder / f"{name}.npy") for name in self._shapes}
 
     def _count(self, rows: Sequence[int], about: Any, seconds: float) -> None:

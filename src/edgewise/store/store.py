@@ -21,6 +21,7 @@ from ..disk import (
     is_held,
     parents_of,
     plain,
+    refuse_foreign,
     remove,
     remove_drafts,
     speaking_of,
@@ -34,6 +35,8 @@ from .filling import LOG, PART, Columns, Filling, open_filling
 FORMAT, VERSION = "edgewise-unit", 2
 NAME = re.compile(r"[\w-]+")
 MARK, LOCK = "store.json", "lock"
+# The files of a store, by their paths in it.
+FILES = rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|{re.escape(LOG)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +57,31 @@ class Store:
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))
 
-    def open(self) -> Store:
+    def open(self, also: str = "") -> Store:
         """The store, what a killed process left in it removed; refuses a folder that isn't a store.
 
-        The folder is made with the first unit, so that work which is refused leaves nothing behind.
+        It may hold units and files whose paths match `also`, and nothing else. The folder is made with the first unit,
+        so that work which is refused leaves nothing behind.
         """
         if self.folder is None or not os.path.lexists(self.folder):
             return self
-        is_empty = self.folder.is_dir() and not any(self.folder.iterdir())
-        if self.folder.is_symlink() or not (is_empty or (self.folder / MARK).is_file()):
+        if self.folder.is_symlink() or not self.folder.is_dir():
             raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
+        refuse_foreign(self.folder, f"{FILES}|{also}" if also else FILES)
         remove_drafts(self.folder)
+        for log in self.folder.glob(f"*/{LOG}"):
+            if not log.parent.name.endswith(PART):
+                remove(log)  # its filling was finished, and its process killed a moment later
         return self
 
     @contextmanager
-    def held(self, target: Path) -> Iterator[Store]:
+    def held(self, target: Path, also: str = "") -> Iterator[Store]:
         """The store, which no other process may hold meanwhile: two of them would write the same `target`.
 
-        If nothing was finished, no trace of it is left.
+        If nothing was finished, no trace of it is left. `also` is as in `open`.
         """
         assert self.folder is not None
+        self.open(also)
         with parents_of(self.folder):
             self._begin()
             with speaking_of(self.folder / LOCK):
@@ -86,17 +94,25 @@ class Store:
                 try:
                     yield self
                 finally:
-                    if self.is_empty:
-                        self.remove()
-                    remove(self.folder / LOCK)
+                    self._tidy()
             finally:
                 os.close(handle)
+
+    def _tidy(self) -> None:
+        """Leave the lock, and no trace of nothing."""
+        assert self.folder is not None
+        for part in self.folder.glob(f"*{PART}"):
+            if not self.has(part.name.removesuffix(PART)):
+                remove(part)
+        if {path.name for path in self.folder.glob("*")} <= {MARK, LOCK}:
+            self.remove()
+        remove(self.folder / LOCK)
 
     def _begin(self) -> None:
         """Make the folder, if it isn't there."""
         assert self.folder is not None
-        self.open()
         if not (self.folder / MARK).is_file():
+            self.open()
             write_json(self.folder / MARK, {"format": "edgewise-store", "version": VERSION})
 
     @property
@@ -112,30 +128,20 @@ class Store:
         return (self.folder / key / "unit.json").is_file() or (log.is_file() and log.stat().st_size > 0)
 
     def find(self, key: str) -> Unit | None:
-        """The unit that was kept under a key; one that isn't whole any more is removed, and its work done again.
-
-        One that can't be read just now is not found, but stays.
-        """
+        """The unit that was kept under a key; one that isn't whole any more is not found, and its work done again."""
         if self.folder is None or not (self.folder / key).is_dir():
             return None
         folder = self.folder / key
         try:
             record = read_format(folder / "unit.json", FORMAT, VERSION)
             found = _read(folder, record["arrays"], record["about"])
-            if record["digest"] != _digest(folder, found.arrays, record["about"]):
-                raise InputError(f"{folder} is damaged")
-            return found
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
-            cause = error.__cause__
-            if not isinstance(cause, OSError | MemoryError) or isinstance(cause, FileNotFoundError):
-                remove(folder)
-        except OSError:
-            pass
-        return None
+            return found if record["digest"] == _digest(folder, found.arrays, record["about"]) else None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
 
     def keep(self, key: str, unit: Unit) -> Unit:
         """Keep a unit, whole or not at all; what is kept under the key already is the same."""
-        if self.folder is not None and not (self.folder / key / "unit.json").is_file():
+        if self.folder is not None:
             self._begin()
             path = self.folder / key
             with draft_of(path, is_folder=True) as draft, speaking_of(path, draft):
@@ -167,13 +173,14 @@ class Store:
         assert self.folder is not None
         path = self.folder / key
         write_about(draft, about)
-        if not (path / "unit.json").is_file():
-            remove(path)  # what is there without a record is of no use
+        if self.find(key) is None:
+            remove(path)  # what is there isn't whole
             try:
                 os.rename(draft, path)
             except OSError:
-                if not (path / "unit.json").is_file():  # otherwise another process was faster
+                if self.find(key) is None:  # otherwise another process was faster
                     raise
+            remove(path / LOG)  # only now that all is kept
         remove(draft)
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:

@@ -23,7 +23,7 @@ from ..errors import InputError
 from ..evaluate import BOTH, Benchmark, Curve, check_metric
 from ..reading import read_format
 from ..records import typed
-from ..store import VERSIONS, Store, Unit, own_digests
+from ..store import STORE_FILES, VERSIONS, Store, Unit, own_digests
 from .measured import Competence
 from .outcome import Cell, Repeats, best, by_name
 from .plan import TEST, VALIDATION, Plan
@@ -31,8 +31,10 @@ from .recipes import Recipe
 
 FORMAT, VERSION = "edgewise-study", 4
 PLAN, STORE = "study.json", "store"
+# Where a study that is to replace another is worked on, in the folder of unfinished work.
+BESIDE = "study"
 # The files of a study's folder, by their paths in it.
-FILES = r"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.png|store/.+"
+FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.png|store/({STORE_FILES})"
 # What a study keeps with its plan: digests of what it reads and of one's own methods, and the versions then.
 SEEN = ("methods", "files", "versions")
 Choice = tuple[Benchmark, Recipe]
@@ -96,43 +98,44 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     """
     wanted = _wanted(plan)
     check_place(folder)
-    is_there = folder.is_dir() and any(folder.iterdir())
-    if is_there and is_study(folder):
-        read_record(folder)  # refuses what isn't ours, before anything is changed
-    if is_there and (overwrite or not is_study(folder)):
-        refuse_foreign(folder, FILES)
-    if not (is_there and overwrite):
-        with _held(folder, folder, wanted) as opened:
-            yield opened
-        return
-    beside = folder.with_name(f".{folder.name}.partial")
-    if is_study(beside) and read_record(beside) != wanted:
-        remove(beside)  # of another plan, which was given up
-    with Store(folder / STORE).held(folder):
-        with _held(beside, folder, wanted) as opened:
+    partial = folder.with_name(f".{folder.name}.partial")
+    with Store(partial).held(folder, f"{BESIDE}/({FILES})") as store:
+        is_there = folder.is_dir() and any(folder.iterdir())
+        if is_there and is_study(folder):
+            read_record(folder)  # refuses what isn't ours, before anything is changed
+        if is_there and (overwrite or not is_study(folder)):
+            refuse_foreign(folder, FILES)
+        if not (is_there and overwrite):
+            with _begun(folder, wanted) as opened:
+                yield opened
+            return
+        beside = partial / BESIDE
+        if is_study(beside) and read_record(beside) != wanted:
+            remove(beside)  # of another plan, which was given up
+        with _begun(beside, wanted) as opened:
             yield opened
         with speaking_of(folder):
             put_in_place(beside, folder)
+        store.remove()
 
 
 @contextmanager
-def _held(folder: Path, target: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
+def _begun(folder: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
+    """The folder with its plan; if nothing was finished in a new one, it is removed."""
     from ..models import thread_count  # torch isn't loaded to read a study
 
-    is_new, store = not folder.exists(), Store(folder / STORE)
+    is_new, store = not folder.exists(), Store(folder / STORE).open()
     with parents_of(folder):
         try:
-            with store.held(target):
-                goes_on = is_study(folder) and not store.is_empty
-                if goes_on:
-                    _refuse_other_plan(folder, wanted)
-                threads = _read(folder)["threads"] if goes_on else thread_count()
-                remove_drafts(folder)
-                about = {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted}
-                write_json(folder / PLAN, about)
-                yield OpenStudy(folder, goes_on, threads)
+            goes_on = is_study(folder) and not store.is_empty
+            if goes_on:
+                _refuse_other_plan(folder, wanted)
+            threads = _read(folder)["threads"] if goes_on else thread_count()
+            remove_drafts(folder)
+            write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted})
+            yield OpenStudy(folder, goes_on, threads)
         except BaseException:
-            if is_new and not (folder / STORE).exists():
+            if is_new and store.is_empty:
                 remove(folder)
             raise
 

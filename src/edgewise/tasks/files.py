@@ -13,7 +13,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, TypeVar
 
-from ..errors import InputError
+from ..errors import SHOWN, InputError
 from ..reading import file_size, first_line, parse_json, told_of
 from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
 
@@ -103,20 +103,26 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
-    rows, problems = [], {}
+    rows, more = [], 0
+    problems: dict[int, str] = {}
     # Only a line feed ends a row: text inside it may hold other marks that Python would take for line ends.
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
         if not line.strip():
             continue
         try:
             row = parse_json(line)
+            if isinstance(row, dict):
+                rows.append(row)
+                continue
+            words = f"line {number} must be a JSON object, not {type(row).__name__}"
         except (ValueError, RecursionError) as error:
-            problems[number] = f"line {number} isn't JSON: {first_line(error)}"
+            words = f"line {number} isn't JSON: {first_line(error)}"
+        # Of a file that is no task at all, not every line is worth its memory.
+        if len(problems) < SHOWN:
+            problems[number] = words
         else:
-            if not isinstance(row, dict):
-                problems[number] = f"line {number} must be a JSON object, not {type(row).__name__}"
-            rows.append(row)
-    refuse_rows(str(path), problems)
+            more += 1
+    refuse_rows(str(path), problems, more)
     return rows
 
 
@@ -128,6 +134,11 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
             raise InputError(f"{path} has the column {twice!r} twice")
+        if names and not set(TEXT) <= set(names) and not set(TOKENS) <= set(names):
+            lacking = ", ".join(name for name in TEXT if name not in names)
+            raise InputError(
+                f"{path} lacks the columns {lacking}; it needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
+            )
         rows = list(reader)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None

@@ -178,13 +178,16 @@ def try_tokenize(
     return examples, problems
 
 
-def refuse_rows(source: str, problems: Mapping[int, str]) -> None:
-    """Refuse rows of `source` that can't be used, if there are any: one in a line, several as a list of them all."""
-    if len(problems) == 1:
+def refuse_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
+    """Refuse rows of `source` that can't be used, if there are any: one in a line, several as a list of the first.
+
+    `more` counts those that aren't listed.
+    """
+    if len(problems) + more == 1:
         raise InputError(f"{source}, {next(iter(problems.values()))}")
     if problems:
         listed = [words for _, words in sorted(problems.items())]
-        raise InputError(f"{source}: {len(problems):,} of its rows can't be used", listed)
+        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", listed, more)
 
 
 def tokenize_usable(
