@@ -57,6 +57,8 @@ def test_devices_folders_and_what_exists_are_refused_before_the_work(tmp_path):
         check_file(tmp_path / "there", True, [tmp_path / "there"])
     with pytest.raises(InputError, match=r"there is no folder"):
         check_file(tmp_path / "there" / "deeper" / "file")
+    with pytest.raises(InputError, match=r"there is no folder .*nowhere"):
+        check_file(tmp_path / "nowhere" / ".." / "file")
 
 
 def test_folders_that_cannot_take_a_place_are_refused_before_the_work(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import torch
 from edgewise import Example, InputError, PromptPair, evaluate_circuits, load_model, load_task, make_task, score_edges
 from edgewise.cli import main
 from edgewise.tasks import Task, check_examples
+from edgewise.tasks.files import read_rows
 from edgewise.tasks.hub import refuse_bomb
 
 GOOD = {
@@ -241,3 +242,15 @@ def test_parquet_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path):
     for metadata in (claim(10**10, 10_000), claim(100, 10**6, 10**10), claim(100, -1), claim(10**9, 100)):
         with pytest.raises(InputError, match=r"train\.parquet has 10,000 bytes, but claims"):
             refuse_bomb(path, metadata)
+
+
+def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text("1\n" * 100_000)
+    with pytest.raises(InputError, match="100,000 of its rows") as refusal:
+        read_rows(lines)
+    assert str(refusal.value).endswith("and 99,980 more") and len(refusal.value.details) == 20
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n" * 100_000)
+    with pytest.raises(InputError, match="lacks the columns clean, corrupted, correct, incorrect"):
+        read_rows(table)

@@ -148,6 +148,8 @@ def _check_parent(path: Path) -> None:
     longest = LONGEST_NAME - len(f"..{'0' * 16}.draft{path.suffix}".encode())
     if len(os.fsencode(path.name)) > longest:
         raise InputError(f"{path.name[:40]}... is a name of more than {longest} bytes; choose a shorter one")
+    if ".." in path.parts and not path.parent.exists():
+        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
     above = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
     if not above.is_dir():
         raise InputError(f"{path} can't be written: {above} is no folder")
