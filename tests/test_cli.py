@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -331,6 +332,40 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise,
     fresh = json.loads(edgewise(*words[:-3], "--out", tmp_path / "fresh", "--json")[1])
     assert json.loads(out)["areas"] == fresh["areas"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]
+
+
+@pytest.mark.parametrize("change", ["weights", "config"])
+def test_a_stopped_run_does_not_go_on_from_the_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
+    """Weights as .bin, of the same name, size and date: only their bytes tell."""
+    from conftest import random_task
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    model, loaded = tmp_path / "model", build("gpt2", torch.float32)
+    loaded.save_pretrained(model)
+    (model / "model.safetensors").unlink()
+    weights = model / "pytorch_model.bin"
+    torch.save(loaded.state_dict(), weights)
+    rows = [
+        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
+        for e in random_task(6).examples
+    ]
+    words = ("run", "--model", model, "--task", write(tmp_path / "task.jsonl", rows), "--json", "--out")
+    with monkeypatch.context() as broken:
+        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
+        assert edgewise(*words, tmp_path / "out")[0] == 130
+    before = weights.stat()
+    if change == "weights":
+        torch.save(build("gpt2", torch.float32, seed=1).state_dict(), weights)
+        os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert weights.stat().st_size == before.st_size
+    else:
+        config = json.loads((model / "config.json").read_text()) | {"layer_norm_epsilon": 0.3}
+        (model / "config.json").write_text(json.dumps(config))
+    code, out, err = edgewise(*words, tmp_path / "out")
+    assert code == 0 and "going on" not in err
+    assert json.loads(out)["areas"] == json.loads(edgewise(*words, tmp_path / "fresh")[1])["areas"]
 
 
 def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path):
