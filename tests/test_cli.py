@@ -490,6 +490,32 @@ def test_outcomes_are_not_written_over_what_they_are_made_of(edgewise, tmp_path)
     assert given.read_bytes() == before
 
 
+def test_a_file_of_scores_is_no_circuit_to_evaluate(edgewise, scores, tmp_path):
+    assert edgewise("convert", scores, tmp_path / "scores.json")[0] == 0
+    assert "select from it" in refused(edgewise, "evaluate", tmp_path / "scores.json", "--examples", 4).lower()
+
+
+@pytest.mark.parametrize("command", ["select", "evaluate"])
+def test_nothing_is_replaced_unless_asked_for(edgewise, tmp_path, command):
+    given, target = score_file(tmp_path / "c.json"), tmp_path / "out.json"
+    words = ("select", given, "--edges", 5) if command == "select" else ("evaluate", given, "--examples", 4)
+    target.write_text("mine")
+    assert "--overwrite" in refused(edgewise, *words, "--out", target) and target.read_text() == "mine"
+    assert edgewise(*words, "--out", target, "--overwrite")[0] == 0 and target.read_text() != "mine"
+    device = tmp_path / "null.json"
+    device.symlink_to("/dev/null")
+    assert "not a file" in refused(edgewise, *words, "--out", device, "--overwrite") and device.is_symlink()
+
+
+def test_circuits_of_several_sizes_are_a_folder_written_whole(edgewise, tmp_path):
+    given, folder = score_file(tmp_path / "c.json"), tmp_path / "circuits"
+    assert edgewise("select", given, "--edges", "5,9", "--out", folder)[0] == 0
+    assert "--overwrite" in refused(edgewise, "select", given, "--edges", "7,11", "--out", folder)
+    assert "a size twice" in refused(edgewise, "select", given, "--edges", "7,7", "--out", tmp_path / "new")
+    assert edgewise("select", given, "--edges", "7,11", "--out", folder, "--overwrite")[0] == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["circuit-11.json", "circuit-7.json"]
+
+
 def test_tasks_too_small_or_not_split_are_named(edgewise, tmp_path):
     same = write(tmp_path / "same.jsonl", [GOOD | {"split": split} for split in ("train", "train", "test")])
     code, _, err = edgewise("run", "--task", same, "--stability", 0, "--out", tmp_path / "a", "--json")
