@@ -373,7 +373,7 @@ def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
-    assert "what edgewise didn't write: " in line and (folder / "run.json").exists()
+    assert "what isn't part of it: " in line and (folder / "run.json").exists()
 
 
 def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):

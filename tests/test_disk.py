@@ -80,7 +80,7 @@ def test_a_folder_with_a_strangers_file_is_not_replaced(tmp_path, stranger):
     (folder / stranger).parent.mkdir(exist_ok=True, parents=True)
     (folder / stranger).write_text("mine")
     before = contents(folder)
-    with pytest.raises(InputError, match=rf"didn't write: .*{Path(stranger).name}"):
+    with pytest.raises(InputError, match=rf"isn't part of it: .*{Path(stranger).name}"):
         replace(folder)
     assert contents(folder) == before
 
@@ -99,7 +99,7 @@ def test_links_and_records_of_others_are_strangers_too(tmp_path):
 def test_files_of_our_names_without_our_record_are_a_strangers(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / "run.json").unlink()
-    with pytest.raises(InputError, match=r"didn't write: .*1\.txt"):
+    with pytest.raises(InputError, match=r"isn't part of it: .*1\.txt"):
         replace(folder)
     assert contents(folder) == {"data/1.txt": b"old"}
 

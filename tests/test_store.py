@@ -104,7 +104,7 @@ def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
 
 def test_a_folder_of_others_is_no_store(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"didn't write: .*thesis\.txt"):
+    with pytest.raises(InputError, match=r"isn't part of it: .*thesis\.txt"):
         Store(tmp_path).open()
     Store(tmp_path).remove()
     assert (tmp_path / "thesis.txt").exists()
@@ -352,7 +352,7 @@ def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
         (tmp_path / "elsewhere").mkdir()
         path.symlink_to(tmp_path / "elsewhere")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=r"isn't a store|didn't write: .*mine\.txt"), working_on(tmp_path / "out"):
+    with pytest.raises(InputError, match=r"isn't a store|isn't part of it: .*mine\.txt"), working_on(tmp_path / "out"):
         pass
     assert sorted(tmp_path.rglob("*")) == before
 

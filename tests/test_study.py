@@ -391,7 +391,7 @@ def test_only_our_own_drafts_are_swept_away(tmp_path):
     assert sorted(path.name for path in (folder / "store").iterdir()) == ["store.json", "values-1"]
     with pytest.raises(InputError, match="seeds differ"):
         began(folder, other)
-    with pytest.raises(InputError, match=r"didn't write: .*\.gitignore"):
+    with pytest.raises(InputError, match=r"isn't part of it: .*\.gitignore"):
         began(folder, other, overwrite=True)
     (folder / ".gitignore").unlink()
     assert not began(folder, other, overwrite=True) and read_plan(folder) == other
@@ -434,7 +434,7 @@ def test_what_is_the_users_stays_wherever_it_lies(tmp_path, place):
         raise KeyboardInterrupt
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("mine")
-    with pytest.raises(InputError, match=r"didn't write: .*mine\.txt"):
+    with pytest.raises(InputError, match=r"isn't part of it: .*mine\.txt"):
         began(folder, plans[2], overwrite=True)
     assert (tmp_path / place).read_text() == "mine"
 
@@ -460,7 +460,7 @@ def test_a_study_that_is_refused_leaves_the_old_one_whole(edgewise, tmp_path, wo
 
 def test_a_folder_that_is_no_study_is_left_alone(edgewise, tmp_path):
     (tmp_path / "own.txt").write_text("mine")
-    assert "didn't write: " in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "isn't part of it: " in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
     assert "list of numbers" in refused(edgewise, "study", "--pnr-grid", "half", "--out", tmp_path / "new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["own.txt"]
 

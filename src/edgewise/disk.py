@@ -127,7 +127,7 @@ def refuse_foreign(path: Path, ours: str) -> None:
     foreign = sorted(file for file in files if not is_marked or not _is_ours(file, places[file], ours))
     if foreign:
         names = ", ".join(map(str, foreign[:3])) + ", ..." * (len(foreign) > 3)
-        raise InputError(f"{path} holds what edgewise didn't write: {names}; move it away, or choose another folder")
+        raise InputError(f"{path} holds what isn't part of it: {names}; move it away, or choose another folder")
 
 
 def _is_ours(file: Path, inside: Path, ours: str) -> bool:
