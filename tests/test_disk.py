@@ -116,6 +116,7 @@ def test_drafts_of_a_name_that_begins_alike_stay(tmp_path):
 
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     folder = old_folder(tmp_path / "r")
+    (folder / ".DS_Store").write_text("of a file manager")
     before = contents(folder)
     with pytest.raises(InputError, match="--overwrite"):
         check_folder(folder, False, OURS)

@@ -34,6 +34,8 @@ except ImportError:  # not a system of the Unix kind: nothing is locked there, a
 
 # A draft's name: what it is a draft of, and whether it is new, or what was there before.
 DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)(\..*)?")
+# What file managers and file systems leave wherever they look.
+LITTER = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
 LONGEST_NAME = 255
 CHUNK_BYTES = 2**24
 # These say of which format a folder is; without one, nobody knows whose its files are.
@@ -121,7 +123,10 @@ def refuse_foreign(path: Path, ours: str) -> None:
         for name in (*files, *(name for name in folders if Path(top, name).is_symlink()))
     ]
     places = {file: file.relative_to(path) for file in inside}
-    files = [file for file, place in places.items() if not any(map(DRAFT.fullmatch, place.parts))]
+    passing = [DRAFT, LITTER]
+    files = [
+        f for f, place in places.items() if not any(one.fullmatch(part) for one in passing for part in place.parts)
+    ]
     markers = [name for name in MARKERS if re.fullmatch(ours, name)]
     is_marked = not markers or any((path / name).is_file() for name in markers)
     foreign = sorted(file for file in files if not is_marked or not _is_ours(file, places[file], ours))
