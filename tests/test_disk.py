@@ -230,6 +230,18 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
         disk.remove(tmp_path / "out.json")
 
 
+def test_processes_that_write_one_file_at_once_do_not_remove_each_others_drafts(tmp_path):
+    text = f"""
+from pathlib import Path
+from edgewise.disk import write_text
+for number in range(300):
+    write_text(Path({str(tmp_path)!r}) / "out.txt", "whole")
+"""
+    writers = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
+
+
 @pytest.mark.parametrize("mask", [0o022, 0o027, 0o077, 0o002])
 def test_the_umask_is_respected(tmp_path, mask):
     before = os.umask(mask)

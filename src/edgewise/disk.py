@@ -181,20 +181,39 @@ def parents_of(path: Path) -> Iterator[None]:
 def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
     """A file or folder beside `path` to fill and then to rename, or else it is removed; abandoned ones go first."""
     remove_drafts(path.parent, path.name)
-    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft{'' if is_folder else path.suffix}")
     try:
-        name.mkdir() if is_folder else name.touch(exist_ok=False)
-        handle = None if fcntl is None else os.open(name, os.O_RDONLY)
+        name, handle = _new_draft(path, is_folder)
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror}") from None
     try:
-        if handle is not None:
-            is_held(handle)
         yield name
     finally:
         remove(name)
         if handle is not None:
             os.close(handle)
+
+
+def _new_draft(path: Path, is_folder: bool) -> tuple[Path, int | None]:
+    """A new file or folder, and the handle by which it is held, where there are locks."""
+    while True:
+        name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft{'' if is_folder else path.suffix}")
+        name.mkdir() if is_folder else name.touch(exist_ok=False)
+        if fcntl is None:
+            return name, None
+        # Another process may come between, and take it for one that was abandoned: then again.
+        with suppress(FileNotFoundError):
+            handle = os.open(name, os.O_RDONLY)
+            if is_held(handle) and is_at(handle, name):
+                return name, handle
+            os.close(handle)
+
+
+def is_at(handle: int, path: Path) -> bool:
+    """Whether an open file is still the one at a path, which somebody may have removed."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False
 
 
 def remove_drafts(folder: Path, name: str = "") -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..disk import (
     draft_of,
     file_digest,
+    is_at,
     is_held,
     parents_of,
     plain,
@@ -87,7 +88,7 @@ class Store:
             with speaking_of(self.folder / LOCK):
                 handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                if not is_held(handle) or not _is_at(handle, self.folder / LOCK):
+                if not is_held(handle) or not is_at(handle, self.folder / LOCK):
                     raise InputError(
                         f"{target} is being written by another process; wait for it, or choose another place"
                     )
@@ -204,14 +205,6 @@ class Store:
 
 
 NOTHING = Store()
-
-
-def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is still the one at a path: who held the lock before may have removed it."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except OSError:
-        return False
 
 
 @contextmanager
