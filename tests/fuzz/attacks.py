@@ -352,7 +352,7 @@ def unit(draw: Draw) -> Input:
         return draw(entry_of(given, (record, "scores-1/values.npy", "scores-1/flags.npy")))
     if way == "json":
         done = changed(given, record, draw(text_of_json(tree("unit", record), UNIT)))
-        return replace(_signed(done, record), verdict=None) if draw(st.booleans()) else done
+        return _resigned(done, record, draw(st.booleans()))
     name = draw(st.sampled_from(("values", "flags")))
     file = f"scores-1/{name}.npy"
     found = draw(npy_of(array("unit", file), "biufcSUVmM", fixed=False, finite=False))
@@ -360,6 +360,13 @@ def unit(draw: Draw) -> Input:
         same = found.data == given.files[file]
         return changed(given, file, replace(found, verdict=ACCEPT if same else REFUSE))
     return _signed(changed(given, file, found, "known "), record)
+
+
+def _resigned(given: Input, record: str, signed: bool) -> Input:
+    """Whether a record that was changed is accepted goes by its digest too, which knows -0.0 from 0.0."""
+    if signed:
+        return replace(_signed(given, record), verdict=None)
+    return replace(given, verdict=REFUSE if given.verdict == REFUSE else None)
 
 
 def _signed(given: Input, record: str) -> Input:
@@ -509,7 +516,7 @@ def study(draw: Draw) -> Input:
     if way == "unit":
         found = draw(text_of_json(tree("study", f"{cell}/unit.json"), UNIT))
         done = changed(given, f"{cell}/unit.json", found)
-        return replace(_signed(done, f"{cell}/unit.json"), verdict=None) if draw(st.booleans()) else done
+        return _resigned(done, f"{cell}/unit.json", draw(st.booleans()))
     if way in ("plan", "rekeyed"):
         found = draw(text_of_json(tree("study", "study.json")))
         verdict = found.verdict if found.verdict == REFUSE or way == "rekeyed" else None

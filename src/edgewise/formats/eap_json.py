@@ -124,9 +124,13 @@ def _scores(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.f
         name, value = next((n, v) for n, v in zip(names, values, strict=True) if type(v) is kind)
         raise InputError(f"{path}: the score of edge {name} is {value!r}, but must be a number")
     try:
-        return np.array(values, np.float64)
+        found = np.array(values, np.float64)
     except OverflowError:
         raise InputError(f"{path}: a score is a whole number too large to be one; scores must be finite") from None
+    for place in np.flatnonzero(~np.isfinite(found)).tolist():
+        if values[place] is not None:
+            raise InputError(f"{path} has a score that is NaN or infinite, of edge {names[place]}; null means none")
+    return found
 
 
 def _members(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.bool_] | None:

@@ -161,4 +161,7 @@ class Plan:
             Settings: lambda found: Settings.from_record(typed(Mapping[str, Any], found, "settings")),
             Learned: Learned.from_record,
         }
+        solvers = typed(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
+        if isinstance(solvers, list) and len(solvers) > MOST_VALUES:
+            raise InputError(f"a study tries at most {MOST_VALUES} solvers, but {len(solvers)} were given")
         return cls(**members(cls, parameters(cls), record, "plan", makers))
