@@ -70,9 +70,9 @@ class Store:
             raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
         refuse_foreign(self.folder, f"{FILES}|{also}" if also else FILES)
         remove_drafts(self.folder)
-        for log in self.folder.glob(f"*/{LOG}"):
-            if not log.parent.name.endswith(PART):
-                remove(log)  # its filling was finished, and its process killed a moment later
+        for unit in self.folder.iterdir():
+            if not unit.name.endswith(PART):
+                remove(unit / LOG)  # its filling was finished, and its process killed a moment later
         return self
 
     @contextmanager
