@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from copy import deepcopy
 from importlib.util import find_spec
 
 import numpy as np
@@ -246,3 +247,12 @@ def test_values_are_shown_in_one_short_line(tmp_path):
 def test_a_model_without_its_head_is_refused():
     with pytest.raises(InputError, match="with its head, is needed, not GPT2Model"):
         wrap_model(build("gpt2").transformer)
+
+
+def test_a_bos_token_that_the_model_does_not_know_is_refused():
+    demo = load_model("demo")
+    tokenizer = deepcopy(demo.tokenizer)
+    tokenizer.add_special_tokens({"bos_token": "<a new one>"})
+    with pytest.raises(InputError, match="begins prompts with token"):
+        wrap_model(demo.module, tokenizer, bos="yes")
+    assert wrap_model(demo.module, tokenizer, bos="no").bos is None

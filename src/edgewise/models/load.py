@@ -351,7 +351,13 @@ def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str
         raise InputError(f"a HuggingFace causal language model, with its head, is needed, not {kind}")
     loaded.eval().requires_grad_(False)
     _refuse_strange_numbers(loaded, name)
-    return Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos), module=loaded)
+    found = Model(name, build_transformer(loaded), tokenizer, choose_bos(tokenizer, bos), module=loaded)
+    if found.bos is not None and not 0 <= found.bos < found.vocabulary:
+        raise InputError(
+            f"the tokenizer of {name} begins prompts with token {found.bos}, but the model knows {found.vocabulary}; "
+            "does it belong to it? Give --bos no to leave it out"
+        )
+    return found
 
 
 def _refuse_strange_numbers(module: Any, name: str) -> None:
