@@ -1,5 +1,5 @@
 # make demo: find a circuit in the embedded model.    make test: run every test.
-# make fuzz: half an hour of hostile files for every reader; FUZZ='--seconds 60' for less.
+# make fuzz: 100,000 hostile files for all readers, at most half an hour; FUZZ='--seconds 60' for less.
 # All set up .venv first, and only when pyproject.toml or constraints.txt has changed.
 PYTHON ?= python3
 VENV   := .venv

@@ -1,6 +1,6 @@
 """Kill commands at random moments, give them again, and see whether they end as if nothing had happened.
 
-    python tools/kill_runs.py                       # fifty kills each of run, score and study; about an hour
+    python tools/kill_runs.py                       # fifty kills each of run, score and study; half an hour
     python tools/kill_runs.py --kills 5 run         # a quick look
 
 A command is ended by SIGKILL, with all that it started, at a moment between its start and its usual end; then it is

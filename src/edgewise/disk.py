@@ -39,7 +39,7 @@ LITTER = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
 LONGEST_NAME = 255
 CHUNK_BYTES = 2**24
 # These say of which format a folder is; without one, nobody knows whose its files are.
-MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store/store.json", "store.json")
+MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json")
 # What lies in a folder of scores, or of a ranking: either may take the other's place.
 SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 

@@ -21,13 +21,13 @@ MOST_ITEMS = 5_000_000
 NUMBERS_PER_BYTE = 8
 
 
-def check_header(path: Path) -> None:
-    """Refuse a .gguf file whose header doesn't fit into it, in words; the tensors themselves aren't read."""
+def check_header(path: Path) -> int:
+    """Refuse a .gguf file whose header doesn't fit into it, in words; gives its number of tensors, which aren't read."""
     size = file_size(path)
     if size < 24:
         raise InputError(f"{path} isn't a .gguf file: it has {size} bytes")
     with told_of(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        _Walk(path, data).walk()
+        return _Walk(path, data).walk()
 
 
 class _Walk:
@@ -36,7 +36,7 @@ class _Walk:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.place, self.items = path, data, 4, 0
 
-    def walk(self) -> None:
+    def walk(self) -> int:
         if self.data[:4] != b"GGUF":
             self.refuse("it doesn't begin with GGUF")
         (version,) = self.take("<I")
@@ -64,6 +64,7 @@ class _Walk:
             end = max(end, offset + -(-numbers // NUMBERS_PER_BYTE))
         if self.place + end > len(self.data):
             self.refuse("its tensors end beyond it; was its download cut short?")
+        return tensors
 
     def tensor(self, name: str) -> tuple[int, int]:
         """Pass the description of a tensor: how many numbers it has, and where they begin."""

@@ -442,8 +442,9 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
     import transformers
 
     folder = Path(place.where)
+    tensors = None
     if place.gguf is not None:
-        check_header(folder / place.gguf)
+        tensors = check_header(folder / place.gguf)
     elif place.local:
         if not (folder / CONFIG).is_file():
             raise InputError(f"model {name!r} can't be read: the folder has no file {CONFIG}; {CHOICES}")
@@ -457,6 +458,8 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
             config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
         check_config(config)
         check_read(config, place.config)
+        if tensors is not None and config.num_hidden_layers > tensors:  # a library would look for the names of them all
+            raise InputError(f"it says {config.num_hidden_layers} layers, but has {tensors} tensors")
     except InputError as error:
         raise InputError(str(error) if place.where in str(error) else f"{place.config}: {error}") from None
     return config

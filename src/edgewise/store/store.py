@@ -1,4 +1,4 @@
-"""A folder of finished units, each written whole and with the digests of its arrays."""
+"""A folder of finished units, each written whole and with a digest of all that it holds."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Store:
                 os.close(handle)
 
     def _tidy(self) -> None:
-        """Leave the lock, and no trace of nothing."""
+        """Give the lock back; where nothing was finished, leave nothing."""
         assert self.folder is not None
         for part in self.folder.glob(f"*{PART}"):
             if not self.has(part.name.removesuffix(PART)):
@@ -219,7 +219,7 @@ def working_on(target: Path) -> Iterator[Store]:
 
 
 def write_about(draft: Path, about: Any) -> None:
-    """Finish a draft: what there is to say, and the digests of the arrays that lie there."""
+    """Finish a draft: what there is to say, the arrays that lie there, and the digest of both."""
     names = sorted(path.stem for path in draft.glob("*.npy"))
     said = json.loads(json.dumps(about, default=plain))  # as it will be read back
     record = {"about": said, "arrays": names, "digest": _digest(draft, names, said)}
