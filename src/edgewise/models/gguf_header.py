@@ -22,7 +22,7 @@ NUMBERS_PER_BYTE = 8
 
 
 def check_header(path: Path) -> int:
-    """Refuse a .gguf file whose header doesn't fit into it, in words; gives its number of tensors, which aren't read."""
+    """Refuse a .gguf file whose header doesn't fit into it, in words; gives its number of tensors, unread."""
     size = file_size(path)
     if size < 24:
         raise InputError(f"{path} isn't a .gguf file: it has {size} bytes")
