@@ -39,7 +39,8 @@ FORMAT, VERSION = "edgewise-result", 2
 # The files of a result folder, by their paths in it.
 FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
-    r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.json|figures/faithfulness\.(png|svg)"
+    r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.json|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
+    r"|README\.md|viewer\.html|examples\.json|attention\.npz|learned\.npz"
 )
 BY_VALUES = ("metric", "faithfulness")
 RECIPE = ("solver", "filter", "pnr", "learner", "choices")
