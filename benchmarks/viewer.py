@@ -1,0 +1,85 @@
+"""How large is the viewer's page, and how fast is it in a browser?  python benchmarks/viewer.py [--scores SCORES.json]
+
+Makes a page of the shape of a run of GPT-2 small (32,491 edges): eight methods for CMD and four for CPR at ten sizes,
+100 examples, attention on three of them. Scores are those of a file, or random; what circuits do is made up.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from edgewise import EdgeScores
+from edgewise.evaluate import SIZES
+from edgewise.graph import Graph
+from edgewise.report.view import Patterns, Prompt, View, ViewRow, ViewRun, ViewSize
+from edgewise.report.view_page import page_of
+from edgewise.statistics import summarise
+from edgewise.study import DEFAULTS, paper_recipes
+from edgewise.study.recipes import select_circuits
+
+EXAMPLES, TOKENS = 100, 18
+WORDS = "When Mary and John went to the store , John gave a drink of milk to".split()
+
+
+def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
+    """A view of a graph with these scores."""
+    draw = np.random.default_rng(seed)
+    spread = np.abs(mean) * draw.uniform(0.1, 1.5, graph.n_edges)
+    words = tuple(("<bos>", *(f" {word}" for word in WORDS)))[:TOKENS]
+    prompts = tuple(Prompt(words, words[:5] + (" Alice",) + words[6:], " Mary", " John") for _ in range(EXAMPLES))
+    heads = tuple(
+        graph.attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
+    )
+    patterns = Patterns((3, 40, 77), heads, tuple(_patterns(draw, len(heads), len(words)) for _ in range(3)))
+    full, empty = draw.normal(3, 0.5, EXAMPLES), draw.normal(0, 0.2, EXAMPLES)
+    facts = {"model": "made up", "task": "ioi", "scored by": "eap-ig", "faithfulness": "MIB's"}
+    run = ViewRun(
+        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, prompts, patterns
+    )
+    rows = []
+    scores = EdgeScores(graph, mean[None] + draw.normal(0, 1, (12, graph.n_edges)) * spread, {})
+    for benchmark, recipes in paper_recipes().items():
+        for recipe in recipes:
+            selections = select_circuits(summarise(scores, recipe.filter).ranking, recipe, benchmark, DEFAULTS)
+            reached = np.clip(np.linspace(0.1, 1, len(SIZES)) ** draw.uniform(0.2, 0.8), 0, 1)
+            metric = empty + reached[:, None] * (full - empty) + draw.normal(0, 0.2, (len(SIZES), EXAMPLES))
+            sizes = tuple(
+                ViewSize(share, one.asked, one.kept, float(at), float(at) - 0.03, float(at) + 0.03)
+                for share, one, at in zip(SIZES, selections, reached, strict=True)
+            )
+            circuits = tuple(one.circuit for one in selections)
+            area = float(reached.mean())
+            rows.append(ViewRow(0, benchmark.name, recipe.name, sizes, circuits, recipe.words, benchmark.better, area,
+                                (area - 0.02, area + 0.02), metric))  # fmt: skip
+    return View("made up · ioi", graph, (run,), tuple(rows), 0, 5)
+
+
+def _patterns(draw: np.random.Generator, heads: int, length: int) -> np.ndarray:
+    square = np.tril(draw.exponential(1, (2, heads, length, length)) ** 3)
+    square = square / square.sum(-1, keepdims=True)
+    return np.round(255 * square[..., *np.tril_indices(length)]).astype(np.uint8)
+
+
+def main() -> None:
+    """Write the page, and say how large it is."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--scores", type=Path, help="an EAP-IG json; random without it")
+    parser.add_argument("--shape", default="12x12x768", help="layers x heads x width")
+    parser.add_argument("--out", type=Path, default=Path("viewer.html"))
+    args = parser.parse_args()
+    if args.scores:
+        scores = EdgeScores.load(args.scores)
+        graph, mean = scores.graph, scores.mean()
+    else:
+        graph = Graph(*map(int, args.shape.split("x")))
+        mean = np.random.default_rng(0).standard_t(1.5, graph.n_edges) * 1e-3
+    page = page_of(made_up(graph, mean))
+    args.out.write_text(page, "utf-8")
+    print(f"{graph.n_edges:,} edges, {len(page) / 1e6:.2f} MB: {args.out}")
+
+
+if __name__ == "__main__":
+    main()
