@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
 from math import prod
@@ -41,8 +40,8 @@ def page_of(view: View) -> str:
     about, arrays = _packed(view)
     parts = {
         "title": _escaped(view.title),
-        "style": _asset("style.css"),
-        "imports": json.dumps({"imports": {f"edgewise/{name}": _module(name) for name in _modules()}}),
+        **{name.removesuffix(".css"): _asset(name) for name in _assets(".css")},
+        "imports": json.dumps({"imports": {f"edgewise/{name}": _module(name) for name in _assets(".js")}}),
         "about": json.dumps(about, ensure_ascii=True, separators=(",", ":")).replace("<", r"\u003c"),
         "arrays": base64.b64encode(arrays).decode(),
     }
@@ -164,9 +163,9 @@ _PACKERS = {
 }
 
 
-def _modules() -> Sequence[str]:
+def _assets(suffix: str) -> list[str]:
     names = (one.name for one in files(__package__).joinpath("page").iterdir())
-    return sorted(name for name in names if name.endswith(".js"))
+    return sorted(name for name in names if name.endswith(suffix))
 
 
 def _module(name: str) -> str:
