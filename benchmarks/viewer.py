@@ -29,7 +29,7 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     draw = np.random.default_rng(seed)
     spread = np.abs(mean) * draw.uniform(0.1, 1.5, graph.n_edges)
     words = tuple(("<bos>", *(f" {word}" for word in WORDS)))[:TOKENS]
-    prompts = tuple(Prompt(words, words[:5] + (" Alice",) + words[6:], " Mary", " John") for _ in range(EXAMPLES))
+    prompts = tuple(Prompt(words, (*words[:5], " Alice", *words[6:]), " Mary", " John") for _ in range(EXAMPLES))
     heads = tuple(
         graph.attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
     )
@@ -60,7 +60,8 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
 def _patterns(draw: np.random.Generator, heads: int, length: int) -> np.ndarray:
     square = np.tril(draw.exponential(1, (2, heads, length, length)) ** 3)
     square = square / square.sum(-1, keepdims=True)
-    return np.round(255 * square[..., *np.tril_indices(length)]).astype(np.uint8)
+    query, key = np.tril_indices(length)
+    return np.round(255 * square[..., query, key]).astype(np.uint8)
 
 
 def main() -> None:

@@ -173,7 +173,7 @@ def _module(name: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files(__package__).joinpath("page", name).read_text("utf-8")
+    return files(__package__).joinpath("page").joinpath(name).read_text("utf-8")
 
 
 def _escaped(words: str) -> str:
