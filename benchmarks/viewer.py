@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from edgewise import EdgeScores
-from edgewise.evaluate import SIZES
+from edgewise.evaluate import SIZES, Attention
 from edgewise.graph import Graph
-from edgewise.report.view import Patterns, Prompt, View, ViewRow, ViewRun, ViewSize
+from edgewise.report.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.report.view_page import page_of
+from edgewise.results import Prompt
 from edgewise.statistics import summarise
 from edgewise.study import DEFAULTS, paper_recipes
 from edgewise.study.recipes import select_circuits
@@ -33,11 +34,13 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     heads = tuple(
         graph.attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
     )
-    patterns = Patterns((3, 40, 77), heads, tuple(_patterns(draw, len(heads), len(words)) for _ in range(3)))
+    seen = Attention(
+        (3, 40, 77), (len(words),) * 3, heads, tuple(_patterns(draw, len(heads), len(words)) for _ in range(3))
+    )
     full, empty = draw.normal(3, 0.5, EXAMPLES), draw.normal(0, 0.2, EXAMPLES)
     facts = {"model": "made up", "task": "ioi", "scored by": "eap-ig", "faithfulness": "MIB's"}
     run = ViewRun(
-        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, prompts, patterns
+        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, prompts, seen
     )
     rows = []
     scores = EdgeScores(graph, mean[None] + draw.normal(0, 1, (12, graph.n_edges)) * spread, {})

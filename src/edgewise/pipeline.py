@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
-from .evaluate import Benchmark
+from .evaluate import Attention, Benchmark, look, strongest_heads
 from .learn import Learned
 from .methods import check_is
 from .models import Model
@@ -61,6 +61,7 @@ class Discovery:
     competence  how well the model does the test examples
     tuning      how one more recipe was chosen by cross-validation on train; None if it wasn't asked for
     overlap     benchmark -> recipe -> the overlap of circuits over resamples of train [size], NaN where they are empty
+    attention   of the exported circuits' heads on a few test examples; None if it wasn't asked for
     seconds     that each stage took; scores that were found rather than made count as long as making them took
     """
 
@@ -75,6 +76,7 @@ class Discovery:
     competence: Competence
     tuning: Tuning | None
     overlap: Mapping[Benchmark, Mapping[Recipe, FloatArray]]
+    attention: Attention | None
     seed: int
     seconds: Mapping[str, float]
 
@@ -115,6 +117,7 @@ def discover(
     validation: Task | None = None,
     tune_among: Recipes | None = None,
     stability: int = 0,
+    attention: int = 3,
     seed: int = 0,
     store: Store = NOTHING,
     progress: Progress | None = None,
@@ -125,6 +128,7 @@ def discover(
     validation  examples by which a portfolio chooses the best recipe of every size; None leaves it out
     tune_among  recipes of which one more per benchmark is chosen, by cross-validation on train
     stability   how often train is resampled for the overlap of circuits; 0 leaves it out
+    attention   on how many test examples the heads' attention is kept, from where the circuit does worst to best
     seed        of the folds and of those resamples
     store       where finished work is kept and found
     """
@@ -153,11 +157,13 @@ def discover(
         clock.lap("measure")
         overlap = _overlap(scores, outcomes, settings, stability, seed, store)
         clock.lap("overlap")
+        seen_by_heads = _attention(model, test, outcomes, statistics, attention)
+        clock.lap("attention")
     made = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
     seconds = {**clock.seconds, **measured.seconds, **made}
     return Discovery(
         model, train, test, settings, scores, statistics, learned, outcomes, measured.competence, tuning, overlap,
-        seed, seconds,
+        seen_by_heads, seed, seconds,
     )  # fmt: skip
 
 
@@ -199,6 +205,25 @@ def _overlap(
         }
         for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)
     }
+
+
+def _attention(
+    model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, examples: int
+) -> Attention | None:
+    """Of the heads that are in the most exported circuits, the strongest first, on examples that the middle circuit of
+    the first benchmark does badly to well."""
+    exported = [_exported(outcomes, b) for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)]
+    graph, often = model.graph, np.zeros(model.graph.n_nodes)
+    for outcome in exported:
+        often += np.sum([selection.circuit.nodes for selection in outcome.selections], axis=0)
+    heads = strongest_heads(graph, np.abs(statistics.mean))
+    heads = heads[np.argsort(-often[heads], kind="stable")]
+    curve = exported[0].curve
+    one_by_one = curve.definition.of(curve.values[len(curve.shares) // 2], curve.full, curve.empty)
+    ordered = np.argsort(one_by_one, kind="stable")  # where it is undefined comes last
+    ordered = ordered[: np.count_nonzero(~np.isnan(one_by_one))]
+    spread = np.linspace(0, len(ordered) - 1, min(examples, len(ordered))).round().astype(int)
+    return look(model, test, ordered[np.unique(spread)].tolist(), heads.tolist())
 
 
 class _Clock:

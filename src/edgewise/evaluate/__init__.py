@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
+from .attention import Attention, look, strongest_heads
 from .benchmarks import BENCHMARKS, BOTH, CMD, CPR, Benchmark, Cmd, Cpr
 from .curve import SIZES, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness

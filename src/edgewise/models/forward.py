@@ -120,16 +120,29 @@ def attend(
 
     With `query_frame`, q are those of other positions than k and v.
     """
-    own, asking = model.layers[layer], query_frame or frame
-    q = _turned(q if own.q_norm is None else own.q_norm(q), asking, own)
-    q, k, v = (part.transpose(1, 2) for part in (q, _key(k, frame, own), v))
+    own = model.layers[layer]
+    k, v = (part.transpose(1, 2) for part in (_key(k, frame, own), v))
     if frame.past is not None:
         past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
+    return (_pattern(model, own, q, k, query_frame or frame).to(v.dtype) @ v).transpose(1, 2)
+
+
+def attention_patterns(model: Transformer, trace: Trace, frame: Frame) -> tuple[Tensor, ...]:
+    """Per layer, how much every position of a run looks at every other: [batch, head, position, key]."""
+    return tuple(
+        _pattern(model, layer, q, _key(k, frame, layer).transpose(1, 2), frame)
+        for layer, q, k in zip(model.layers, trace.q, trace.k, strict=True)
+    )
+
+
+def _pattern(model: Transformer, layer: Layer, q: Tensor, k: Tensor, frame: Frame) -> Tensor:
+    """[batch, head, position, key] of queries as projected and keys [batch, head, key, d_head] as attention uses them;
+    at least float32."""
+    q = _turned(q if layer.q_norm is None else layer.q_norm(q), frame, layer).transpose(1, 2)
     scores = soft_cap((q @ k.transpose(-1, -2)) * model.attention_scale, model.attention_cap)
-    scores = scores.masked_fill(~asking.allowed[own.window], torch.finfo(scores.dtype).min)
-    pattern = at_least_float32(scores).softmax(-1).to(v.dtype)
-    return (pattern @ v).transpose(1, 2)
+    scores = scores.masked_fill(~frame.allowed[layer.window], torch.finfo(scores.dtype).min)
+    return at_least_float32(scores).softmax(-1)
 
 
 def frame_at(frame: Frame, where: tuple[Tensor, Tensor]) -> Frame:

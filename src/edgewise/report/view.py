@@ -9,33 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..circuit import Circuit
+from ..evaluate import Attention
 from ..graph import Graph
+from ..results import Prompt
 
 FloatArray = NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A pair of prompts as the texts of their tokens, and the two answers."""
-
-    clean: tuple[str, ...]
-    corrupted: tuple[str, ...]
-    correct: str
-    incorrect: str
-
-
-@dataclass(frozen=True, eq=False)
-class Patterns:
-    """Attention of some heads on some examples, clean and corrupted.
-
-    examples  their rows among the evaluated ones; `heads` are nodes
-    values    per example [side, head, query and key], in 255ths: the lower triangle row by row, a side is clean
-              or corrupted
-    """
-
-    examples: tuple[int, ...]
-    heads: tuple[int, ...]
-    values: tuple[NDArray[np.uint8], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +36,7 @@ class ViewRun:
     full: FloatArray | None = None
     empty: FloatArray | None = None
     prompts: tuple[Prompt, ...] = ()
-    patterns: Patterns | None = None
+    attention: Attention | None = None
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..results.examples import MOST_PROMPTS
 from ..version import __version__
 from .view import View, ViewRow, ViewRun
 
 FORMAT, FORMAT_VERSION = "edgewise-view", 1
 # A page with more edges would be slow to open, and nobody would see them.
 MOST_EDGES = 200_000
-# Examples beyond these are left out, and the page says so.
-MOST_EXAMPLES = 500
 MANTISSA = 12
 
 
@@ -95,24 +94,24 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
         arrays.add(f"{name}.unstable", "bits", run.unstable[held])
     for part in ("full", "empty"):
         if (values := getattr(run, part)) is not None:
-            arrays.add(f"{name}.{part}", "f4", values[:MOST_EXAMPLES])
-    patterns = run.patterns
-    if patterns is not None:
-        for place, values in enumerate(patterns.values):
+            arrays.add(f"{name}.{part}", "f4", values[:MOST_PROMPTS])
+    seen = run.attention
+    if seen is not None:
+        for place, values in enumerate(seen.values):
             arrays.add(f"{name}.pattern{place}", "u1", values)
     return {
         "name": run.name,
         "facts": dict(run.facts),
         "examples": 0 if run.full is None else len(run.full),
-        "prompts": [asdict(prompt) for prompt in run.prompts[:MOST_EXAMPLES]],
-        "patterns": None if patterns is None else {"examples": patterns.examples, "heads": patterns.heads},
+        "prompts": [asdict(prompt) for prompt in run.prompts[:MOST_PROMPTS]],
+        "patterns": None if seen is None else {"examples": seen.examples, "heads": seen.heads},
     }
 
 
 def _row(row: ViewRow, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
     arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[held] for circuit in row.circuits]))
     if row.metric is not None:
-        arrays.add(f"{name}.metric", "f4", row.metric[:, :MOST_EXAMPLES])
+        arrays.add(f"{name}.metric", "f4", row.metric[:, :MOST_PROMPTS])
     if row.value is not None:
         arrays.add(f"{name}.value", "f4", row.value[held])
     return {

@@ -1,6 +1,7 @@
 """What is left of a run: its record and its folder, conversions of it, submissions to the benchmark."""
 
 from .convert import Conversion, convert, convert_to_submission
+from .examples import Prompt, read_attention, read_examples
 from .record import RunRecord
-from .result_folder import Result, ResultRow, fill_result, read_circuits, read_result
+from .result_folder import Result, ResultRow, fill_result, read_circuits, read_learned, read_result
 from .submission import SubmissionCheck, check_submission

@@ -4,15 +4,18 @@ run.json          settings, versions, seed, timings, the definition of faithfuln
 scores/           [example, edge] scores
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
+learned.npz       the rankings that were learned, one array [edge] for each goal; missing if there are none
 circuits/         a circuit per size as EAP-IG json, of the tuned recipe, or else of the best on the evaluated examples
 curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
                   interval over the evaluated examples, and its paired comparison with greedy
+examples.json     the evaluated prompts, token by token, and attention.npz where heads look on a few of them
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from ..reading import read_arrays, read_format, read_json
 from ..records import typed
 from ..scores import fill_folder
 from ..study import GREEDY
+from .examples import fill_examples
 from .record import IntervalRecord, RunRecord, check_interval, exported_record
 
 if TYPE_CHECKING:
@@ -92,7 +96,9 @@ def fill_result(folder: Path, found: Discovery) -> RunRecord:
     statistics = found.statistics
     write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
     _write_arrays(folder / "circuits.npz", found)
+    _write_learned(folder / "learned.npz", found)
     _write_exported(folder / "circuits", found)
+    fill_examples(folder, found)
     areas = [resample(outcome.curve, outcome.benchmark) for outcome in found.outcomes]
     greedy = {o.benchmark: area for o, area in zip(found.outcomes, areas, strict=True) if o.recipe == GREEDY}
     records = [
@@ -144,6 +150,20 @@ def read_circuits(folder: str | Path) -> dict[tuple[Benchmark, str], tuple[Circu
             )
         found[row.benchmark, row.name] = ours
     return found
+
+
+def read_learned(folder: str | Path, result: Result) -> list[np.ndarray | None]:
+    """For every row of a result folder the learned ranking [edge] that its circuits were chosen by; None for scores,
+    and for folders of an earlier edgewise, which didn't keep them."""
+    path = Path(folder) / "learned.npz"
+    names = _learned_names([row.recipe["learner"] for row in result.rows])
+    if not os.path.isfile(path):
+        return [None] * len(result.rows)
+    shapes = {name: ("f", (result.run.graph.n_edges,)) for name in dict.fromkeys(names) if name}
+    found = read_arrays(path, shapes)
+    if not all(np.isfinite(values).all() for values in found.values()):
+        raise InputError(f"{path} has rankings that aren't finite")
+    return [found.get(name) for name in names]
 
 
 class SizeRecord(TypedDict):
@@ -285,6 +305,30 @@ def _write_arrays(path: Path, found: Discovery) -> None:
         "empty": curve.empty,
     }
     write_arrays(path, arrays)
+
+
+def _write_learned(path: Path, found: Discovery) -> None:
+    learners = [outcome.recipe.learner for outcome in found.outcomes]
+    names = _learned_names([plain(learner) for learner in learners])
+    arrays = {name: found.learned[one].value for name, one in zip(names, learners, strict=True) if one is not None}
+    if arrays:
+        write_arrays(path, arrays)
+
+
+def _learned_names(learners: Sequence[Any]) -> list[str]:
+    """What each learner's ranking is called in learned.npz: by its goal, further ones of that goal numbered; empty for
+    None."""
+    names: dict[str, str] = {}
+    for learner in learners:
+        if learner is not None and _text(learner) not in names:
+            goal = record_name("goal", learner.get("goal", "learned")) if isinstance(learner, Mapping) else "learned"
+            taken = sum(name.partition("-")[0] == goal for name in names.values())
+            names[_text(learner)] = f"{goal}-{taken + 1}" if taken else goal
+    return ["" if learner is None else names[_text(learner)] for learner in learners]
+
+
+def _text(record: Any) -> str:
+    return json.dumps(record, sort_keys=True)
 
 
 def _write_exported(folder: Path, found: Discovery) -> None:
