@@ -69,6 +69,8 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
         "scores",
         "statistics.npz",
         "circuits.npz",
+        "examples.json",
+        "attention.npz",
         "circuits",
         "curve.csv",
         "curve.json",

@@ -44,7 +44,7 @@ from edgewise.evaluate import faithfulness_intervals
 from edgewise.report import figures
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table
-from edgewise.results import convert_to_submission
+from edgewise.results import convert_to_submission, read_statistics
 
 edgewise = test_cli.edgewise
 SIZES = (0.05, 0.3, 1.0)
@@ -109,6 +109,9 @@ def test_statistics_in_the_folder_are_those_of_the_bootstrap(found, tmp_path):
     run = read_result(tmp_path / "r").run
     assert run.sign_instability == held["sign_unstable"][relevant].mean() and 0 < run.sign_instability < 1
     assert run.edges_kept_by_bootstrap == held["kept"].sum()
+    read = read_statistics(tmp_path / "r")
+    for name in ("mean", "low", "high", "kept", "sign_unstable", "score"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(found.statistics, name))
 
 
 def test_circuits_in_the_folder_are_those_that_were_found(found, tmp_path):
@@ -222,6 +225,7 @@ def shown(folder):
         figures._look(row)
     json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)
     read_circuits(folder)
+    read_statistics(folder)
 
 
 def places(value, at=()):
@@ -323,6 +327,22 @@ def test_arrays_of_a_result_that_are_not_whole_are_refused(written, tmp_path):
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
     shown(tmp_path / "r")
+
+
+@pytest.mark.parametrize("name", ["mean", "low", "high", "kept", "sign_unstable"])
+def test_statistics_that_are_not_whole_are_refused(written, tmp_path, name):
+    shutil.copytree(written, tmp_path / "r")
+    path = tmp_path / "r" / "statistics.npz"
+    arrays = dict(np.load(path))
+    nan = np.full(arrays[name].shape, np.nan)
+    wrong = [nan, np.full_like(nan, np.inf), arrays[name][1:], arrays[name].astype(int), arrays[name].astype(object)]
+    for one in (*wrong, None):
+        np.savez_compressed(path, **{key: value for key, value in (arrays | {name: one}).items() if value is not None})
+        with pytest.raises(InputError, match="isn't a whole result folder"):
+            read_statistics(tmp_path / "r")
+    np.savez_compressed(path, **arrays | {"low": arrays["high"] + 1})
+    with pytest.raises(InputError, match="low end"):
+        read_statistics(tmp_path / "r")
 
 
 def test_a_run_of_one_benchmark_has_no_circuits_for_the_other(found, tmp_path):

@@ -3,5 +3,13 @@
 from .convert import Conversion, convert, convert_to_submission
 from .examples import Prompt, read_attention, read_examples
 from .record import RunRecord
-from .result_folder import Result, ResultRow, fill_result, read_circuits, read_learned, read_result
+from .result_folder import (
+    Result,
+    ResultRow,
+    fill_result,
+    read_circuits,
+    read_learned,
+    read_result,
+    read_statistics,
+)
 from .submission import SubmissionCheck, check_submission

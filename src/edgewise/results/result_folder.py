@@ -32,6 +32,7 @@ from ..methods import choose, plain, record_name
 from ..reading import read_arrays, read_format, read_json
 from ..records import typed
 from ..scores import fill_folder
+from ..statistics import EdgeStatistics
 from ..study import GREEDY
 from .examples import fill_examples
 from .record import IntervalRecord, RunRecord, check_interval, exported_record
@@ -49,6 +50,7 @@ FILES = (
 BY_VALUES = ("metric", "faithfulness")
 RECIPE = ("solver", "filter", "pnr", "learner", "choices")
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
+BOOLEAN = ("kept", "sign_unstable")
 # A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.
 LARGEST_JSON = 400_000
 
@@ -164,6 +166,20 @@ def read_learned(folder: str | Path, result: Result) -> list[np.ndarray | None]:
     if not all(np.isfinite(values).all() for values in found.values()):
         raise InputError(f"{path} has rankings that aren't finite")
     return [found.get(name) for name in names]
+
+
+def read_statistics(folder: str | Path) -> EdgeStatistics:
+    """What a result folder says of every edge, as the settings' bootstrap found it; edges that failed have score 0."""
+    folder, graph = Path(folder), read_result(folder).run.graph
+    shapes = {name: ("b" if name in BOOLEAN else "f", (graph.n_edges,)) for name in STATISTICS}
+    try:
+        arrays = read_arrays(folder / "statistics.npz", shapes)
+        if not all(np.isfinite(arrays[name]).all() for name in ("low", "high")):
+            raise InputError("statistics.npz has intervals that aren't finite")
+        score = np.where(arrays["kept"], arrays["mean"], 0.0)
+        return EdgeStatistics(graph, score=score, **arrays)
+    except InputError as error:
+        raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
 
 
 class SizeRecord(TypedDict):
