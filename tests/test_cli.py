@@ -71,6 +71,7 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
         "circuits.npz",
         "examples.json",
         "attention.npz",
+        "viewer.html",
         "circuits",
         "curve.csv",
         "curve.json",

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 from ..errors import InputError, visible
-from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks
+from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks, view
 from .console import check_words, printing
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ def _paragraphs(text: str | None) -> str:
 
 MODULES = {
     module.NAME: module
-    for module in (run, study, score, select, evaluate, compare, report, convert, check, models, tasks)
+    for module in (run, study, score, select, evaluate, view, compare, report, convert, check, models, tasks)
 }
 for name, module in MODULES.items():
     app.command(name=name, help=_paragraphs(module.command.__doc__))(module.command)

@@ -46,7 +46,7 @@ class Attention:
         object.__setattr__(self, "values", tuple(frozen(one, np.uint8) for one in self.values))
 
     def pattern(self, example: int, head: int, corrupted: bool = False) -> NDArray[np.float64]:
-        """[position, key] how much every position of an example (a row of the task) looks at others, for a head (a node)."""
+        """[position, key] how much positions look at others, for an example (a row of the task) and a head (a node)."""
         if example not in self.examples or head not in self.heads:
             raise InputError(
                 f"attention was kept for examples {list(self.examples)} and heads {list(self.heads)}, "

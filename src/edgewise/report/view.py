@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..circuit import Circuit
-from ..evaluate import Attention
+from ..errors import InputError
+from ..evaluate import Attention, faithfulness_intervals
+from ..formats.edge_file import EdgeFile
+from ..formats.files import FORMATS, read_file
 from ..graph import Graph
-from ..results import Prompt
+from ..methods import record_name
+from ..results import (
+    Prompt,
+    Result,
+    ResultRow,
+    RunRecord,
+    read_attention,
+    read_circuits,
+    read_examples,
+    read_learned,
+    read_result,
+    read_statistics,
+)
+from ..results.submission import circuit_files
+from ..study import PORTFOLIO, is_study
+from ..study.recipes import TUNED
+from .tables import short
 
 FloatArray = NDArray[np.floating]
+# A circuit that is this faithful is said to do the task.
+ENOUGH = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,4 +112,137 @@ class View:
     rows: tuple[ViewRow, ...]
     shown: int = 0
     size: int = 0
-    notes: tuple[str, ...] = field(default=())
+
+
+def view_of(paths: Sequence[str | Path]) -> View:
+    """What there is to see in result folders, circuit files and folders of circuits, which must be of one graph."""
+    parts = [_part(Path(path)) for path in paths]
+    if not parts:
+        raise InputError("there is nothing to show; give a result folder or a circuit file")
+    first = parts[0]
+    for path, part in zip(paths, parts, strict=True):
+        if part.graph != first.graph:
+            raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on pages apart")
+    names = _told_apart([part.runs[0].name for part in parts], [Path(path) for path in paths])
+    runs = tuple(replace(part.runs[0], name=name) for part, name in zip(parts, names, strict=True))
+    rows = tuple(replace(row, run=place) for place, part in enumerate(parts) for row in part.rows)
+    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=runs, rows=rows)
+
+
+def _part(path: Path) -> View:
+    """What one path holds: a view of one run."""
+    if os.path.isfile(path / "run.json"):
+        return _of_run(path)
+    if is_study(path):
+        raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
+    if os.path.isdir(path):
+        files = circuit_files(path)
+        if not files or os.path.isfile(path / "scores.json"):
+            raise InputError(f"{path} has no circuits to show; give a result folder, or files of circuits")
+        return _of_circuits(path, files)
+    return _of_circuits(path, [path])
+
+
+def _of_run(folder: Path) -> View:
+    result = read_result(folder)
+    run, statistics = result.run, read_statistics(folder)
+    name = f"{short(run.model)} · {short(run.task)}"
+    curve = result.rows[0].curve
+    seen = ViewRun(
+        name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
+        curve.empty, read_examples(folder), read_attention(folder, run),
+    )  # fmt: skip
+    circuits, learned = read_circuits(folder), read_learned(folder, result)
+    rows = tuple(
+        _row(row, circuits[row.benchmark, row.name], value, run)
+        for row, value in zip(result.rows, learned, strict=True)
+    )
+    shown = _exported(result)
+    return View(name, run.graph, (seen,), rows, shown, telling_size(rows[shown].sizes))
+
+
+def _of_circuits(path: Path, files: Sequence[Path]) -> View:
+    """A circuit, or those of a folder: one row for names that differ by their sizes alone, such as cmd-0.01.json."""
+    held = [read_file(one) for one in files]
+    graph = held[0].graph
+    if any(one.graph != graph for one in held):
+        raise InputError(f"the circuits in {path} are of different graphs; show them on pages apart")
+    held.sort(key=lambda one: np.count_nonzero(one.members()))
+    named: dict[str, list[EdgeFile]] = {}
+    for one in held:
+        named.setdefault(one.path.stem.rpartition("-")[0] if len(files) > 1 else one.path.stem, []).append(one)
+    about, score = held[-1].about, held[-1].score
+    facts = {name: str(about[name]) for name in ("model", "task") if name in about}
+    name = path.stem if path.suffix in FORMATS else path.name
+    run = ViewRun(name, {"file": path.name} | facts, np.zeros(graph.n_edges) if score is None else np.nan_to_num(score))
+    return View(name, graph, (run,), tuple(_of_files(label or name, ours) for label, ours in named.items()))
+
+
+def _of_files(name: str, held: Sequence[EdgeFile]) -> ViewRow:
+    """Circuits from the smallest on."""
+    graph, circuits = held[0].graph, tuple(Circuit(one.graph, one.members()) for one in held)
+    sizes = tuple(ViewSize(one.n_edges / graph.n_edges, one.n_edges, one.n_edges) for one in circuits)
+    score = held[-1].score
+    return ViewRow(0, "", name, sizes, circuits, value=None if score is None else np.nan_to_num(score))
+
+
+def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, run: RunRecord) -> ViewRow:
+    curve, area = row.curve, run.intervals[row.benchmark.name][row.name]
+    found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
+    # A small graph has sizes that ask for no edge: there is nothing to see.
+    places = [place for place, asked in enumerate(curve.asked) if asked] or [len(curve.asked) - 1]
+    sizes = tuple(
+        ViewSize(curve.shares[at], curve.asked[at], curve.kept[at], found[at].estimate, found[at].low, found[at].high)
+        for at in places
+    )
+    return ViewRow(
+        0, row.benchmark.name, row.name, sizes, tuple(circuits[at] for at in places), _parameters(row),
+        row.benchmark.better, row.area, (area["low"], area["high"]), curve.values[places], value,
+    )  # fmt: skip
+
+
+def _parameters(row: ResultRow) -> str:
+    """What there is to say of a method beyond its name."""
+    recipe = row.recipe
+    said = []
+    if isinstance(recipe["filter"], Mapping) and "resamples" in recipe["filter"]:
+        said.append(f"tau {recipe['filter']['resamples']}")
+    if recipe["pnr"] is not None:
+        said.append(f"PNR {recipe['pnr']:g}")
+    return ", ".join(said)
+
+
+def _facts(result: Result) -> dict[str, str]:
+    run = result.run
+    scorer, metric, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "metric", "ablation"))
+    return {
+        "model": f"{short(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
+        "task": f"{short(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
+        "scored by": f"{scorer} on {run.train.examples:,} examples of {run.train.split}",
+        "metric": metric,
+        "ablation": ablation,
+        "faithfulness": result.rows[0].curve.definition.words,
+        "accuracy of the model": f"{run.accuracy.top:.1%}",
+        "edges whose sign is unstable": f"{run.sign_instability:.1%}",
+        "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
+    }
+
+
+def _exported(result: Result) -> int:
+    """The place of the row to show first: of the first metric, what was chosen beforehand, or else the best."""
+    benchmark = result.benchmarks[0]
+    ours = [place for place, row in enumerate(result.rows) if row.benchmark == benchmark]
+    beforehand = [place for place in ours if result.rows[place].name in (TUNED, PORTFOLIO)]
+    return beforehand[-1] if beforehand else max(ours, key=lambda at: benchmark.better * result.rows[at].area)
+
+
+def telling_size(sizes: Sequence[ViewSize]) -> int:
+    """The place of the size to show first: the smallest that is 90 % faithful, or else the middle one."""
+    reached = [at for at, one in enumerate(sizes) if one.faithfulness is not None and one.faithfulness >= ENOUGH]
+    return reached[0] if reached else len(sizes) // 2
+
+
+def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """The names of runs; where two are the same, those of their folders tell them apart."""
+    said = [f"{name} ({path.name})" if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
+    return [f"{name} {place}" if said.count(name) > 1 else name for place, name in enumerate(said, start=1)]

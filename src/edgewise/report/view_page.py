@@ -66,7 +66,6 @@ def _packed(view: View) -> tuple[dict[str, Any], bytes]:
         "graph": asdict(graph) | {"edges": graph.n_edges, "held": len(held)},
         "shown": view.shown,
         "size": view.size,
-        "notes": list(view.notes),
         "runs": [_run(run, f"run{place}", held, arrays) for place, run in enumerate(view.runs)],
         "rows": [_row(row, f"row{place}", held, arrays) for place, row in enumerate(view.rows)],
     }
