@@ -1,0 +1,239 @@
+"""The viewer's page: what it holds is what was found, and nothing from outside gets out of its data."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from conftest import build, random_task
+
+from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover, wrap_model, write_result
+from edgewise.learn import Learned
+from edgewise.report import view_page
+from edgewise.report.view import View, ViewRow, ViewRun, ViewSize, view_of
+from edgewise.report.view_page import page_of
+from edgewise.results import Prompt, read_attention, read_circuits, read_learned, read_result, read_statistics
+from edgewise.select import Ilp
+from edgewise.study import GREEDY
+
+EVIL = "</script><script>alert(1)</script><!-- <b>& \"'"
+RECIPES = {
+    CMD: (GREEDY, Recipe(Ilp()), Recipe(learner=Learned(steps=2, batch=2))),
+    CPR: (GREEDY, Recipe(Ilp(), learner=Learned(CPR, steps=2, batch=2))),
+}
+
+
+class Scripts(HTMLParser):
+    """The contents of a page's scripts, by id or type, as a browser cuts them out; and all its tags."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+        self.tags: list[str] = []
+        self._open = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        said = dict(attributes)
+        self.tags.append(tag)
+        self._open = (said.get("id") or said.get("type") or "") if tag == "script" else ""
+
+    def handle_data(self, data):
+        if self._open:
+            self.found[self._open] = self.found.get(self._open, "") + data
+
+    def handle_endtag(self, tag):
+        self._open = ""
+
+
+def unpacked(page: str) -> tuple[dict, dict[str, np.ndarray]]:
+    """A page's words and arrays, read by what view_page's docstring says."""
+    scripts = Scripts(page).found
+    about, held = json.loads(scripts["about"]), zlib.decompress(base64.b64decode(scripts["arrays"]))
+    arrays = {}
+    for name, place in about["arrays"].items():
+        shape, at = tuple(place["shape"]), place["at"]
+        count = int(np.prod(shape))
+        if place["kind"] == "f4":
+            planes = np.frombuffer(held, np.uint8, 4 * count, at).reshape(4, count)
+            arrays[name] = np.ascontiguousarray(planes.T).view("<f4").reshape(shape)
+        elif place["kind"] == "bits":
+            wide = (*shape[:-1], (shape[-1] + 7) // 8)
+            packed = np.frombuffer(held, np.uint8, int(np.prod(wide)), at).reshape(wide)
+            arrays[name] = np.unpackbits(packed, axis=-1, count=shape[-1]).astype(bool)
+        else:
+            arrays[name] = np.frombuffer(held, f"<{place['kind']}", count, at).reshape(shape)
+    return about, arrays
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    model = wrap_model(build("gpt2"), name="tiny")
+    found = discover(model, random_task(6), random_task(5, seed=1), Settings(sizes=(0.001, 0.05, 0.3, 1.0)), RECIPES)
+    path = tmp_path_factory.mktemp("view") / "result"
+    write_result(found, path)
+    return path
+
+
+def test_the_page_of_a_run_holds_what_was_found(folder):
+    result, circuits = read_result(folder), read_circuits(folder)
+    about, arrays = unpacked((folder / "viewer.html").read_text("utf-8"))
+    graph, statistics = result.run.graph, read_statistics(folder)
+    edges = graph.edges_between(arrays["source"].astype(int), arrays["destination"].astype(int))
+    assert sorted(edges) == list(range(graph.n_edges))
+    assert (np.diff(np.abs(statistics.mean[edges])) <= 0).all()
+    for name in ("mean", "low", "high"):
+        np.testing.assert_allclose(arrays[f"run0.{name}"], getattr(statistics, name)[edges], rtol=2**-12)
+    assert (arrays["run0.unstable"] == statistics.sign_unstable[edges]).all()
+    assert [(row["benchmark"], row["method"]) for row in about["rows"]] == list(circuits_in_order(circuits))
+    for place, (row, learned) in enumerate(zip(result.rows, read_learned(folder, result), strict=True)):
+        said, masks = about["rows"][place], arrays[f"row{place}.masks"]
+        # A size that asks for no edge isn't shown.
+        kept = [at for at, asked in enumerate(row.curve.asked) if asked]
+        assert 0 < len(kept) < len(row.curve.asked)
+        assert [size["share"] for size in said["sizes"]] == [row.curve.shares[at] for at in kept]
+        for size, at in enumerate(kept):
+            assert (masks[size] == circuits[row.benchmark, row.name][at].mask[edges]).all()
+            assert said["sizes"][size]["kept"] == masks[size].sum()
+            assert said["sizes"][size]["faithfulness"] == pytest.approx(row.curve.faithfulness[at])
+        np.testing.assert_allclose(arrays[f"row{place}.metric"], row.curve.values[kept], rtol=2**-12, atol=1e-30)
+        assert said["area"] == row.area and said["interval"][0] <= row.area <= said["interval"][1]
+        assert (f"row{place}.value" in arrays) == (row.recipe["learner"] is not None)
+        if learned is not None:
+            np.testing.assert_allclose(arrays[f"row{place}.value"], learned[edges], rtol=2**-12)
+    seen = read_attention(folder, result.run)
+    assert seen is not None and about["runs"][0]["patterns"] == {
+        "examples": list(seen.examples),
+        "heads": list(seen.heads),
+    }
+    for place, values in enumerate(seen.values):
+        assert (arrays[f"run0.pattern{place}"] == values).all()
+
+
+def circuits_in_order(circuits):
+    return ((benchmark.name, method) for benchmark, method in circuits)
+
+
+def test_learned_rankings_are_kept_with_the_result(folder):
+    result = read_result(folder)
+    found = read_learned(folder, result)
+    assert [value is not None for value in found] == [row.recipe["learner"] is not None for row in result.rows]
+    assert not np.array_equal(found[2], found[4])
+    with np.load(folder / "learned.npz") as held:
+        assert sorted(held.files) == ["CMD", "CPR"]
+        np.testing.assert_array_equal(held["CPR"], found[4])
+
+
+def test_equal_views_give_equal_pages_and_shown_is_what_circuits_are_exported_of(folder):
+    view = view_of([folder])
+    assert page_of(view) == page_of(view_of([folder])) == (folder / "viewer.html").read_text("utf-8")
+    best = max((row for row in view.rows if row.benchmark == "CMD"), key=lambda row: -row.area)
+    assert view.rows[view.shown] is best
+
+
+def evil_view() -> View:
+    graph = Graph(1, 2, 4)
+    score = np.linspace(-1, 1, graph.n_edges)
+    prompt = Prompt((EVIL, "\n"), ("\u2028", EVIL), EVIL, "x")
+    run = ViewRun(EVIL, {EVIL: EVIL}, score, full=np.ones(1), empty=np.zeros(1), prompts=(prompt,))
+    row = ViewRow(0, "CMD", EVIL, (ViewSize(1.0, graph.n_edges, graph.n_edges),), (Circuit.full(graph),), EVIL)
+    return View(EVIL, graph, (run,), (row,))
+
+
+def test_names_and_tokens_can_not_leave_the_data():
+    page = page_of(evil_view())
+    scripts, honest = Scripts(page), Scripts(page_of(replace(evil_view(), title="x")))
+    assert scripts.tags == honest.tags
+    about, _ = unpacked(page)
+    assert about["title"] == about["runs"][0]["name"] == about["rows"][0]["method"] == EVIL
+    assert about["runs"][0]["prompts"][0]["corrupted"] == ["\u2028", EVIL]
+
+
+def test_a_page_asks_for_nothing_from_elsewhere(folder):
+    page = (folder / "viewer.html").read_text("utf-8")
+    assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'", page)
+    scripts = json.loads(Scripts(page).found["importmap"])["imports"]
+    sources = [base64.b64decode(source.partition(",")[2]).decode() for source in scripts.values()]
+    assert not [text for text in (page, *sources) if re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", text)]
+    for text in sources:
+        assert all(name in scripts for name in re.findall(r"from \"(.*?)\"", text))
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
+
+
+def test_of_a_very_large_graph_the_edges_of_the_smallest_circuits_are_held(monkeypatch):
+    monkeypatch.setattr(view_page, "MOST_EDGES", 20)
+    graph = Graph(2, 2, 4)
+    draw = np.random.default_rng(0)
+    score = draw.normal(size=graph.n_edges)
+    weakest = np.argsort(np.abs(score))[:5]
+    small = Circuit(graph, np.isin(np.arange(graph.n_edges), weakest))
+    row = ViewRow(0, "", "small", (ViewSize(0.1, 5, 5),), (small,))
+    about, arrays = unpacked(page_of(View("large", graph, (ViewRun("run", {}, score),), (row,))))
+    edges = graph.edges_between(arrays["source"].astype(int), arrays["destination"].astype(int))
+    assert about["graph"]["edges"] == graph.n_edges and about["graph"]["held"] == len(edges) == 20
+    assert set(weakest) < set(edges.tolist()) and arrays["row0.masks"].sum() == 5
+    strongest = np.argsort(-np.abs(score))[:15]
+    assert set(edges.tolist()) == {*weakest.tolist(), *strongest.tolist()}
+
+
+def test_files_of_circuits_and_folders_of_them_are_shown_too(folder, tmp_path):
+    graph = Graph(2, 2, 4)
+    draw = np.random.default_rng(1)
+    score = draw.normal(size=graph.n_edges)
+    for name, edges in (("a-0.1", 5), ("a-0.5", 20), ("b-0.1", 7)):
+        Circuit(graph, np.arange(graph.n_edges) < edges).save(tmp_path / f"{name}.json", score)
+    one = view_of([tmp_path / "a-0.5.json"])
+    assert one.title == "a-0.5" and [size.kept for size in one.rows[0].sizes] == [20]
+    np.testing.assert_allclose(one.runs[0].mean, score)
+    every = view_of([tmp_path])
+    assert {row.method: [size.kept for size in row.sizes] for row in every.rows} == {"a": [5, 20], "b": [7]}
+    unpacked(page_of(every))
+    two = view_of([tmp_path / "a-0.1.json", tmp_path / "b-0.1.json"])
+    assert [row.run for row in two.rows] == [0, 1] and two.title == "a-0.1 and b-0.1"
+    with pytest.raises(InputError, match="show them on pages apart"):
+        view_of([folder, tmp_path])
+
+
+def test_two_runs_are_told_apart(folder):
+    both = view_of([folder, folder])
+    assert len({run.name for run in both.runs}) == 2
+    assert [row.run for row in both.rows] == [0] * 5 + [1] * 5
+
+
+def test_what_has_no_circuits_is_refused_in_words(folder, tmp_path):
+    for path in (folder / "scores", tmp_path, tmp_path / "missing.json"):
+        with pytest.raises(InputError):
+            view_of([path])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"heads": [0]},
+        {"heads": [4]},
+        {"heads": [1, 1]},
+        {"examples": [5]},
+        {"examples": [0, 0]},
+        {"lengths": [0, 5]},
+        {"lengths": [10**9, 10**9]},
+        {"values": []},
+    ],
+)
+def test_attention_that_can_not_be_the_runs_is_refused(folder, tmp_path, change):
+    run = read_result(folder).run
+    held = {"examples": [0, 1], "lengths": [2, 2], "heads": [1], "values": [255, 100, 155] * 4}
+    kinds = {"values": np.uint8}
+    for given, fits in ((held, True), (held | change, False)):
+        np.savez(tmp_path / "attention.npz", **{k: np.array(v, kinds.get(k, np.int64)) for k, v in given.items()})
+        if fits:
+            seen = read_attention(tmp_path, run)
+            np.testing.assert_allclose(seen.pattern(1, 1), [[1, 0], [100 / 255, 155 / 255]])
+        else:
+            with pytest.raises(InputError, match=r"attention\.npz"):
+                read_attention(tmp_path, run)
