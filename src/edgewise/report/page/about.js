@@ -1,0 +1,3 @@
+export function aboutPanel(element, view, update) {
+  return { render() {} };
+}

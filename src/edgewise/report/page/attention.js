@@ -1,0 +1,3 @@
+export function attentionPanel(element, view, update) {
+  return { render() {} };
+}

@@ -1,0 +1,138 @@
+// The page's two blocks of data as one value of typed arrays.
+
+import { graphOf } from "edgewise/graph.js";
+
+/** The view that a document holds: reads, inflates and decodes its two blocks. */
+export async function load(document) {
+  const about = JSON.parse(document.getElementById("about").textContent);
+  const packed = bytesOf(document.getElementById("arrays").textContent.trim());
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return decode(about, new Uint8Array(await new Response(stream).arrayBuffer()));
+}
+
+function bytesOf(base64) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
+  return bytes;
+}
+
+/** A view from its JSON and the bytes of its arrays. */
+export function decode(about, bytes) {
+  const array = reader(about.arrays, bytes);
+  const graph = graphOf(about.graph);
+  const source = array("source");
+  const destination = array("destination");
+  const n = source.length;
+  const head = new Uint32Array(n);
+  const letter = new Uint8Array(n);
+  const nodes = Uint32Array.from({ length: graph.destinations }, (_, at) => graph.nodeOf(at));
+  const letters = Uint8Array.from({ length: graph.destinations }, (_, at) => graph.letterOf(at));
+  for (let edge = 0; edge < n; edge++) {
+    head[edge] = nodes[destination[edge]];
+    letter[edge] = letters[destination[edge]];
+  }
+  const runs = about.runs.map((run, at) => runOf(run, `run${at}`, array));
+  const labels = labelsOf(about);
+  return {
+    about, graph, n, source, destination, head, letter, runs,
+    rows: about.rows.map((row, at) => rowOf(row, at, labels[at], array, runs)),
+    edgeName: (edge) => `${graph.nodes[source[edge]]}->${graph.destinationName(destination[edge])}`,
+  };
+}
+
+function runOf(run, name, array) {
+  const part = (which) => array(`${name}.${which}`);
+  const unstable = part("unstable");
+  const patterns = run.patterns && { ...run.patterns, at: patternsOf(run.patterns, part) };
+  return {
+    ...run, patterns,
+    mean: part("mean"), low: part("low"), high: part("high"),
+    unstable: unstable && unstable.row(0), full: part("full"), empty: part("empty"),
+  };
+}
+
+/** A function of (example, head's node, side: 0 clean or 1 corrupted) that gives its pattern, or null. */
+function patternsOf({ examples, heads }, part) {
+  const places = new Map(heads.map((node, at) => [node, at]));
+  return (example, node, side) => {
+    const values = examples.includes(example) ? part(`pattern${examples.indexOf(example)}`) : null;
+    if (!values || !places.has(node)) return null;
+    const each = values.length / (2 * heads.length);
+    const first = (side * heads.length + places.get(node)) * each;
+    return {
+      length: Math.round((Math.sqrt(8 * each + 1) - 1) / 2),
+      value: (query, key) => (key > query ? 0 : values[first + (query * (query + 1)) / 2 + key]),
+    };
+  };
+}
+
+function rowOf(row, index, label, array, runs) {
+  const masks = array(`row${index}.masks`);
+  const value = array(`row${index}.value`);
+  const scores = value ?? runs[row.run].mean;
+  return {
+    ...row, index, label, scores, value,
+    metric: array(`row${index}.metric`),
+    examples: runs[row.run].examples,
+    has: masks.has,
+    count: (edge) => {
+      let found = 0;
+      for (let size = 0; size < row.sizes.length; size++) found += masks.has(size, edge);
+      return found;
+    },
+    score: (edge) => scores[edge],
+  };
+}
+
+/** What each row is called: its method, with its run where there are several, and no two of a benchmark alike. */
+function labelsOf({ rows, runs }) {
+  const taken = new Map();
+  return rows.map((row) => {
+    const name = runs.length > 1 ? `${row.method} · ${runs[row.run].name}` : row.method;
+    const key = `${row.benchmark}\n${name}`;
+    taken.set(key, (taken.get(key) ?? 0) + 1);
+    return taken.get(key) > 1 ? `${name} (${taken.get(key)})` : name;
+  });
+}
+
+/** A function that gives the array of a name, or null; each is decoded when it is first asked for. */
+function reader(places, bytes) {
+  const decoded = new Map();
+  return (name) => {
+    const place = places[name];
+    if (!place) return null;
+    const key = `${place.kind} ${place.at} ${place.shape}`;
+    if (!decoded.has(key)) decoded.set(key, READERS[place.kind](bytes, place.at, place.shape));
+    return decoded.get(key);
+  };
+}
+
+const count = (shape) => shape.reduce((a, b) => a * b, 1);
+
+const whole = (kind) => (bytes, at, shape) => {
+  const size = kind.BYTES_PER_ELEMENT * count(shape);
+  return new kind(bytes.slice(at, at + size).buffer);
+};
+
+const READERS = {
+  u1: whole(Uint8Array),
+  u2: whole(Uint16Array),
+  u4: whole(Uint32Array),
+  f4(bytes, at, shape) {
+    const n = count(shape);
+    const bits = new Uint32Array(n);
+    for (let plane = 0; plane < 4; plane++) {
+      const first = at + plane * n;
+      for (let i = 0; i < n; i++) bits[i] |= bytes[first + i] << (8 * plane);
+    }
+    return new Float32Array(bits.buffer);
+  },
+  bits(bytes, at, shape) {
+    const width = shape[shape.length - 1];
+    const stride = Math.ceil(width / 8);
+    const has = (row, i) => ((bytes[at + row * stride + (i >> 3)] >> (7 - (i & 7))) & 1) === 1;
+    return { has, row: (row) => Uint8Array.from({ length: width }, (_, i) => has(row, i)) };
+  },
+};

@@ -1,0 +1,38 @@
+// Elements, made without ever reading text as HTML.
+
+/** An element with attributes, listeners (`onclick`) and children; strings become text. */
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** A button with words or an icon, and what it does. */
+export function button(words, act, attributes = {}) {
+  return el("button", { type: "button", onclick: act, ...attributes }, words);
+}
+
+/** Writes text only where it changed, so that nothing is laid out again for nothing. */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** A 16 x 16 icon from the paths of its strokes. */
+export function icon(...paths) {
+  const svg = document.createElementNS(SVG, "svg");
+  for (const [name, value] of Object.entries({ viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": true }))
+    svg.setAttribute(name, value);
+  for (const d of paths) {
+    const path = document.createElementNS(SVG, "path");
+    path.setAttribute("d", d);
+    svg.append(path);
+  }
+  return svg;
+}

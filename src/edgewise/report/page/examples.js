@@ -1,0 +1,3 @@
+export function examplesPanel(element, view, update) {
+  return { render() {} };
+}

@@ -1,0 +1,150 @@
+// What is shown, as one frozen value, and the same as an address that can be shared.
+
+import { LETTERS } from "edgewise/graph.js";
+
+export const TABS = ["edges", "examples", "attention", "about"];
+const CENTRE = { x: 0.5, y: 0.5, k: 1 };
+export const MOST_ZOOM = 24;
+
+/** The state that a page opens with. */
+export function initial(view) {
+  const row = within(view.about.shown, view.rows.length);
+  return Object.freeze({
+    row, size: within(view.about.size, view.rows[row].sizes.length), other: null,
+    node: null, edge: null, pins: [], search: "",
+    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, colour: "reader",
+    tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
+  });
+}
+
+const within = (number, count) => Math.max(0, Math.min(Number.isInteger(number) ? number : 0, count - 1));
+
+/** The state after a change: sizes and the second method stay such that they exist. */
+export function changed(view, state, patch) {
+  const next = { ...state, ...patch };
+  if (next.row !== state.row && patch.size === undefined) next.size = sameSize(view, state.row, state.size, next.row);
+  if (next.other === next.row) next.other = patch.other === undefined && state.row !== next.row ? state.row : null;
+  return Object.freeze(next);
+}
+
+/** The size of another row that is nearest to one of this row: the same share, or else the nearest number of edges. */
+export function sameSize(view, row, size, other) {
+  const { share, kept } = view.rows[row].sizes[size];
+  const sizes = view.rows[other].sizes;
+  const distance = (one) => Math.abs(one.share - share) + 1e-9 * Math.abs(one.kept - kept);
+  return sizes.reduce((best, one, at) => (distance(one) < distance(sizes[best]) ? at : best), 0);
+}
+
+/** The benchmarks that rows are of, in their order; "" are circuits of files. */
+export const benchmarks = (view) => [...new Set(view.rows.map((row) => row.benchmark))];
+
+/** The rows of a benchmark. */
+export const rowsOf = (view, benchmark) => view.rows.filter((row) => row.benchmark === benchmark);
+
+/** The row that has a row's name in another benchmark, or else the first there. */
+export function sameRow(view, row, benchmark) {
+  const rows = rowsOf(view, benchmark);
+  return (rows.find((one) => one.label === view.rows[row].label) ?? rows[0]).index;
+}
+
+/** The state as what follows `#` in an address: only what differs from how the page opens. */
+export function toAddress(view, state) {
+  const first = initial(view);
+  const words = new URLSearchParams();
+  const add = (name, value, plain) => value !== plain && words.set(name, value);
+  const row = view.rows[state.row];
+  if (state.row !== first.row) {
+    words.set("method", row.label);
+    if (row.benchmark) words.set("metric", row.benchmark);
+  }
+  if (state.row !== first.row || state.size !== first.size) words.set("size", short(row.sizes[state.size].share));
+  if (state.other !== null) {
+    const other = view.rows[state.other];
+    words.set("vs", other.label);
+    if (other.benchmark !== row.benchmark) words.set("vsmetric", other.benchmark);
+  }
+  if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
+  if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
+  if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
+  add("search", state.search, "");
+  if (state.letters.includes(false)) words.set("into", LETTERS.filter((_, at) => state.letters[at]).join(" ") || "none");
+  add("sign", state.sign, "both");
+  add("least", short(state.least), "0");
+  add("all", String(state.all), "false");
+  add("colour", state.colour, "reader");
+  add("tab", state.tab, "edges");
+  add("example", String(state.example), "0");
+  if (state.head !== null) words.set("head", view.graph.nodes[state.head]);
+  add("axis", state.linear ? "linear" : "log", "log");
+  add("theme", state.theme, "auto");
+  const { x, y, k } = state.zoom;
+  if (k !== 1 || x !== 0.5 || y !== 0.5) words.set("zoom", [k, x, y].map(short).join(" "));
+  return words.size ? `#${words}` : "";
+}
+
+const short = (number) => String(Number(number.toPrecision(4)));
+
+/** The state of an address; whatever isn't understood there is as the page opens. */
+export function fromAddress(view, hash) {
+  const first = initial(view);
+  const words = new URLSearchParams(hash.replace(/^#/, ""));
+  const one = (name, choices, plain) => (choices.includes(words.get(name)) ? words.get(name) : plain);
+  const number = (name, least, most, plain) => bounded(words.get(name), least, most) ?? plain;
+  const node = (name) => (words.has(name) ? view.graph.find(words.get(name)) : null);
+  const row = rowNamed(view, words.get("method"), words.get("metric"), view.rows[first.row]) ?? first.row;
+  const here = view.rows[row];
+  const vs = words.has("vs") ? rowNamed(view, words.get("vs"), words.get("vsmetric"), here) : null;
+  const into = words.get("into")?.split(" ");
+  const zoom = (words.get("zoom") ?? "").split(" ");
+  const head = node("head");
+  return Object.freeze({
+    ...first, row,
+    size: words.has("size") ? sizeNear(here, words.get("size")) : row === first.row ? first.size
+      : sameSize(view, first.row, first.size, row),
+    other: vs === row ? null : vs,
+    node: node("node"),
+    edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
+    pins: [...new Set((words.get("pins") ?? "").split(" ").map(view.graph.find).filter((pin) => pin !== null))],
+    search: (words.get("search") ?? "").slice(0, 200),
+    letters: into ? LETTERS.map((letter) => into.includes(letter)) : first.letters,
+    sign: one("sign", ["both", "positive", "negative"], "both"),
+    least: number("least", 0, 1, 0),
+    all: words.get("all") === "true",
+    colour: one("colour", ["reader", "sign"], "reader"),
+    tab: one("tab", TABS, "edges"),
+    example: Math.round(number("example", 0, Math.max(0, view.runs[here.run].examples - 1), 0)),
+    head: head !== null && view.graph.place(head).kind === "head" ? head : null,
+    linear: words.get("axis") === "linear",
+    theme: one("theme", ["light", "dark"], "auto"),
+    zoom: {
+      x: bounded(zoom[1], 0, 1) ?? 0.5, y: bounded(zoom[2], 0, 1) ?? 0.5, k: bounded(zoom[0], 1, MOST_ZOOM) ?? 1,
+    },
+  });
+}
+
+function bounded(text, least, most) {
+  const number = text === null || text === undefined || text.trim() === "" ? NaN : Number(text);
+  return Number.isFinite(number) ? Math.max(least, Math.min(most, number)) : null;
+}
+
+function rowNamed(view, label, benchmark, near) {
+  const rows = rowsOf(view, benchmarks(view).includes(benchmark) ? benchmark : near.benchmark);
+  return rows.find((row) => row.label === label || row.method === label)?.index ?? (label === null ? near.index : null);
+}
+
+function sizeNear(row, text) {
+  const share = bounded(text, 0, 1) ?? row.sizes[0].share;
+  const far = (at) => Math.abs(row.sizes[at].share - share);
+  return row.sizes.reduce((best, _, at) => (far(at) < far(best) ? at : best), 0);
+}
+
+/** The edge of a name, or null. */
+export function edgeNamed(view, name) {
+  const [from, to] = name.split("->");
+  const source = view.graph.find(from);
+  const node = to === undefined || source === null ? null : view.graph.find(to.replace(/<[qkv]>$/, ""));
+  if (node === null) return null;
+  for (let edge = 0; edge < view.n; edge++)
+    if (view.source[edge] === source && view.head[edge] === node && view.edgeName(edge) === name) return edge;
+  return null;
+}
