@@ -2,26 +2,128 @@
 
 import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
+import { board } from "edgewise/board.js";
+import { choices } from "edgewise/choices.js";
+import { actionsOf, controls, isDark } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
 import { examplesPanel } from "edgewise/examples.js";
+import { edgesPanel } from "edgewise/edges.js";
+import { filters } from "edgewise/filters.js";
+import { listenKeys } from "edgewise/keys.js";
+import { cellsOf, circuitsOf, shownEdges } from "edgewise/scene.js";
+import { search } from "edgewise/search.js";
 import { changed, fromAddress, toAddress } from "edgewise/state.js";
+import { tabs } from "edgewise/tabs.js";
+import { count } from "edgewise/text.js";
 
-/** Loads the document's view, and shows it. */
+/** Loads the document's view, and shows it; what goes wrong is said on the page. */
 export async function start(document) {
-  const view = await load(document);
-  let state = fromAddress(view, location.hash);
+  try {
+    show(document, await load(document));
+  } catch (error) {
+    const words = document.createElement("p");
+    words.id = "failed";
+    words.textContent = `This page can't be shown: ${error.message}. It needs a browser of 2023 or later.`;
+    document.body.prepend(words);
+    throw error;
+  }
+}
+
+function show(document, view) {
+  const root = document.documentElement;
   const at = (id) => document.getElementById(id);
+  let state = fromAddress(view, location.hash);
+  let asked = null;
   const update = (patch) => {
     state = changed(view, state, patch);
-    requestAnimationFrame(render);
+    if (asked !== null) return;
+    asked = performance.now();
+    requestAnimationFrame(() => {
+      const since = asked;
+      asked = null;
+      render();
+      root.dataset.drawn = (performance.now() - since).toFixed(1);
+    });
   };
+
+  describe(document, view);
+  const stage = board(document, view, update, () => state);
+  const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say: sayIn(at("said")) });
+  const find = search(at("find"), view, update);
+  const sceneNow = remembered(
+    (now) => [now.row, now.size, now.other, now.all], (now) => circuitsOf(view, now),
+    (now) => [now.node, now.pins, now.search, now.letters, now.sign, now.least], (now, circuits) => {
+      const shown = shownEdges(view, now, circuits);
+      return { circuits, shown, cells: cellsOf(view, now, circuits, shown) };
+    });
+  const edges = edgesPanel(at("panel-edges"), view, update, stage.point);
   const panels = [
-    curvePanel(at("curve"), view, update),
-    examplesPanel(at("panel-examples"), view, update),
-    attentionPanel(at("panel-attention"), view, update),
-    aboutPanel(at("panel-about"), view, update),
+    choices(at("choices"), view, update), filters(at("filters"), view, update), find,
+    controls(document, view, update, act), tabs(document, update),
+    curvePanel(at("curve"), view, update), examplesPanel(at("panel-examples"), view, update),
+    attentionPanel(at("panel-attention"), view, update), aboutPanel(at("panel-about"), view, update),
   ];
-  const render = () => panels.forEach((panel) => panel.render(state));
+
+  const render = () => {
+    const theme = isDark(state) ? "dark" : "light";
+    if (root.dataset.theme !== theme) {
+      root.dataset.theme = theme;
+      stage.recolour();
+    }
+    const scene = sceneNow(state);
+    stage.render(state, scene);
+    panels.forEach((panel) => panel.render(state));
+    edges.render(state, scene);
+    remember(view, state);
+  };
+  listenKeys(document, view, { state: () => state, update, act, focusSearch: find.focus });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
+  addEventListener("hashchange", () => {
+    if (location.hash !== toAddress(view, state)) update(fromAddress(view, location.hash));
+  });
   render();
+  root.dataset.ready = performance.now().toFixed(1);
+}
+
+function describe(document, view) {
+  const { layers, heads, edges, held } = view.graph;
+  document.getElementById("title").textContent = view.about.title;
+  const part = held < edges ? `, of which the page holds the strongest ${count(held)}` : "";
+  document.getElementById("subtitle").textContent = `${count(layers)} layers × ${count(heads)} heads · ${count(edges)} edges${part}`;
+}
+
+/** Scenes are made again only where what they depend on changed. */
+function remembered(firstKeys, first, keys, second) {
+  let before = null, after = null, circuits = null, scene = null;
+  const same = (a, b) => a !== null && a.every((value, place) => value === b[place]);
+  return (state) => {
+    const now = firstKeys(state);
+    if (!same(before, now)) [before, circuits, after] = [now, first(state), null];
+    const then = keys(state);
+    if (!same(after, then)) [after, scene] = [then, second(state, circuits)];
+    return scene;
+  };
+}
+
+let pending = 0;
+
+// Browsers allow few changes of the address per second, so it follows when nothing has moved for a moment.
+function remember(view, state) {
+  clearTimeout(pending);
+  pending = setTimeout(() => {
+    try {
+      const address = toAddress(view, state);
+      if (address !== location.hash) history.replaceState(null, "", address || location.pathname + location.search);
+    } catch { /* a sandboxed page has no address of its own */ }
+  }, 60);
+}
+
+function sayIn(element) {
+  let timer = 0;
+  return (words) => {
+    element.textContent = words;
+    clearTimeout(timer);
+    timer = setTimeout(() => { element.textContent = ""; }, 4000);
+  };
 }

@@ -99,8 +99,7 @@ export function fromAddress(view, hash) {
   const head = node("head");
   return Object.freeze({
     ...first, row,
-    size: words.has("size") ? sizeNear(here, words.get("size")) : row === first.row ? first.size
-      : sameSize(view, first.row, first.size, row),
+    size: sizeNear(here, words.get("size")) ?? sameSize(view, first.row, first.size, row),
     other: vs === row ? null : vs,
     node: node("node"),
     edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
@@ -133,7 +132,8 @@ function rowNamed(view, label, benchmark, near) {
 }
 
 function sizeNear(row, text) {
-  const share = bounded(text, 0, 1) ?? row.sizes[0].share;
+  const share = bounded(text, 0, 1);
+  if (share === null) return null;
   const far = (at) => Math.abs(row.sizes[at].share - share);
   return row.sizes.reduce((best, _, at) => (far(at) < far(best) ? at : best), 0);
 }

@@ -1,0 +1,94 @@
+// The board: two canvases, one for the circuit and one for what the pointer is on, with tip and caption.
+
+import { write } from "edgewise/dom.js";
+import { drawHover, drawScene, hit, paletteOf } from "edgewise/draw.js";
+import { layoutOf } from "edgewise/layout.js";
+import { listen } from "edgewise/pointer.js";
+import { linesOf } from "edgewise/scene.js";
+import { showTip, summary } from "edgewise/tip.js";
+
+const NEAR_MOUSE = 7, NEAR_FINGER = 16;
+
+/** The board of a document: {render(state, scene), point(edge or null), recolour(), palette()}. */
+export function board(document, view, update, stateNow) {
+  const at = (id) => document.getElementById(id);
+  const [graph, over, tip] = ["graph", "over", "tip"].map(at);
+  let palette = null, layout = null, ratio = 1, drawn = null, scene = null, shownState = null, waiting = null;
+
+  const measure = () => {
+    const { width, height } = graph.parentElement.getBoundingClientRect();
+    const now = Math.min(3, devicePixelRatio || 1);
+    if (layout && layout.width === width && layout.height === height && ratio === now) return;
+    ratio = now;
+    layout = layoutOf(view.graph, Math.max(width, 60), Math.max(height, 60));
+    for (const canvas of [graph, over]) [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    drawn = null;
+  };
+
+  const parts = ["zoom", "edge", "colour", "node"];
+  const render = (state, now) => {
+    measure();
+    palette ??= paletteOf(document.documentElement);
+    if (drawn && scene === now && parts.every((key) => shownState[key] === state[key])) return;
+    if (!drawn || scene !== now || ["colour", "edge"].some((key) => shownState[key] !== state[key]))
+      drawn = linesOf(view, state, now.circuits, now.shown, layout);
+    [scene, shownState] = [now, state];
+    drawScene(graph, { layout, lines: drawn.lines, cells: now.cells, names: view.graph.nodes, palette, zoom: state.zoom, ratio, chosenEdge: state.edge });
+    mark(null);
+    const words = summary(view, state, now.circuits, now.shown.length, drawn.left);
+    const hint = state.node === null && state.edge === null ? " · click a node to see its edges alone" : " · Esc shows all";
+    write(at("caption"), words + hint);
+    graph.setAttribute("aria-label", `Circuit of ${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`);
+    graph.style.touchAction = state.zoom.k > 1 ? "none" : "pan-y";
+  };
+
+  const mark = (target) => {
+    const line = target?.line ?? null;
+    const nodes = line ? [view.source[line.edge], view.head[line.edge]] : target ? [target.node] : [];
+    drawHover(over, { layout, palette, zoom: stateNow().zoom, ratio, line, nodes });
+  };
+  const targetAt = (x, y, near) => drawn && hit({ layout, lines: drawn.lines, zoom: stateNow().zoom }, x, y, near);
+  const leave = () => {
+    waiting = null;
+    showTip(tip, view, stateNow(), scene.circuits, null);
+    mark(null);
+    graph.classList.remove("on");
+  };
+  const tell = (x, y, event) => {
+    const target = targetAt(x, y, event.pointerType === "touch" ? NEAR_FINGER : NEAR_MOUSE);
+    mark(target);
+    graph.classList.toggle("on", target !== null);
+    showTip(tip, view, stateNow(), scene.circuits, target, event.clientX, event.clientY);
+    return target;
+  };
+
+  listen(graph, {
+    zoom: () => stateNow().zoom,
+    zoomTo: (zoom) => { tip.hidden = true; update({ zoom }); },
+    leave,
+    hover(x, y, event) {
+      if (event.pointerType === "touch") return;
+      if (!waiting) requestAnimationFrame(() => waiting && tell(...[waiting, (waiting = null)][0]));
+      waiting = [x, y, event];
+    },
+    click(x, y, event) {
+      waiting = null;
+      const target = tell(x, y, event);
+      const state = stateNow();
+      if (!target) update({ node: null, edge: null });
+      else if (target.line) update({ edge: state.edge === target.line.edge ? null : target.line.edge });
+      else update({ node: state.node === target.node ? null : target.node, edge: null });
+    },
+  });
+  addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
+  new ResizeObserver(() => update({})).observe(graph.parentElement);
+
+  return {
+    render,
+    point: (edge) => mark(edge === null || !drawn ? null : toTarget(drawn.lines.find((line) => line.edge === edge))),
+    recolour: () => { palette = null; drawn = null; },
+    palette: () => palette,
+  };
+}
+
+const toTarget = (line) => (line ? { line } : null);

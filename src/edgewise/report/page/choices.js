@@ -1,0 +1,76 @@
+// Which circuit is shown: metric, method, and a second method to tell it apart from.
+
+import { button, el, write } from "edgewise/dom.js";
+import { benchmarks, rowsOf, sameRow } from "edgewise/state.js";
+
+export const METRICS = {
+  CMD: "Circuit-model distance: how far faithfulness is from 1, over all sizes; lower is better",
+  CPR: "Circuit performance ratio: how much faithfulness there is, over all sizes; higher is better",
+};
+
+/** The patch that moves both circuits to another benchmark. */
+export function toBenchmark(view, state, benchmark) {
+  const other = state.other === null ? null : sameRow(view, state.other, benchmark);
+  const row = sameRow(view, state.row, benchmark);
+  return { row, other: other === row ? null : other };
+}
+
+/** The row that difference mode starts with: the first of the benchmark, or the second if that one is shown. */
+export function firstOther(view, state) {
+  const near = rowsOf(view, view.rows[state.row].benchmark).filter((row) => row.index !== state.row);
+  return (near[0] ?? view.rows.find((row) => row.index !== state.row))?.index ?? null;
+}
+
+/** Fills `element` with the metric, the methods and difference mode. */
+export function choices(element, view, update) {
+  const groups = benchmarks(view);
+  let state = null;
+  const metric = groups.map((name) =>
+    button(name || "files", () => update(toBenchmark(view, state, name)), { "data-metric": name, title: METRICS[name] }));
+  const methods = view.rows.map((row) =>
+    button(row.label, () => update({ row: row.index }), { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
+  const toggle = button("Difference", () => update({ other: state.other === null ? firstOther(view, state) : null }),
+    { id: "difference", class: "chip", title: "Show what two circuits disagree on (d)" });
+  const select = el("select", { id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }) });
+  const swap = button("⇄", () => update({ row: state.other, other: state.row }), { id: "swap", class: "icon", "aria-label": "Swap the two circuits", title: "Swap the two" });
+  const shown = el("span", { class: "vs-name", id: "vs-here" });
+  const versus = el("span", { class: "versus" }, shown, el("span", { class: "soft" }, "vs"), select, swap);
+  element.append(
+    el("div", { class: "group", id: "metrics", hidden: groups.length < 2 },
+      el("span", { class: "word" }, "Metric"), el("div", { class: "segments", role: "group", "aria-label": "Metric" }, ...metric)),
+    el("div", { class: "group grows", id: "methods", hidden: view.rows.length < 2 },
+      el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Method" : "Circuit"),
+      el("div", { class: "chips", role: "group", "aria-label": "Method" }, ...methods)),
+    el("div", { class: "group", id: "differences", hidden: view.rows.length < 2 }, toggle, versus));
+
+  return {
+    render(now) {
+      const before = state;
+      state = now;
+      if (before && before.row === now.row && before.other === now.other) return;
+      const here = view.rows[now.row].benchmark;
+      metric.forEach((one, at) => one.setAttribute("aria-pressed", groups[at] === here));
+      methods.forEach((one, at) => {
+        one.hidden = view.rows[at].benchmark !== here;
+        one.setAttribute("aria-pressed", at === now.row);
+        one.classList.toggle("there", at === now.other);
+      });
+      methods[now.row].scrollIntoView?.({ block: "nearest", inline: "nearest" });
+      toggle.setAttribute("aria-pressed", now.other !== null);
+      versus.hidden = now.other === null;
+      if (now.other === null) return;
+      write(shown, view.rows[now.row].label);
+      select.replaceChildren(...optionsOf(view, groups, here, now.row));
+      select.value = String(now.other);
+    },
+  };
+}
+
+function optionsOf(view, groups, here, row) {
+  const option = (one) => el("option", { value: one.index, disabled: one.index === row }, one.label);
+  if (groups.length < 2) return view.rows.map(option);
+  return [here, ...groups.filter((name) => name !== here)].map((name) =>
+    el("optgroup", { label: name || "files" }, ...rowsOf(view, name).map(option)));
+}
+
+const titleOf = (row) => [row.label, row.parameters].filter(Boolean).join(": ");

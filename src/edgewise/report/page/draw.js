@@ -1,0 +1,161 @@
+// A scene on a canvas.
+
+import { cellAt, distance } from "edgewise/layout.js";
+
+const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "card", "ink", "soft",
+  "faint", "line", "strong-line", "accent", "cell-low", "cell-high", "cell-out"];
+
+/** The colours of the theme that an element is in. */
+export function paletteOf(element) {
+  const style = getComputedStyle(element);
+  return Object.fromEntries(NAMES.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+}
+
+/** The fill of a cell, and the colour of the words on it. */
+export function cellColours(palette, cell) {
+  if (!cell.inside) return { fill: palette["cell-out"], ink: palette.faint, edge: palette.line };
+  const share = 0.12 + 0.88 * Math.sqrt(cell.share);
+  const fill = mixed(palette["cell-low"], palette["cell-high"], share);
+  return { fill: `rgb(${fill})`, ink: share > 0.5 ? palette.card : palette.ink, edge: palette["strong-line"] };
+}
+
+const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+
+function mixed(low, high, share) {
+  const [a, b] = [parts(low), parts(high)];
+  return a.map((value, at) => Math.round(value + share * (b[at] - value)));
+}
+
+/** Dashes of a negative edge, for its width. */
+export const dashOf = (width) => [3 + 1.6 * width, 2 + 1.2 * width];
+
+/** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
+export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, ratio, chosenEdge }) {
+  const context = canvas.getContext("2d");
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  place(context, layout, zoom, ratio);
+  context.lineCap = "butt";
+  const box = visible(layout, zoom);
+  const thin = 1 / Math.sqrt(zoom.k);
+  for (const line of lines) if (meets(line.curve, box)) strokeLine(context, line, palette, thin, chosenEdge !== null && line.edge !== chosenEdge);
+  const chosen = lines.find((line) => line.edge === chosenEdge);
+  if (chosen) strokeLine(context, { ...chosen, alpha: 1, width: chosen.width + 1.5 }, palette, thin, false);
+  drawCells(context, layout, cells, names, palette, zoom, chosenEdge !== null);
+  drawRows(context, layout, palette, zoom);
+}
+
+function strokeLine(context, line, palette, thin, dimmed) {
+  const [x0, y0, ax, ay, bx, by, x1, y1] = line.curve;
+  context.globalAlpha = dimmed ? 0.35 * line.alpha : line.alpha;
+  context.strokeStyle = palette[line.colour];
+  context.lineWidth = line.width * thin;
+  context.setLineDash(line.dashed ? dashOf(line.width * thin) : []);
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.bezierCurveTo(ax, ay, bx, by, x1, y1);
+  context.stroke();
+}
+
+function place(context, layout, { x, y, k }, ratio) {
+  const scale = ratio * k;
+  context.setTransform(scale, 0, 0, scale, ratio * (layout.width / 2 - x * layout.width * k), ratio * (layout.height / 2 - y * layout.height * k));
+}
+
+const visible = ({ width, height }, { x, y, k }) => ({
+  left: (x - 0.5 / k) * width, right: (x + 0.5 / k) * width, top: (y - 0.5 / k) * height, bottom: (y + 0.5 / k) * height,
+});
+
+const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
+  y0 >= box.top && y1 <= box.bottom && Math.max(x0, x1, ax, bx) >= box.left && Math.min(x0, x1, ax, bx) <= box.right;
+
+function drawCells(context, layout, cells, names, palette, zoom, quiet) {
+  context.setLineDash([]);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  for (const cell of cells) {
+    const at = layout.cells[cell.node];
+    const colours = cellColours(palette, cell);
+    context.globalAlpha = 1;
+    shape(context, at);
+    context.fillStyle = palette.card;
+    context.fill();
+    context.globalAlpha = cell.dimmed ? 0.3 : quiet ? 0.75 : 1;
+    context.fillStyle = colours.fill;
+    context.fill();
+    context.lineWidth = (cell.chosen || cell.pinned ? 2.5 : 0.8) / Math.sqrt(zoom.k);
+    context.strokeStyle = cell.chosen ? palette.accent : cell.pinned ? palette.ink : colours.edge;
+    context.stroke();
+    const label = labelOf(at, names[cell.node], zoom.k);
+    if (label) {
+      context.font = `${cell.inside ? 600 : 400} ${label.size}px system-ui, sans-serif`;
+      context.fillStyle = colours.ink;
+      context.fillText(label.words, at.x, at.y + 0.04 * label.size);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+function shape(context, { x, y, w, h }) {
+  context.beginPath();
+  context.roundRect(x - w / 2, y - h / 2, w, h, Math.min(5, h / 3, w / 3));
+}
+
+/** What a cell says: its name, or the part of it that has room, or null; `size` in the units of the layout. */
+export function labelOf({ w, h, kind }, name, zoom = 1) {
+  const size = Math.min(0.66 * h, 13 / zoom);
+  const fits = (words) => 0.6 * size * words.length <= w - 2 / zoom;
+  const words = [name, kind === "head" ? name.split(".h")[1] : name].find(fits);
+  return words && size * zoom >= 6.5 ? { words, size } : null;
+}
+
+function drawRows(context, layout, palette, zoom) {
+  const size = Math.min(11, 0.5 * layout.step) / Math.sqrt(zoom.k);
+  if (size * zoom.k < 6) return;
+  context.font = `${size}px system-ui, sans-serif`;
+  context.textAlign = "right";
+  context.fillStyle = palette.soft;
+  for (const row of layout.rows) context.fillText(`L${row.layer}`, layout.left - 8, row.y);
+}
+
+/** Draws what the pointer is on: a line with its two cells, or a cell. */
+export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes }) {
+  const context = canvas.getContext("2d");
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  if (!line && !nodes.length) return;
+  place(context, layout, zoom, ratio);
+  const thin = 1 / Math.sqrt(zoom.k);
+  if (line) {
+    strokeLine(context, { ...line, colour: "card", dashed: false, alpha: 0.9, width: line.width + 5 }, palette, thin, false);
+    strokeLine(context, { ...line, alpha: 1, width: line.width + 2 }, palette, thin, false);
+  }
+  context.setLineDash([]);
+  context.globalAlpha = 1;
+  context.lineWidth = 2 * thin;
+  context.strokeStyle = palette.accent;
+  for (const node of nodes) {
+    shape(context, layout.cells[node]);
+    context.stroke();
+  }
+}
+
+/** What lies at a point of the canvas: {node} or {line} or null. Cells lie over lines; `near` in pixels. */
+export function hit({ layout, lines, zoom }, px, py, near) {
+  const { x, y, k } = zoom;
+  const lx = (px - layout.width / 2) / k + x * layout.width;
+  const ly = (py - layout.height / 2) / k + y * layout.height;
+  const cell = cellAt(layout, lx, ly, near > 8 ? 4 / k : 1);
+  if (cell) return { node: cell.node };
+  let best = null;
+  let least = near / k;
+  for (let at = lines.length - 1; at >= 0; at--) {
+    const far = distance(lines[at].curve, lx, ly, least) - lines[at].width / 2 / Math.sqrt(k) / k;
+    if (far < least) {
+      least = Math.max(far, 0);
+      best = lines[at];
+      if (far <= 0) break;
+    }
+  }
+  return best && { line: best };
+}

@@ -1,0 +1,113 @@
+// The edges that are shown, ranked, with all that is known of each.
+
+import { button, el } from "edgewise/dom.js";
+import { LETTERS } from "edgewise/graph.js";
+import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
+import { between, count, number } from "edgewise/text.js";
+import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
+
+const ONE_LIST = 60, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
+
+/** Fills `element`; `hover(edge or null)` is told which edge the pointer is on. */
+export function edgesPanel(element, view, update, hover) {
+  let last = null;
+  let state = null;
+  let limits = {};
+  const rows = (items) => items.map(({ edge, kind, share }, at) => edgeRow(edge, kind, share, at + 1));
+
+  const edgeRow = (edge, kind, share, rank) => {
+    const row = view.rows[kind === THERE ? state.other : state.row];
+    const facts = edgeFacts(view, row, edge);
+    const letter = LETTERS[view.letter[edge]].toLowerCase();
+    const where = kindWords(view, state, kind);
+    const interval = facts.low === null ? "" : `[${number(facts.low)}, ${number(facts.high)}]`;
+    const words = `${rank}. ${facts.name}, score ${between(facts.mean, facts.low, facts.high)}, sign ${stabilityWords(facts.stable)}, in ${facts.present} of ${facts.sizes} sizes`;
+    const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
+      class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name, "aria-pressed": state.edge === edge, "aria-label": [words, where].filter(Boolean).join(", "),
+      title: [`sign ${stabilityWords(facts.stable)}`, where].filter(Boolean).join("; "),
+      onpointerenter: () => hover(edge), onpointerleave: () => hover(null), onfocus: () => hover(edge), onblur: () => hover(null),
+    });
+    one.style.setProperty("--share", `${(100 * Math.sqrt(share)).toFixed(1)}%`);
+    one.append(
+      el("span", { class: "rank" }, String(rank)),
+      el("span", { class: `swatch ${letter}${facts.mean < 0 ? " negative" : ""}` }),
+      el("span", { class: "name" }, facts.name),
+      el("span", { class: "score" }, number(facts.learned ? facts.value : facts.mean)),
+      el("span", { class: "interval" }, interval),
+      el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, facts.stable === null ? "" : facts.stable ? "✓" : "±"),
+      el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""));
+    return one;
+  };
+
+  const list = (id, title, items, most, note = "") => {
+    const limit = limits[id] ?? most;
+    const more = items.length - limit;
+    return el("section", { class: "list", id: `list-${id}` },
+      el("h3", {}, title, " ", el("span", { class: "soft" }, `(${count(items.length)})`)),
+      note ? el("p", { class: "note" }, note) : null,
+      items.length ? head(view.runs[view.rows[state.row].run], view.rows[state.row]) : el("p", { class: "note" }, "none"),
+      el("div", { class: "rows" }, ...rows(items.slice(0, limit))),
+      more > 0 ? button(`Show ${count(Math.min(MORE, more))} more`, () => { limits = { ...limits, [id]: limit + MORE }; last = null; render(state, shownNow); }, { class: "link" }) : null);
+  };
+
+  let shownNow = null;
+  const lists = (now, { circuits, shown }) => {
+    const name = (row) => view.rows[row].label;
+    const { nodes } = view.graph;
+    if (now.other !== null) {
+      const only = (kind) => shown.filter((one) => one.kind === kind);
+      return [
+        list("here", `Only in ${name(now.row)}`, only(HERE), OF_SEVERAL),
+        list("there", `Only in ${name(now.other)}`, only(THERE), OF_SEVERAL),
+        list("shared", "In both", only(SHARED), OF_SEVERAL),
+      ];
+    }
+    if (now.node !== null) {
+      const into = shown.filter(({ edge }) => view.head[edge] === now.node);
+      const out = shown.filter(({ edge }) => view.source[edge] === now.node);
+      const { kind } = view.graph.place(now.node);
+      return [
+        kind === "input" ? null : list("into", `Into ${nodes[now.node]}`, into, OF_SEVERAL, "Strongest first."),
+        kind === "logits" ? null : list("out", `Out of ${nodes[now.node]}`, out, OF_SEVERAL, "Strongest first."),
+      ];
+    }
+    return [strongestNodes(view, circuits.total, update), list("all", "Strongest edges", shown, ONE_LIST)];
+  };
+
+  const render = (now, scene) => {
+    const keys = [scene.shown, now.edge, now.tab === "edges"];
+    if (last && keys.every((key, at) => key === last[at])) return;
+    const moved = !last || last[0] !== scene.shown;
+    last = keys;
+    state = now;
+    shownNow = scene;
+    if (now.tab !== "edges") return void (last = null);
+    if (moved || !element.firstChild) {
+      element.replaceChildren(...lists(now, scene).filter(Boolean));
+    } else {
+      const name = now.edge === null ? null : view.edgeName(now.edge);
+      for (const one of element.querySelectorAll(".edge")) one.setAttribute("aria-pressed", one.dataset.edge === name);
+    }
+  };
+  return { render };
+}
+
+function head(run, row) {
+  const titles = [["rank", "#", ""], ["swatch none", "", ""], ["name", "edge", ""],
+    ["score", row.value ? "learned" : "score", row.value ? "What the circuit was chosen by" : "Mean over the examples; its sign says whether the edge helps"],
+    ["interval", run.low ? "interval" : "", "Of the score, by resampling the examples"],
+    ["stable", run.unstable ? "sign" : "", "✓ every resample agrees on the sign; ± it changes between resamples"],
+    ["sizes", row.sizes.length > 1 ? "sizes" : "", "In how many of this method's circuits the edge is"]];
+  return el("div", { class: "edge head", "aria-hidden": "true" }, ...titles.map(([name, words, title]) => el("span", { class: name, title: title || null }, words)));
+}
+
+function strongestNodes(view, total, update) {
+  const inner = [...total.keys()].filter((node) => ["head", "mlp"].includes(view.graph.place(node).kind) && total[node] > 0);
+  const best = inner.sort((a, b) => total[b] - total[a]).slice(0, STRONGEST_NODES);
+  const logits = view.graph.logits;
+  const chip = (node) => button(view.graph.nodes[node], () => update({ node }), { class: "chip small", "data-node": view.graph.nodes[node], title: total[node] ? `total score ${number(total[node])}` : "not in this circuit" });
+  return el("section", { class: "list", id: "list-nodes" },
+    el("h3", {}, "Strongest heads and MLPs"),
+    el("p", { class: "note" }, "By total score of their edges. Choose one, or logits, to rank the edges into it and out of it."),
+    el("div", { class: "chips" }, ...best.map(chip), chip(logits), chip(0)));
+}

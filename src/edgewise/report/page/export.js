@@ -1,0 +1,125 @@
+// The picture as a file: SVG with labels, and PNG made from it.
+
+import { cellColours, dashOf, labelOf } from "edgewise/draw.js";
+import { layoutOf } from "edgewise/layout.js";
+import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, shownEdges } from "edgewise/scene.js";
+import { between, count, counted, fixed, percent } from "edgewise/text.js";
+
+const HEAD = 64, FOOT = 44, SCALE = 2;
+const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
+
+// What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
+const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Text as it may stand in XML. */
+export const escaped = (text) =>
+  String(text).replace(FORBIDDEN, "\ufffd").replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
+
+const tag = (name, attributes, inside = "") => {
+  const words = Object.entries(attributes).map(([key, value]) => ` ${key}="${escaped(value)}"`).join("");
+  return inside === "" ? `<${name}${words}/>` : `<${name}${words}>${inside}</${name}>`;
+};
+
+const text = (x, y, words, attributes = {}) => tag("text", { x: round(x), y: round(y), ...attributes }, escaped(words));
+const round = (number) => Number(number.toFixed(2));
+
+/** What a picture shows, in words: title and one line about the circuit. */
+export function headingOf(view, state) {
+  const row = view.rows[state.row];
+  const size = row.sizes[state.size];
+  const method = [row.label, row.benchmark && `(${row.benchmark})`].filter(Boolean).join(" ");
+  const versus = state.other === null ? "" : ` versus ${view.rows[state.other].label}`;
+  const faithful = Number.isFinite(size.faithfulness) ? `faithfulness ${between(size.faithfulness, size.low, size.high, fixed)}` : "";
+  return [view.about.title, [method + versus, percent(size.share), counted(size.kept, "edge"), faithful].filter(Boolean).join(" · ")];
+}
+
+/** The name of a file: title, method and size, in letters that every file system takes. */
+export function fileName(view, state, ending) {
+  const row = view.rows[state.row];
+  const other = state.other === null ? [] : ["vs", view.rows[state.other].label];
+  const words = [view.about.title, row.label, row.benchmark, ...other, `${Number((100 * row.sizes[state.size].share).toPrecision(3))}pct`];
+  const plain = words.filter(Boolean).join(" ").normalize("NFKD").toLowerCase().replace(/[^a-z0-9.]+/g, "-").replace(/^[-.]+|[-.]+$/g, "");
+  return `${plain.slice(0, 120) || "circuit"}.${ending}`;
+}
+
+/** The shown circuit as the text of an SVG file, in the colours of a palette. */
+export function svgOf(view, state, palette) {
+  const { graph } = view;
+  const width = Math.max(900, Math.min(3200, 70 * (graph.heads + 2.1) + 52));
+  const height = Math.max(360, Math.min(2600, 66 * (graph.layers + 2.15)));
+  const layout = layoutOf(graph, width, height);
+  const circuits = circuitsOf(view, state);
+  const shown = shownEdges(view, state, circuits);
+  const { lines, left } = linesOf(view, state, circuits, shown, layout);
+  const cells = cellsOf(view, state, circuits, shown);
+  const [title, about] = headingOf(view, state);
+  const parts = [
+    tag("title", {}, escaped(`${title}: ${about}`)),
+    tag("rect", { width: "100%", height: "100%", fill: palette.card }),
+    text(20, 30, title, { "font-size": 18, "font-weight": 600, fill: palette.ink }),
+    text(20, 52, about, { "font-size": 13, fill: palette.soft }),
+    tag("g", { transform: `translate(0 ${HEAD})` }, [...lines.map((line) => lineOf(view, line, palette)),
+      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes[cell.node], palette)),
+      ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, { "font-size": 11, "text-anchor": "end", fill: palette.soft })),
+    ].join("\n")),
+    tag("g", { transform: `translate(20 ${HEAD + height + 22})`, "font-size": 12, fill: palette.soft }, legendOf(view, state, circuits, palette, shown.length, left)),
+  ];
+  const all = { xmlns: "http://www.w3.org/2000/svg", width, height: height + HEAD + FOOT, viewBox: `0 0 ${width} ${height + HEAD + FOOT}`, "font-family": FONT };
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
+}
+
+function lineOf(view, { edge, curve, colour, dashed, width, alpha }, palette) {
+  const [x0, y0, ax, ay, bx, by, x1, y1] = curve.map(round);
+  return tag("path", {
+    d: `M${x0} ${y0}C${ax} ${ay} ${bx} ${by} ${x1} ${y1}`, fill: "none", stroke: palette[colour],
+    "stroke-width": round(width), "stroke-opacity": round(alpha), ...(dashed ? { "stroke-dasharray": dashOf(width).map(round).join(" ") } : {}),
+  }, tag("title", {}, escaped(view.edgeName(edge))));
+}
+
+function cellOf({ x, y, w, h, kind }, cell, name, palette) {
+  const { fill, ink, edge } = cellColours(palette, cell);
+  const marked = cell.chosen || cell.pinned;
+  const label = labelOf({ w, h, kind }, name);
+  return tag("g", { opacity: cell.dimmed ? 0.4 : 1 }, [
+    tag("rect", { x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill, stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8 }),
+    label ? text(x, y + 0.36 * label.size, label.words, { "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink }) : "",
+  ].join(""));
+}
+
+function legendOf(view, state, { counts, row, other }, palette, shown, left) {
+  const byReader = [["q", "into q"], ["k", "into k"], ["v", "into v"], ["mlp", "into an MLP"], ["logits", "into logits"]];
+  const bySign = [["positive", "positive"], ["negative", "negative"]];
+  const keys = other ? [["here", `only in ${row.label} (${count(counts[HERE])})`], ["there", `only in ${other.row.label} (${count(counts[THERE])})`], ["shared", `in both (${count(counts[SHARED])})`]]
+    : state.colour === "sign" ? bySign : byReader;
+  let x = 0;
+  const items = [...keys.map(([key, words]) => [palette[key], words, ""]), [palette.soft, "negative score", "5 4"]].map(([colour, words, dash]) => {
+    const item = tag("line", { x1: x, x2: x + 24, y1: -4, y2: -4, stroke: colour, "stroke-width": 3, ...(dash ? { "stroke-dasharray": dash } : {}) }) + text(x + 30, 0, words);
+    x += 48 + 6.6 * words.length;
+    return item;
+  });
+  const drawn = left ? ` · the strongest ${count(shown - left)} lines of ${count(shown)}` : "";
+  return items.join("") + text(x, 0, `width: score; cells: total score${drawn}`);
+}
+
+/** Saves bytes or text under a name, from within the page. */
+export function save(document, name, blob) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** An SVG's text as a PNG at twice its size. */
+export async function pngOf(document, svg) {
+  const image = new Image();
+  image.src = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  await image.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [SCALE * image.width, SCALE * image.height];
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  URL.revokeObjectURL(image.src);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}

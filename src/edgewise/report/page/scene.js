@@ -1,0 +1,176 @@
+// Which edges a state shows, and how strongly: pure functions of view and state.
+
+import { curveOf } from "edgewise/layout.js";
+import { sameSize } from "edgewise/state.js";
+
+export const MOST_LINES = 3000;
+// What an edge is to the circuits that are shown.
+export const IN = 0, HERE = 1, THERE = 2, SHARED = 3, OUTSIDE = 4;
+
+const orders = new WeakMap();
+
+/** Edges by falling strength of a row's scores, and the largest strength: made once per array of scores. */
+export function orderOf(row) {
+  if (!orders.has(row.scores)) {
+    const scores = row.scores;
+    const edges = Uint32Array.from({ length: scores.length }, (_, edge) => edge);
+    const strength = scores.map(Math.abs);
+    // Edges come by strength of the runs' scores: with one run there is nothing to sort.
+    if (strength.some((value, at) => at > 0 && value > strength[at - 1])) edges.sort((a, b) => strength[b] - strength[a] || a - b);
+    orders.set(row.scores, { edges, most: strength[edges[0]] || 1 });
+  }
+  return orders.get(row.scores);
+}
+
+/** The second circuit of difference mode: {row, size, has(edge), ...}, or null. */
+export function otherOf(view, state) {
+  if (state.other === null) return null;
+  const row = view.rows[state.other];
+  const size = sameSize(view, state.row, state.size, state.other);
+  return { row, size, has: (edge) => row.has(size, edge) };
+}
+
+/** Circuits of a state before any filter: what each edge is to them, [edge] or 255, with counts and nodes' totals. */
+export function circuitsOf(view, state) {
+  const row = view.rows[state.row];
+  const other = otherOf(view, state);
+  const kind = new Uint8Array(view.n).fill(255);
+  const counts = [0, 0, 0, 0, 0];
+  const total = new Float64Array(view.graph.nodes.length);
+  for (let edge = 0; edge < view.n; edge++) {
+    const here = row.has(state.size, edge);
+    const there = other !== null && other.has(edge);
+    if (!here && !there) {
+      if (state.all) kind[edge] = OUTSIDE;
+      continue;
+    }
+    const which = other === null ? IN : !there ? HERE : here ? SHARED : THERE;
+    kind[edge] = which;
+    counts[which]++;
+    const strength = Math.abs((which === THERE ? other.row : row).scores[edge]);
+    total[view.source[edge]] += strength;
+    total[view.head[edge]] += strength;
+  }
+  return { row, other, kind, counts, total };
+}
+
+/** The edges that are shown, strongest first, as {edge, kind, score, share of the strongest, pinned}. */
+export function shownEdges(view, state, circuits) {
+  const { row, other, kind } = circuits;
+  const passes = filterOf(view, state);
+  const pins = new Set(state.pins);
+  const list = (one, kinds) => {
+    const { edges, most } = orderOf(one);
+    const found = [];
+    for (let at = 0; at < edges.length; at++) {
+      const edge = edges[at];
+      if (!kinds[kind[edge]]) continue;
+      const pinned = pins.has(view.source[edge]) || pins.has(view.head[edge]);
+      const score = one.scores[edge];
+      const share = Math.abs(score) / most;
+      if (pinned || passes(edge, score, share)) found.push({ edge, kind: kind[edge], score, share, pinned });
+    }
+    return found;
+  };
+  const here = list(row, [1, 1, 0, 1, 1]);
+  return other === null ? here : merged(here, list(other.row, [0, 0, 1, 0, 0]));
+}
+
+function merged(a, b) {
+  const found = [];
+  let i = 0, j = 0;
+  while (i < a.length || j < b.length)
+    found.push(j >= b.length || (i < a.length && a[i].share >= b[j].share) ? a[i++] : b[j++]);
+  return found;
+}
+
+/** Whether an edge passes the filters and the choice of a node, as a function of (edge, score, share). */
+function filterOf(view, state) {
+  const { node, letters, sign, least } = state;
+  const found = searchOf(view, state.search);
+  return (edge, score, share) =>
+    letters[view.letter[edge]] && share >= least &&
+    (sign === "both" || (sign === "positive" ? score > 0 : score < 0)) &&
+    (node === null || view.source[edge] === node || view.head[edge] === node) &&
+    (found === null || found(edge));
+}
+
+/** Whether an edge is meant by what is searched, as a function; null if nothing is searched. */
+export function searchOf(view, search) {
+  const words = search.trim().toLowerCase().replace("→", "->");
+  if (!words) return null;
+  const { nodes, destinations, destinationName, nodeOf } = view.graph;
+  const to = Array.from({ length: destinations }, (_, at) => destinationName(at));
+  const [left, right] = words.split(/\s*->\s*/);
+  const source = matching(nodes, left);
+  if (right !== undefined) {
+    const exact = to.some((name) => name === right || name.split("<")[0] === right);
+    const ends = to.map((name) => (exact ? name === right || name.split("<")[0] === right : name.includes(right)));
+    return (edge) => source[view.source[edge]] && ends[view.destination[edge]];
+  }
+  const ends = to.map((name, at) => (left.includes("<") ? name.includes(left) : source[nodeOf(at)]));
+  return (edge) => source[view.source[edge]] || ends[view.destination[edge]];
+}
+
+// A whole name means that node alone: a1.h1 isn't a1.h11.
+const matching = (names, words) =>
+  names.includes(words) ? names.map((name) => name === words) : names.map((name) => name.toLowerCase().includes(words));
+
+/** The lines of the edges that are shown, weakest first, at most `most`: those of pins and the chosen edge always. */
+export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES) {
+  const few = shown.length <= most ? shown : strongest(shown, most, state);
+  const kept = state.edge === null || few.some((one) => one.edge === state.edge) ? few : [...few, chosenEdge(circuits, state.edge)];
+  const base = Math.max(0.3, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
+  const chosen = state.pins.length > 0 && state.node === null;
+  const lines = kept.map(({ edge, kind, score, share, pinned }) => ({
+    edge, score, kind,
+    curve: curveOf(layout, view.source[edge], view.head[edge], view.letter[edge]),
+    colour: colourOf(state, kind, view.letter[edge], score),
+    dashed: score < 0,
+    width: widthOf(kind, share),
+    alpha: alphaOf(kind, share, base) * (chosen && !pinned ? 0.3 : 1),
+  }));
+  const faint = ({ kind }) => (kind === SHARED || kind === OUTSIDE ? 0 : 1);
+  // Faint lines below, then by strength; the sort is stable.
+  return { lines: lines.reverse().sort((a, b) => faint(a) - faint(b)), left: shown.length - few.length };
+}
+
+/** The chosen edge, though no filter or circuit has it. */
+function chosenEdge({ row, other, kind }, edge) {
+  const one = kind[edge] === THERE ? other.row : row;
+  const share = Math.abs(one.scores[edge]) / orderOf(one).most;
+  return { edge, kind: kind[edge] === 255 ? OUTSIDE : kind[edge], score: one.scores[edge], share, pinned: false };
+}
+
+function strongest(shown, most, state) {
+  // What two circuits disagree on is what one looks for: shared edges are left out first.
+  const first = (one) => (one.pinned || one.edge === state.edge ? 2 : one.kind === SHARED || one.kind === OUTSIDE ? 0 : 1);
+  const kept = [2, 1, 0].flatMap((rank) => shown.filter((one) => first(one) === rank)).slice(0, most);
+  return kept.sort((a, b) => b.share - a.share);
+}
+
+function colourOf(state, kind, letter, score) {
+  if (kind === HERE) return "here";
+  if (kind === THERE) return "there";
+  if (kind === SHARED || kind === OUTSIDE) return "shared";
+  if (state.colour === "sign") return score < 0 ? "negative" : "positive";
+  return ["q", "k", "v", "mlp", "logits"][letter];
+}
+
+const widthOf = (kind, share) => (kind === SHARED || kind === OUTSIDE ? 0.6 : 0.7) + (kind === OUTSIDE ? 1 : 4.2) * Math.sqrt(share);
+
+const alphaOf = (kind, share, base) =>
+  kind === SHARED || kind === OUTSIDE ? Math.min(0.3, base) : Math.min(1, base + (1 - base) * Math.sqrt(share));
+
+/** How each node is shown: its share of the largest total score, and whether it is the chosen one or beside it. */
+export function cellsOf(view, state, circuits, shown) {
+  const most = circuits.total.reduce((a, b) => Math.max(a, b), 0) || 1;
+  const near = new Uint8Array(circuits.total.length);
+  for (const { edge } of shown) near[view.source[edge]] = near[view.head[edge]] = 1;
+  const picking = state.node !== null || state.search.trim() !== "";
+  return Array.from(circuits.total, (total, node) => ({
+    node, share: total / most, inside: total > 0,
+    chosen: node === state.node, pinned: state.pins.includes(node),
+    dimmed: picking && !near[node] && node !== state.node,
+  }));
+}

@@ -1,0 +1,108 @@
+// Finding nodes and edges by name.
+
+import { el } from "edgewise/dom.js";
+import { orderOf, searchOf } from "edgewise/scene.js";
+import { edgeNamed } from "edgewise/state.js";
+import { number } from "edgewise/text.js";
+
+const MOST_NODES = 6, MOST_EDGES = 6;
+
+/** What words may mean: [{node} or {edge}], whole names first, then by place and by strength. */
+export function suggestionsFor(view, state, words) {
+  const text = words.trim().toLowerCase();
+  if (!text) return [];
+  const { nodes } = view.graph;
+  const rank = (name) => (name === text ? 0 : name.startsWith(text) ? 1 : name.includes(text) ? 2 : 3);
+  const found = nodes.map((name, node) => ({ node, rank: rank(name) })).filter((one) => one.rank < 3);
+  found.sort((a, b) => a.rank - b.rank || a.node - b.node);
+  const matches = searchOf(view, words);
+  const row = view.rows[state.row];
+  const [inside, outside] = [[], []];
+  for (const edge of orderOf(row).edges) {
+    if (inside.length >= MOST_EDGES) break;
+    if (matches(edge)) (row.has(state.size, edge) ? inside : outside).push(edge);
+  }
+  const edges = [...inside, ...outside].slice(0, MOST_EDGES);
+  const exact = edgeNamed(view, text);
+  const ordered = exact === null ? edges : [exact, ...edges.filter((edge) => edge !== exact)];
+  return [...found.slice(0, MOST_NODES).map(({ node }) => ({ node })), ...ordered.map((edge) => ({ edge }))];
+}
+
+/** The patch that chooses what was found. */
+const chosen = (one) => (one.node === undefined ? { edge: one.edge, node: null, search: "" } : { node: one.node, edge: null, search: "" });
+
+/** Fills `element` with the search field and its suggestions. */
+export function search(element, view, update) {
+  let state = null;
+  let found = [];
+  let active = -1;
+  const input = el("input", {
+    type: "search", id: "search", placeholder: "Find a5.h3 or a5.h3->logits", autocomplete: "off", spellcheck: "false",
+    role: "combobox", "aria-label": "Find a node or an edge", "aria-expanded": "false", "aria-controls": "suggestions", "aria-autocomplete": "list",
+    oninput: () => { update({ search: input.value }); offer(input.value); },
+    onfocus: () => offer(input.value),
+    onblur: () => close(),
+    onkeydown: (event) => pressed(event),
+  });
+  const list = el("ul", { id: "suggestions", role: "listbox", "aria-label": "Found", hidden: true });
+  element.append(input, el("kbd", { "aria-hidden": "true" }, "/"), list);
+
+  const close = () => {
+    list.hidden = true;
+    active = -1;
+    input.setAttribute("aria-expanded", "false");
+    input.removeAttribute("aria-activedescendant");
+  };
+  const pick = (one) => {
+    close();
+    input.value = "";
+    input.blur();
+    update(chosen(one));
+  };
+  const offer = (words) => {
+    found = suggestionsFor(view, state, words);
+    active = -1;
+    const none = words.trim() && !found.length ? [el("li", { class: "none" }, "No node or edge has this name. Names are like a5.h3, m2, input, logits, a5.h3->a7.h1<q>.")] : [];
+    list.replaceChildren(...found.map(option), ...none);
+    list.hidden = list.children.length === 0;
+    input.setAttribute("aria-expanded", String(!list.hidden));
+  };
+  const option = (one, at) => {
+    const row = view.rows[state.row];
+    const edge = one.edge !== undefined;
+    const words = !edge ? "node" : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
+    return el("li", { id: `found-${at}`, role: "option", "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); pick(one); } },
+      el("span", { class: "name" }, edge ? view.edgeName(one.edge) : view.graph.nodes[one.node]), el("span", { class: "soft" }, words));
+  };
+  const move = (by) => {
+    if (!found.length) return;
+    active = (active + by + found.length) % found.length;
+    [...list.children].forEach((one, at) => one.setAttribute("aria-selected", String(at === active)));
+    list.children[active].scrollIntoView({ block: "nearest" });
+    input.setAttribute("aria-activedescendant", `found-${active}`);
+  };
+  const pressed = (event) => {
+    event.stopPropagation();
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      move(event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1);
+    } else if (event.key === "Enter") {
+      const words = input.value.trim().toLowerCase();
+      const name = ({ node, edge }) => (node === undefined ? view.edgeName(edge) : view.graph.nodes[node]);
+      const one = active >= 0 ? found[active] : found.find((each) => name(each).toLowerCase() === words) ?? (found.length === 1 ? found[0] : null);
+      if (one) pick(one);
+      else close();
+    } else if (event.key === "Escape") {
+      close();
+      input.blur();
+      update({ search: "" });
+    }
+  };
+  return {
+    render(now) {
+      state = now;
+      if (document.activeElement !== input && input.value !== now.search) input.value = now.search;
+    },
+    focus: () => { input.focus(); input.select(); },
+  };
+}

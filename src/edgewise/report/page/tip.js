@@ -1,0 +1,103 @@
+// What is said of an edge or a node where the pointer is.
+
+import { el } from "edgewise/dom.js";
+import { LETTERS } from "edgewise/graph.js";
+import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
+import { between, count, counted, number } from "edgewise/text.js";
+
+/** What an edge is to the circuits that are shown, in words; empty if it is simply inside. */
+export function kindWords(view, state, kind) {
+  const name = (row) => view.rows[row].label;
+  if (kind === HERE) return `only in ${name(state.row)}`;
+  if (kind === THERE) return `only in ${name(state.other)}`;
+  if (kind === SHARED) return `in ${name(state.row)} and ${name(state.other)}`;
+  return kind === OUTSIDE ? "not in this circuit" : "";
+}
+
+/** Facts of an edge, by the scores of the row it is shown for: {name, score, interval, stable, present, sizes, ...}. */
+export function edgeFacts(view, row, edge) {
+  const run = view.runs[row.run];
+  const learned = row.value !== null;
+  const mean = run.mean[edge];
+  const known = run.low !== null && run.high !== null;
+  return {
+    name: view.edgeName(edge), learned, mean, value: row.scores[edge],
+    low: known ? run.low[edge] : null, high: known ? run.high[edge] : null,
+    stable: run.unstable === null ? null : !run.unstable[edge],
+    present: row.count(edge), sizes: row.sizes.length,
+  };
+}
+
+/** A sentence on whether resamples agree on the sign. */
+export const stabilityWords = (stable) =>
+  stable === null ? "not resampled" : stable ? "stable: every resample agrees" : "unstable: changes between resamples";
+
+function edgeTip(view, state, line) {
+  const row = view.rows[line.kind === THERE ? state.other : state.row];
+  const facts = edgeFacts(view, row, line.edge);
+  const reader = LETTERS[view.letter[line.edge]];
+  const lines = [
+    ["score", between(facts.mean, facts.low, facts.high)],
+    facts.learned ? ["chosen by", `${number(facts.value)} (learned)`] : null,
+    ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`],
+    ["into", reader.length === 1 ? `${{ q: "query", k: "key", v: "value" }[reader]} (${reader})` : reader],
+    facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
+    kindWords(view, state, line.kind) ? ["circuit", kindWords(view, state, line.kind)] : null,
+  ];
+  return [facts.name, lines];
+}
+
+function nodeTip(view, node, degrees) {
+  const { kind, layer, head } = view.graph.place(node);
+  const what = { input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}` };
+  const { into, out, total } = degrees;
+  return [view.graph.nodes[node], [
+    ["is", what[kind]],
+    ["edges", `${count(into)} in, ${count(out)} out`],
+    ["total", into + out ? `${number(total)}, the sum of the strengths of its edges` : "not in this circuit"],
+  ]];
+}
+
+/** Fills the tip with what is said of a target {line} or {node}, beside a point of the window; null hides it. */
+export function showTip(tip, view, state, circuits, target, x, y) {
+  tip.hidden = target === null;
+  if (target === null) return;
+  const [name, lines] = target.line ? edgeTip(view, state, target.line) : nodeTip(view, target.node, degreesOf(view, circuits, target.node));
+  const hint = target.line ? null : state.node === target.node ? "click to show all again" : "click to see its edges only";
+  tip.replaceChildren(
+    el("strong", {}, name),
+    el("dl", {}, ...lines.filter(Boolean).flatMap(([term, words]) => [el("dt", {}, term), el("dd", {}, words)])),
+    ...(hint ? [el("p", {}, hint)] : []),
+  );
+  const { width, height } = tip.getBoundingClientRect();
+  const right = x + 16 + width > innerWidth - 8;
+  tip.style.left = `${Math.max(8, right ? x - width - 16 : x + 16)}px`;
+  tip.style.top = `${Math.max(8, Math.min(y + 14, innerHeight - height - 8))}px`;
+}
+
+/** How many edges of the circuits lead into a node and out of it, and their total strength. */
+export function degreesOf(view, { kind, total }, node) {
+  let into = 0, out = 0;
+  for (let edge = 0; edge < view.n; edge++) {
+    if (kind[edge] > SHARED) continue;
+    into += view.head[edge] === node;
+    out += view.source[edge] === node;
+  }
+  return { into, out, total: total[node] };
+}
+
+/** The summary of the picture, for its caption and for those who don't see it. */
+export function summary(view, state, circuits, shown, left) {
+  const { row, other, counts } = circuits;
+  const size = row.sizes[state.size];
+  const words = [];
+  if (other) {
+    words.push(`${count(counts[HERE])} only in ${row.label}, ${count(counts[THERE])} only in ${other.row.label}, ${count(counts[SHARED])} in both`);
+  } else {
+    const circuit = counts[0] < size.kept ? `${count(size.kept)}-edge circuit, of which this page holds ${count(counts[0])}` : `${counted(size.kept, "edge")} of ${count(view.graph.edges)}`;
+    words.push(circuit);
+  }
+  if (shown < counts[0] + counts[1] + counts[2] + counts[3] || state.all) words.push(`${count(shown)} match`);
+  if (left) words.push(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
+  return words.join(" · ");
+}
