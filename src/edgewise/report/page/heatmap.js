@@ -1,0 +1,101 @@
+// One square of attention: rows look at columns. Cells on a canvas; tokens beside it as text that stays in sight.
+
+import { el } from "edgewise/dom.js";
+import { elided, visible } from "edgewise/tokens.js";
+
+const [SMALLEST, LARGEST] = [10, 26];
+const LONGEST = 14;
+
+/** The side of a cell, in pixels, such that `length` of them and the tokens fit into a width if that can be. */
+export const cellSide = (length, width, gutter) =>
+  Math.max(SMALLEST, Math.min(LARGEST, Math.floor((width - gutter) / length)));
+
+/** The width that tokens ask for beside cells. */
+export const gutterFor = (tokens) =>
+  Math.min(96, 12 + 6.4 * Math.max(2, ...tokens.map((text) => Math.min(LONGEST, [...visible(text)].length))));
+
+/** An empty square; `point(query, key)` is called where the reader points, with nulls where nowhere. */
+export function heatmap(name, point) {
+  let shape = { length: 0, side: SMALLEST };
+  let at = [0, 0];
+  const canvas = el("canvas", {});
+  const cross = ["query", "key"].map((which) => el("i", { class: `cross ${which}`, hidden: true }));
+  const cells = el("div", { class: "cells", tabindex: 0, role: "application", "aria-label": `${name}: arrows move over the cells`, "data-map": name }, canvas, ...cross);
+  const keys = el("div", { class: "keys" });
+  const queries = el("div", { class: "queries" });
+  const said = el("span", { class: "reading", "aria-live": "polite", "data-reading": name });
+  const square = el("div", { class: "square" }, el("div", { class: "corner" }), keys, queries, cells);
+  const figure = el("figure", { class: "heatmap", "data-side": name }, el("figcaption", {}, el("b", {}, name), said), square);
+
+  const move = ([query, key]) => {
+    const last = shape.length - 1;
+    const row = Math.max(0, Math.min(query, last));
+    at = [row, Math.max(0, Math.min(key, row))];
+    point(...at);
+  };
+  cells.addEventListener("pointermove", (event) => {
+    const [query, key] = [event.offsetY, event.offsetX].map((pixel) => Math.floor(pixel / shape.side));
+    if (query < 0 || query >= shape.length || key < 0 || key > query) point(null, null);
+    else move([query, key]);
+  });
+  cells.addEventListener("pointerleave", () => point(null, null));
+  cells.addEventListener("blur", () => point(null, null));
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  cells.addEventListener("keydown", (event) => {
+    if (!(event.key in steps)) return;
+    event.preventDefault();
+    event.stopPropagation(); // the page's own arrows move the size and the method
+    move([at[0] + steps[event.key][0], at[1] + steps[event.key][1]]);
+  });
+
+  return {
+    element: figure,
+    /** Draws values: tokens of the rows and columns, a cell's side, and `paint(query, key) -> [colour, strength 0..1]`. */
+    draw({ tokens, length, side, gutter, ground, paint, marked }) {
+      shape = { length, side };
+      square.style.setProperty("--gutter", `${gutter}px`);
+      square.style.setProperty("--side", `${side}px`);
+      for (const labels of [keys, queries]) {
+        labels.replaceChildren(...Array.from({ length }, (_, place) => {
+          const text = visible(tokens[place] ?? String(place));
+          return el("span", { class: marked(place) ? "token differ" : "token", title: text }, elided(text, LONGEST));
+        }));
+      }
+      paintCells(canvas, length, side, ground, paint);
+    },
+    /** Marks a cell, or none, and says what it holds. */
+    mark(query, key, words) {
+      const on = query !== null;
+      [query, key].forEach((place, which) => {
+        cross[which].hidden = !on;
+        cross[which].style.setProperty("--at", `${(place ?? 0) * shape.side}px`);
+        const labels = which ? keys : queries;
+        labels.querySelector(".on")?.classList.remove("on");
+        if (on) labels.children[place]?.classList.add("on");
+      });
+      said.textContent = words;
+    },
+  };
+}
+
+function paintCells(canvas, length, side, ground, paint) {
+  const scale = window.devicePixelRatio || 1;
+  const pixels = length * side;
+  canvas.width = canvas.height = Math.round(pixels * scale);
+  canvas.style.width = canvas.style.height = `${pixels}px`;
+  const context = canvas.getContext("2d");
+  context.scale(scale, scale);
+  const gap = side > 7 ? 1 : 0;
+  for (let query = 0; query < length; query += 1) {
+    for (let key = 0; key <= query; key += 1) {
+      const box = [key * side, query * side, side - gap, side - gap];
+      const [colour, strength] = paint(query, key);
+      context.globalAlpha = 1;
+      context.fillStyle = ground;
+      context.fillRect(...box);
+      context.globalAlpha = strength;
+      context.fillStyle = colour;
+      context.fillRect(...box);
+    }
+  }
+}

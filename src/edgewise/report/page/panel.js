@@ -1,0 +1,22 @@
+// What the panels share: parts of drawings, and drawing again only what changed.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An SVG element with attributes and children; strings become text. */
+export function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** A function that calls `render(state)` only where one of the values `keys(state)` differs from the last time. */
+export function whenChanged(keys, render) {
+  let last = null;
+  return (state) => {
+    const now = keys(state);
+    if (last !== null && now.every((value, place) => Object.is(value, last[place]))) return;
+    last = now;
+    render(state);
+  };
+}

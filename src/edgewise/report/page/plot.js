@@ -1,0 +1,72 @@
+// What drawings of faithfulness against size have in common: scales, ticks and paths. Pure.
+
+/** The faithfulness that a circuit is asked to reach before people call it one. */
+export const GOAL = 0.9;
+
+/** share -> x between left and right: linear from 0, or logarithmic from the smallest share. */
+export function shareScale(shares, linear, left, right) {
+  const most = Math.max(...shares);
+  const least = Math.min(...shares);
+  if (linear) return (share) => left + (right - left) * (share / most);
+  if (least === most) return () => (left + right) / 2;
+  return (share) => left + ((right - left) * Math.log(share / least)) / Math.log(most / least);
+}
+
+/** value -> y, where `low` lies at the bottom and `high` at the top. */
+export function heightScale([low, high], top, bottom) {
+  return (value) => bottom - ((bottom - top) * (value - low)) / (high - low);
+}
+
+/** Few shares worth a label: quarters on a linear axis; powers of ten on a logarithmic one, with 2 and 5 if it is short. */
+export function shareTicks(shares, linear) {
+  const most = Math.max(...shares);
+  const least = Math.min(...shares);
+  if (linear) return [0, 0.25, 0.5, 0.75, 1].map((part) => Number((part * most).toPrecision(3)));
+  const ticks = (factors) =>
+    [-7, -6, -5, -4, -3, -2, -1, 0]
+      .flatMap((power) => factors.map((factor) => Number(`${factor}e${power}`)))
+      .filter((tick) => tick >= least * 0.999 && tick <= most * 1.001);
+  const decades = ticks([1]);
+  return decades.length >= 3 ? decades : ticks([1, 2, 5]);
+}
+
+/** From low to high: 0, 1 and all of `whole`, and those of `others` that aren't far off, with a little air. */
+export function heightRange(whole, others = []) {
+  const near = others.filter((value) => value > -1 && value < 2.5);
+  const values = [0, 1, ...whole, ...near].filter((value) => Number.isFinite(value));
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const air = 0.06 * (high - low);
+  return [low - air, high + 1.5 * air];
+}
+
+/** Round values between low and high, about four, with 0 and 1 among them where the range is small. */
+export function heightTicks([low, high]) {
+  const step = [0.5, 1, 2, 5, 10, 20, 50, 100].find((one) => (high - low) / one <= 4.5) ?? (high - low) / 4;
+  const ticks = [];
+  for (let tick = Math.ceil(low / step); tick * step <= high; tick += 1) ticks.push(tick * step);
+  return ticks;
+}
+
+/** The path of a line through points [x, y]; a null leaves a gap. */
+export function linePath(points) {
+  let pen = "M";
+  const parts = [];
+  for (const point of points) {
+    if (point !== null) parts.push(`${pen}${point[0].toFixed(1)} ${point[1].toFixed(1)}`);
+    pen = point === null ? "M" : "L";
+  }
+  return parts.join("");
+}
+
+/** The closed path between two lines of points, one after the other. */
+export function bandPath(upper, lower) {
+  const edge = [...upper, ...lower.toReversed()];
+  return edge.length ? `${linePath(edge)}Z` : "";
+}
+
+/** The place of the first size whose faithfulness reaches the goal, or null. */
+export function firstPassing(sizes, goal = GOAL) {
+  const place = sizes.findIndex((size) => size.faithfulness !== null && size.faithfulness >= goal);
+  return place < 0 ? null : place;
+}

@@ -1,0 +1,39 @@
+// Faithfulness of circuits on single examples. Pure.
+
+// Below this share of the mean range, an example's own range is too small to divide by.
+const TINY = 0.01;
+
+/** Whether a run's faithfulness is the ratio m(circuit) / m(model) rather than MIB's. */
+export const isRatio = (run) => /ratio/i.test(run.facts.faithfulness ?? "");
+
+/** How many examples a row's metric is held for. */
+export const heldExamples = (row) => (row.metric ? row.metric.length / row.sizes.length : 0);
+
+/** The metric of a row's circuit on an example. */
+export const metricOf = (row, size, example) => row.metric[size * heldExamples(row) + example];
+
+/** A function (size, example) -> a circuit's faithfulness there: NaN where model and empty circuit can't be told apart.
+ * Null for a row without metrics. */
+export function singleFaithfulness(view, row) {
+  const run = view.runs[row.run];
+  if (!row.metric || !run.full || !run.empty) return null;
+  const bottom = (example) => (isRatio(run) ? 0 : run.empty[example]);
+  const ranges = Float64Array.from({ length: heldExamples(row) }, (_, example) => run.full[example] - bottom(example));
+  const least = TINY * Math.abs(ranges.reduce((sum, range) => sum + range, 0) / ranges.length);
+  return (size, example) =>
+    Math.abs(ranges[example]) <= least ? NaN : (metricOf(row, size, example) - bottom(example)) / ranges[example];
+}
+
+/** Places of the values from the lowest to the highest, those that are undefined last. */
+export function lowestFirst(values) {
+  const key = (place) => (Number.isNaN(values[place]) ? Infinity : values[place]);
+  const compared = (one, two) => (one < two ? -1 : one > two ? 1 : 0); // infinities can't be subtracted
+  return Array.from(values, (_, place) => place).sort((one, two) => compared(key(one), key(two)) || one - two);
+}
+
+/** The place of the value that is worst: lowest where higher is better, else farthest from 1; 0 if all are undefined. */
+export function worst(values, better) {
+  const loss = (place) => (better > 0 ? -values[place] : Math.abs(1 - values[place]));
+  const known = Array.from(values, (_, place) => place).filter((place) => !Number.isNaN(values[place]));
+  return known.reduce((one, two) => (loss(two) > loss(one) ? two : one), known[0] ?? 0);
+}
