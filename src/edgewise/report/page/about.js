@@ -34,7 +34,6 @@ export function aboutPanel(element, view) {
     ...part("Keys", keys()),
     ...view.runs.flatMap((run) => part(view.runs.length > 1 ? `Run: ${run.name}` : run.name, facts(run))),
     ...part("What is left out", ...leftOut(view)),
-    ...(view.about.notes.length ? part("Notes", el("ul", { id: "about-notes" }, ...view.about.notes.map((note) => el("li", {}, note)))) : []),
     el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. Nothing on this page leaves it.`)));
   return { render() {} };
 }
