@@ -14,6 +14,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests tools benchmarks
 	$(BIN)/mypy
+	$(BIN)/python tests/browser/chromium.py
 	$(BIN)/python -m pytest -n 2
 
 fuzz: $(VENV)/.installed-dev
