@@ -463,40 +463,69 @@ CURVE = Schema(
 )
 
 
+EXAMPLES = Schema(
+    {
+        (): is_object,
+        ("format",): one_of("edgewise-examples"),
+        ("version",): one_of(1),
+        ("split",): is_text,
+        ("prompts",): is_list,
+        ("prompts", "*"): is_object,
+        ("prompts", "*", "clean"): is_list,
+        ("prompts", "*", "clean", "*"): is_text,
+        ("prompts", "*", "corrupted"): is_list,
+        ("prompts", "*", "correct"): is_text,
+        ("prompts", "*", "incorrect"): is_text,
+    },
+    frozenset(
+        {("format",), ("version",), ("prompts",)}
+        | {("prompts", "*", name) for name in ("clean", "corrupted", "correct", "incorrect")}
+    ),
+    frozenset({("prompts",), ("prompts", "*", "clean"), ("prompts", "*", "corrupted")}),
+)
+ARCHIVES = ("circuits.npz", "circuits.npz", "statistics.npz", "learned.npz", "attention.npz")
+
+
 @cache
-def _npz() -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(valid.result()["circuits.npz"])) as held:
+def _npz(archive: str) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(valid.result()[archive])) as held:
         return {name: held.read(name) for name in held.namelist()}
 
 
 @cache
-def _npz_array(name: str) -> np.ndarray:
-    return np.load(io.BytesIO(_npz()[name]))
-
-
-def _npz_member(draw: Draw, name: str) -> Mutated:
-    return draw(npy_of(_npz_array(name), "u" if name == "masks.npy" else "f"))
+def _npz_array(archive: str, name: str) -> np.ndarray:
+    return np.load(io.BytesIO(_npz(archive)[name]))
 
 
 @st.composite
 def result(draw: Draw) -> Input:
     """A result folder."""
     given = Input(valid.result(), "as it is", ACCEPT)
-    way = draw(st.sampled_from(("run", "run", "run", "curve", "curve", "npz", "npz", "npz", "bomb", "entry")))
+    way = draw(
+        st.sampled_from(("run", "run", "run", "curve", "curve", "examples", "npz", "npz", "npz", "bomb", "entry"))
+    )
     if way == "entry":
-        return draw(entry_of(given, ("run.json", "curve.json", "circuits.npz")))
+        return draw(entry_of(given, ("run.json", "curve.json", "circuits.npz", "statistics.npz")))
     if way == "run":
         return changed(given, "run.json", draw(text_of_json(tree("result", "run.json"), run_schema())))
     if way == "curve":
         return changed(given, "curve.json", draw(text_of_json(tree("result", "curve.json"), CURVE)))
+    if way == "examples":
+        return changed(given, "examples.json", draw(text_of_json(tree("result", "examples.json"), EXAMPLES)))
+    archive = draw(st.sampled_from(ARCHIVES))
+    members = _npz(archive)
     if way == "npz":
-        found = draw(zip_of(_npz(), _npz_member, tuple(_npz())))
-        return changed(given, "circuits.npz", found)
-    name = draw(st.sampled_from(sorted(_npz())))
-    head = draw(st.sampled_from((_npz()[name], _npz()[name][:128].replace(b"(", b"(9999999, ", 1))))
-    claimed = draw(st.sampled_from((None, 100, len(_npz()[name]))))
-    found = Mutated(bomb(_npz(), name, head, 700, claimed), f"npz bomb: {name}, says {claimed}", REFUSE)
-    return changed(given, "circuits.npz", found)
+
+        def change(draw: Draw, name: str) -> Mutated:
+            array = _npz_array(archive, name)
+            return draw(npy_of(array, array.dtype.kind))
+
+        return changed(given, archive, draw(zip_of(members, change, tuple(members))))
+    name = draw(st.sampled_from(sorted(members)))
+    head = draw(st.sampled_from((members[name], members[name][:128].replace(b"(", b"(9999999, ", 1))))
+    claimed = draw(st.sampled_from((None, 100, len(members[name]))))
+    found = Mutated(bomb(members, name, head, 700, claimed), f"npz bomb: {name}, says {claimed}", REFUSE)
+    return changed(given, archive, found)
 
 
 @cache
@@ -938,12 +967,12 @@ def gguf(draw: Draw) -> Input:
 # --- commands: what uses the readers, and prints what was read
 
 COMMANDS = {
-    "result": (result, ("report", "compare", "convert", "report --json", "compare --json")),
+    "result": (result, ("report", "compare", "convert", "view", "report --json", "compare --json", "view --json")),
     "study": (study, ("report", "compare", "report --json", "compare --json")),
     "scores": (scores, ("select", "convert", "select --json", "convert --json")),
     "ranking": (ranking, ("select", "convert", "select --json", "convert --json")),
-    "circuit.json": (eap_json, ("select", "convert", "select --json", "convert --json")),
-    "circuit.pt": (eap_pt, ("select", "convert", "select --json", "convert --json")),
+    "circuit.json": (eap_json, ("select", "convert", "view", "select --json", "convert --json")),
+    "circuit.pt": (eap_pt, ("select", "convert", "view", "select --json", "convert --json")),
     "submission": (submission, ("check", "check --json")),
 }
 SHOWN = (

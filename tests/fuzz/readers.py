@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, InputError, Ranking, read_circuits, read_result
+from edgewise.report.view import view_of
 
 from . import attacks, valid
 from .inputs import ACCEPT, Input
@@ -143,6 +144,9 @@ def read_results(folder: Path, given: Input) -> None:
         counts = tuple(circuit.n_edges for circuit in circuits[row.benchmark, row.name])
         hold(counts == row.curve.kept, "circuits have as many edges as their curve says")
     _strict(found.run.record())
+    view = view_of([folder])
+    hold(len(view.rows) == len(found.rows), "every curve is shown")
+    hold(all(_is_finite(one.mean) and _is_finite(one.low) for one in view.runs), "scores that are shown are finite")
 
 
 def read_studies(folder: Path, given: Input) -> None:
@@ -252,9 +256,12 @@ def run_command(folder: Path, given: Input) -> None:
     """A command in this process: exit code 0 or 2, a line for what is refused, nothing that steers a terminal."""
     kind, *words = given.read.split()
     where = folder / kind if kind.startswith("circuit.") else folder
-    more = {"select": ("--edges", "10"), "convert": (str(folder.parent / "converted.pt"), "--overwrite")}.get(
-        words[0], ()
-    )
+    beside = folder.parent
+    more = {
+        "select": ("--edges", "10"),
+        "convert": (str(beside / "converted.pt"), "--overwrite"),
+        "view": ("--no-open", "--overwrite", "--out", str(beside / "view.html")),
+    }.get(words[0], ())
     with _small_models():
         code, out, err = _run([words[0], str(where), *more, *words[1:]])
     hold(

@@ -17,6 +17,17 @@ from edgewise import CMD, CPR, Bootstrap, Circuit, EdgeScores, Graph, Greedy, Il
 GRAPH = Graph(2, 2, 8)
 SIZES = (0.05, 0.3, 1.0)
 DEMO = Path(str(files("edgewise"))) / "demo"
+RESULT_FILES = (
+    "run.json",
+    "curve.json",
+    "circuits.npz",
+    "statistics.npz",
+    "learned.npz",
+    "attention.npz",
+    "examples.json",
+    "scores/scores.json",
+    "scores/scores.npy",
+)
 HAS_GGUF = all(find_spec(name) is not None for name in ("gguf", "accelerate"))
 
 
@@ -60,17 +71,16 @@ def ranking() -> dict[str, bytes]:
 def result() -> dict[str, bytes]:
     """A result folder: what its readers read."""
     from edgewise import Recipe, discover, write_result
+    from edgewise.learn import Learned
     from edgewise.study import GREEDY
 
-    recipes = {CMD: (GREEDY, Recipe(Ilp(), Bootstrap(5), pnr=0.5)), CPR: (GREEDY,)}
+    learned = Recipe(learner=Learned(steps=2, batch=2))
+    recipes = {CMD: (GREEDY, Recipe(Ilp(), Bootstrap(5), pnr=0.5), learned), CPR: (GREEDY,)}
     with tempfile.TemporaryDirectory() as name:
         found = discover(_tiny(), _task(6, "train"), _task(5, "test"), Settings(sizes=SIZES), recipes, stability=2)
         write_result(found, Path(name) / "result")
         held = _held(Path(name) / "result")
-    return {
-        name: held[name]
-        for name in ("run.json", "curve.json", "circuits.npz", "scores/scores.json", "scores/scores.npy")
-    }
+    return {name: data for name, data in held.items() if name in RESULT_FILES}
 
 
 def _tiny() -> Any:

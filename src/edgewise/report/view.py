@@ -150,7 +150,7 @@ def _of_run(folder: Path) -> View:
     curve = result.rows[0].curve
     seen = ViewRun(
         name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
-        curve.empty, read_examples(folder), read_attention(folder, run),
+        curve.empty, read_examples(folder, run), read_attention(folder, run),
     )  # fmt: skip
     circuits, learned = read_circuits(folder), read_learned(folder, result)
     rows = tuple(

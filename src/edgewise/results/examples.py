@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ class Prompt:
     incorrect: str
 
 
+class ExamplesRecord(TypedDict):
+    """What examples.json says."""
+
+    split: str
+    prompts: list[Prompt]
+
+
 def fill_examples(folder: Path, found: Discovery) -> None:
     """Write what there is to see of the evaluated examples into a folder that exists."""
     prompts = prompts_of(found.test.examples[:MOST_PROMPTS], found.model.tokenizer)
@@ -71,13 +78,18 @@ def prompts_of(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt, ...
     )
 
 
-def read_examples(folder: str | Path) -> tuple[Prompt, ...]:
-    """The prompts of a result folder's examples, or of the first of them; none if an earlier edgewise wrote it."""
+def read_examples(folder: str | Path, run: RunRecord) -> tuple[Prompt, ...]:
+    """The prompts of a run's evaluated examples, or of the first 500; none in a folder of an earlier edgewise."""
     path = Path(folder) / "examples.json"
     if not os.path.isfile(path):
         return ()
-    held = read_format(path, FORMAT, VERSION)
-    return typed(tuple[Prompt, ...], held.get("prompts"), f"the prompts of {path}")  # type: ignore[no-any-return]
+    held: ExamplesRecord = typed(ExamplesRecord, read_format(path, FORMAT, VERSION), str(path))
+    prompts = tuple(held["prompts"])
+    if len(prompts) != min(MOST_PROMPTS, run.test.examples) or held["split"] != run.test.split:
+        raise InputError(f"{path} has other prompts than those that the run was evaluated on")
+    if not all(len(one.clean) == len(one.corrupted) > 0 for one in prompts):
+        raise InputError(f"{path} has a pair of prompts that aren't equally long")
+    return prompts
 
 
 def read_attention(folder: str | Path, run: RunRecord) -> Attention | None:

@@ -233,6 +233,7 @@ def _check_records(records: Sequence[CurveRecord], run: RunRecord) -> None:
     """Refuse curves that aren't those of the run."""
     areas: dict[str, dict[str, float]] = {}
     sizes = list(run.settings["sizes"])
+    _learned_names([record["learner"] for record in records])  # refuses a goal that has no name
     for record in records:
         record_name("the filter of a curve", record["filter"])
         areas.setdefault(record["benchmark"], {})[record["method"]] = record["area"]
