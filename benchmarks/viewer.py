@@ -1,5 +1,8 @@
 """How large is the viewer's page, and how fast is it in a browser?  python benchmarks/viewer.py [--scores SCORES.json]
 
+In Chromium, if there is one (and Playwright): the time from opening the file until the page is ready, and from a move
+of the slider to the picture, for every size of every method.
+
 Makes a page of the shape of a run of GPT-2 small (32,491 edges): eight methods for CMD and four for CPR at ten sizes,
 100 examples, attention on three of them. Scores are those of a file, or random; what circuits do is made up.
 """
@@ -7,6 +10,7 @@ Makes a page of the shape of a run of GPT-2 small (32,491 edges): eight methods 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +71,48 @@ def _patterns(draw: np.random.Generator, heads: int, length: int) -> np.ndarray:
     return np.round(255 * square[..., query, key]).astype(np.uint8)
 
 
+def timed(path: Path, chromium: str) -> str:
+    """How long a page takes in a browser, in words."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(path.resolve().as_uri())
+        page.wait_for_selector("html[data-ready]")
+        ready = float(page.evaluate("document.documentElement.dataset.ready"))
+        page.wait_for_timeout(500)
+        moves = page.evaluate(MOVE_ALL)
+        browser.close()
+    return f"ready after {ready:.0f} ms; slider to picture: median {np.median(moves):.0f} ms, worst {max(moves):.0f} ms"
+
+
+# Moves the slider through all sizes of every method, and waits each time until the picture has been drawn.
+MOVE_ALL = """async () => {
+  const slider = document.querySelector("#size-slider"), found = [];
+  const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  for (const method of document.querySelectorAll("[data-method]")) {
+    method.click();
+    await drawn();
+    for (let at = 0; at <= Number(slider.max); at += 1) {
+      const start = performance.now();
+      slider.value = at;
+      slider.dispatchEvent(new Event("input", { bubbles: true }));
+      await drawn();
+      found.push(performance.now() - start);
+    }
+  }
+  return found;
+}"""
+
+
 def main() -> None:
-    """Write the page, and say how large it is."""
+    """Write the page, and say how large and how fast it is."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scores", type=Path, help="an EAP-IG json; random without it")
     parser.add_argument("--shape", default="12x12x768", help="layers x heads x width")
     parser.add_argument("--out", type=Path, default=Path("viewer.html"))
+    parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))
     args = parser.parse_args()
     if args.scores:
         scores = EdgeScores.load(args.scores)
@@ -83,6 +123,8 @@ def main() -> None:
     page = page_of(made_up(graph, mean))
     args.out.write_text(page, "utf-8")
     print(f"{graph.n_edges:,} edges, {len(page) / 1e6:.2f} MB: {args.out}")
+    if args.chromium:
+        print(timed(args.out, args.chromium))
 
 
 if __name__ == "__main__":

@@ -2,53 +2,58 @@
 
 import { el } from "edgewise/dom.js";
 import { cellSide, gutterFor, heatmap } from "edgewise/heatmap.js";
-import { whenChanged } from "edgewise/panel.js";
+import { whenChanged, widthOf } from "edgewise/panel.js";
 import { count, counted, fixed, number, percent } from "edgewise/text.js";
 import { quoted } from "edgewise/tokens.js";
 
 const GAP = 16;
 const NAMED = 12;
 
-/** Fills `element` with a head's patterns, and choices of head and example; moves `head` and `example`. */
+/** Fills `element` with a head's patterns, and choices of head and example; moves `head`, `node` and `example`. */
 export function attentionPanel(element, view, update) {
   let state = null;
   let shown = null;
-  const heads = el("select", { id: "attention-head", onchange: () => update({ head: Number(heads.value) }) });
-  const examples = el("select", { id: "attention-example", onchange: () => update({ example: Number(examples.value) }) });
-  const chosen = el("div", { class: "choices" }, el("label", {}, "Head ", heads), el("label", {}, "Example ", examples));
+  const choose = (id, act) => el("select", { id, onchange: (event) => act(Number(event.target.value)) });
+  // A head that is chosen in the picture comes before this choice, so both move.
+  const heads = choose("attention-head", (head) => update(isHead(view, state.node) ? { head, node: head } : { head }));
+  const examples = choose("attention-example", (example) => update({ example }));
+  const choices = el("div", { class: "choices" },
+    el("label", {}, "Head ", heads), el("label", {}, "Example ", examples));
   const said = el("p", { class: "quiet", id: "attention-said" });
-  const point = (query, key) => {
-    for (const [side, map] of maps.entries()) map.mark(query, key, query === null || !shown ? "" : reading(shown, side, query, key));
-  };
+  const point = (query, key) => maps.forEach((map, side) =>
+    map.mark(query, key, query === null || !shown ? "" : reading(shown, side, query, key)));
   const maps = ["clean", "corrupted", "difference"].map((name) => heatmap(name, point));
-  const scale = el("p", { class: "scales quiet" },
-    el("span", {}, "0 ", el("i", { class: "ramp attention" }), " 1, the darker the more a row's token looks at a column's"),
-    el("span", {}, "more when corrupted ", el("i", { class: "ramp difference" }), " more when clean"));
   const body = el("div", { class: "maps" }, ...maps.map((map) => map.element));
-  element.append(el("div", { class: "panel attention" }, chosen, said, body, scale));
-  const width = () => Math.round(element.clientWidth) || 340;
-  const ordered = remembered((row, size) => headsByScore(view, view.rows[row], size));
+  const scales = el("p", { class: "scales quiet" },
+    el("span", {}, "0 ", el("i", { class: "ramp attention" }), " 1: how much a row's token looks at a column's"),
+    el("span", {}, "more when corrupted ", el("i", { class: "ramp difference" }), " more when clean"));
+  const panel = el("div", { class: "panel attention" }, choices, said, body, scales);
+  element.append(panel);
 
-  const renderAll = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example, width(), ...palette()], (now) => {
-    const patterns = view.runs[view.rows[now.row].run].patterns;
-    const held = Boolean(patterns && patterns.heads.length && patterns.examples.length);
-    for (const part of [chosen, body, scale]) part.hidden = !held;
-    shown = held ? pick(view, now, patterns, ordered(now.row, now.size)) : null;
-    said.textContent = held ? words(view, now, patterns, shown) : "This page holds no attention patterns for this circuit.";
-    if (!held) return;
-    fillChoices(heads, headGroups(view, shown), shown.head);
-    fillChoices(examples, [["", patterns.examples.map((example) => [example, count(example)])]], shown.example);
-    drawMaps(maps, shown, width(), palette());
+  const renderChoices = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example], (now) => {
+    const { patterns } = view.runs[view.rows[now.row].run];
+    const held = Boolean(patterns?.heads.length && patterns.examples.length);
+    for (const part of [choices, body, scales]) part.hidden = !held;
+    shown = held ? pick(view, now, patterns) : null;
+    said.textContent = shown ? words(view, now, shown) : "No attention patterns are held for this circuit.";
+    if (!shown) return;
+    fill(heads, headGroups(view, shown), shown.head);
+    fill(examples, [["", patterns.examples.map((example) => [example, count(example)])]], shown.example);
   });
+  const renderMaps = whenChanged(
+    (now) => [view.rows[now.row].run, shown?.head, shown?.example, width(), ...palette()],
+    () => shown && drawMaps(maps, shown, width(), palette()));
   const render = (now) => {
     state = now;
-    if (now.tab === "attention") renderAll(now);
+    if (now.tab !== "attention") return;
+    renderChoices(now);
+    renderMaps(now);
   };
-  const again = () => state && render(state);
-  new ResizeObserver(again).observe(element);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+  const width = widthOf(panel, 340, () => state && render(state));
   return { render };
 }
+
+const isHead = (view, node) => node !== null && view.graph.place(node).kind === "head";
 
 /** Colours for canvases, which can't read the style by themselves. */
 function palette() {
@@ -56,59 +61,53 @@ function palette() {
   return ["--sunk", "--here", "--there"].map((name) => style.getPropertyValue(name).trim());
 }
 
-function remembered(compute) {
-  let [key, value] = ["", null];
-  return (...given) => {
-    if (String(given) !== key) [key, value] = [String(given), compute(...given)];
-    return value;
-  };
-}
-
-/** [{node, score, inside}] of all heads: those of the circuit first, by the total of their edges' absolute scores. */
+/** [{node, score, inside}] of all heads: those of a circuit first, by the total of their edges' absolute scores. */
 function headsByScore(view, row, size) {
   const total = new Float64Array(view.graph.nodes.length);
   const inside = new Uint8Array(view.graph.nodes.length);
   for (let edge = 0; edge < view.n; edge += 1) {
     if (!row.has(size, edge)) continue;
+    const strength = Math.abs(row.score(edge));
     for (const node of [view.source[edge], view.head[edge]]) {
-      total[node] += Math.abs(row.score(edge));
+      total[node] += strength;
       inside[node] = 1;
     }
   }
   return Array.from(total, (score, node) => ({ node, score, inside: inside[node] === 1 }))
-    .filter(({ node }) => view.graph.place(node).kind === "head")
+    .filter(({ node }) => isHead(view, node))
     .sort((one, two) => two.inside - one.inside || two.score - one.score || one.node - two.node);
 }
 
 /** What is shown of a state: the head and the example that it asks for, or else the first that are held. */
-function pick(view, state, patterns, ordered) {
+function pick(view, state, patterns) {
+  const row = view.rows[state.row];
   const held = new Set(patterns.heads);
-  const heads = ordered.filter(({ node }) => held.has(node));
-  const isHead = state.node !== null && view.graph.place(state.node).kind === "head";
-  const asked = state.head ?? (isHead ? state.node : null);
+  const heads = headsByScore(view, row, state.size).filter(({ node }) => held.has(node));
+  const asked = isHead(view, state.node) ? state.node : state.head;
   const head = held.has(asked) ? asked : heads[0].node;
   const example = patterns.examples.includes(state.example) ? state.example : patterns.examples[0];
   const [clean, corrupted] = [0, 1].map((side) => patterns.at(example, head, side));
-  const prompt = view.runs[view.rows[state.row].run].prompts[example];
-  return { head, example, asked, heads, clean, corrupted, tokens: [prompt?.clean ?? [], prompt?.corrupted ?? []] };
+  const prompt = view.runs[row.run].prompts[example];
+  return { asked, head, heads, example, clean, corrupted, tokens: [prompt?.clean ?? [], prompt?.corrupted ?? []] };
 }
 
-/** What is shown, and what isn't held. */
-function words(view, state, patterns, { head, example, asked, heads }) {
+/** What is shown, and what was asked for but isn't held. */
+function words(view, state, { asked, head, heads, example }) {
   const name = (node) => view.graph.nodes[node];
   const row = view.rows[state.row];
+  const circuit = `the circuit of ${row.label} at ${percent(row.sizes[state.size].share)}`;
   const inside = heads.filter((one) => one.inside);
   const rank = inside.findIndex((one) => one.node === head);
-  const share = percent(row.sizes[state.size].share);
-  const place = rank < 0
-    ? `${name(head)} isn't in the circuit of ${row.label} at ${share}.`
-    : `${name(head)} is head ${count(rank + 1)} of ${count(inside.length)} in the circuit of ${row.label} at ${share}, by the total of its edges' scores (${number(inside[rank].score)}).`;
-  const some = heads.slice(0, NAMED).map((one) => name(one.node)).join(", ") + (heads.length > NAMED ? ` and ${counted(heads.length - NAMED, "other")}` : "");
+  const some = heads.slice(0, NAMED).map((one) => name(one.node)).join(", ");
+  const more = heads.length > NAMED ? ` and ${counted(heads.length - NAMED, "other")}` : "";
   return [
-    asked !== null && asked !== head ? `Patterns of ${name(asked)} aren't held; they are of ${some}.` : "",
-    example === state.example ? "" : `Patterns aren't held for example ${count(state.example)}; shown is example ${count(example)}.`,
-    place,
-  ].filter((one) => one).join(" ");
+    asked === null || asked === head ? "" : `Patterns of ${name(asked)} aren't held; those of ${some}${more} are.`,
+    example === state.example ? ""
+      : `Patterns on example ${count(state.example)} aren't held; this is example ${count(example)}.`,
+    rank < 0 ? `${name(head)} isn't in ${circuit}.`
+      : `${name(head)} is ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
+        `by the total of its edges' scores, ${number(inside[rank].score)}.`,
+  ].filter((sentence) => sentence !== "").join(" ");
 }
 
 function headGroups(view, { heads }) {
@@ -119,9 +118,10 @@ function headGroups(view, { heads }) {
   ].filter(([, options]) => options.length);
 }
 
-function fillChoices(select, groups, value) {
-  const options = ([, all]) => all.map(([key, text]) => el("option", { value: key }, text));
-  select.replaceChildren(...groups.flatMap((group) => (group[0] ? [el("optgroup", { label: group[0] }, ...options(group))] : options(group))));
+function fill(select, groups, value) {
+  const options = (pairs) => pairs.map(([key, text]) => el("option", { value: key }, text));
+  select.replaceChildren(...groups.flatMap(([label, pairs]) =>
+    label ? [el("optgroup", { label }, ...options(pairs))] : options(pairs)));
   select.value = String(value);
 }
 
@@ -130,21 +130,23 @@ function drawMaps(maps, { clean, corrupted, tokens }, width, [ground, more, less
   const { length } = clean;
   const gutter = gutterFor(tokens.flat());
   const side = cellSide(length, (width - GAP * (columns - 1)) / columns, gutter);
-  // Attention is mostly small: its square root makes small weights visible.
-  const one = (pattern) => (query, key) => [more, Math.sqrt(pattern.value(query, key) / 255)];
-  const difference = (query, key) => {
-    const change = (clean.value(query, key) - corrupted.value(query, key)) / 255;
-    return [change > 0 ? more : less, Math.sqrt(Math.abs(change))];
+  // Most weights are small: the square root keeps them visible.
+  const paintOne = (pattern) => (query, key) => [more, Math.sqrt(pattern.value(query, key) / 255)];
+  const paintChange = (query, key) => {
+    const change = clean.value(query, key) - corrupted.value(query, key);
+    return [change > 0 ? more : less, Math.sqrt(Math.abs(change) / 255)];
   };
   const marked = (place) => tokens[0][place] !== tokens[1][place];
-  [one(clean), one(corrupted), difference].forEach((paint, which) =>
+  [paintOne(clean), paintOne(corrupted), paintChange].forEach((paint, which) =>
     maps[which].draw({ tokens: tokens[which === 1 ? 1 : 0], length, side, gutter, ground, paint, marked }));
 }
 
 /** What a cell holds, in words. */
 function reading({ clean, corrupted, tokens }, side, query, key) {
   const named = (place, of) => (tokens[of][place] === undefined ? `token ${place}` : quoted(tokens[of][place]));
-  const change = (clean.value(query, key) - corrupted.value(query, key)) / 255;
-  if (side === 2) return `${named(query, 0)} looks at ${named(key, 0)}: ${change > 0 ? "+" : ""}${fixed(change)}`;
-  return `${named(query, side)} looks at ${named(key, side)}: ${fixed([clean, corrupted][side].value(query, key) / 255)}`;
+  const weight = (pattern) => pattern.value(query, key) / 255;
+  if (side < 2) return `${named(query, side)} looks at ${named(key, side)}: ${fixed(weight([clean, corrupted][side]))}`;
+  const both = (place) => [...new Set([named(place, 0), named(place, 1)])].join(" or ");
+  const change = weight(clean) - weight(corrupted);
+  return `${both(query)} looks at ${both(key)}: ${change > 0 ? "+" : ""}${fixed(change)}`;
 }

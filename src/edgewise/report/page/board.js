@@ -1,12 +1,13 @@
 // The board: two canvases, one for the circuit and one for what the pointer is on, with tip and caption.
 
-import { write } from "edgewise/dom.js";
+import { el } from "edgewise/dom.js";
 import { drawHover, drawScene, hit, paletteOf } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
 import { listen } from "edgewise/pointer.js";
 import { linesOf } from "edgewise/scene.js";
 import { showTip, summary } from "edgewise/tip.js";
 
+const pixels = () => Math.min(3, devicePixelRatio || 1);
 const NEAR_MOUSE = 7, NEAR_FINGER = 16;
 
 /** The board of a document: {render(state, scene), point(edge or null), recolour(), palette()}. */
@@ -15,11 +16,14 @@ export function board(document, view, update, stateNow) {
   const [graph, over, tip] = ["graph", "over", "tip"].map(at);
   let palette = null, layout = null, ratio = 1, drawn = null, scene = null, shownState = null, waiting = null;
 
-  const measure = () => {
+  const isMeasured = () => {
     const { width, height } = graph.parentElement.getBoundingClientRect();
-    const now = Math.min(3, devicePixelRatio || 1);
-    if (layout && layout.width === width && layout.height === height && ratio === now) return;
-    ratio = now;
+    return layout !== null && layout.width === Math.max(width, 60) && layout.height === Math.max(height, 60) && ratio === pixels();
+  };
+  const measure = () => {
+    if (isMeasured()) return;
+    const { width, height } = graph.parentElement.getBoundingClientRect();
+    ratio = pixels();
     layout = layoutOf(view.graph, Math.max(width, 60), Math.max(height, 60));
     for (const canvas of [graph, over]) [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
     drawn = null;
@@ -35,10 +39,8 @@ export function board(document, view, update, stateNow) {
     [scene, shownState] = [now, state];
     drawScene(graph, { layout, lines: drawn.lines, cells: now.cells, names: view.graph.nodes, palette, zoom: state.zoom, ratio, chosenEdge: state.edge });
     mark(null);
-    const words = summary(view, state, now.circuits, now.shown.length, drawn.left);
-    const hint = state.node === null && state.edge === null ? " · click a node to see its edges alone" : " · Esc shows all";
-    write(at("caption"), words + hint);
-    graph.setAttribute("aria-label", `Circuit of ${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`);
+    const words = caption(at("caption"), state, summary(view, state, now.circuits, now.shown.length, drawn.left));
+    graph.setAttribute("aria-label", `${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`);
     graph.style.touchAction = state.zoom.k > 1 ? "none" : "pan-y";
   };
 
@@ -58,7 +60,7 @@ export function board(document, view, update, stateNow) {
     const target = targetAt(x, y, event.pointerType === "touch" ? NEAR_FINGER : NEAR_MOUSE);
     mark(target);
     graph.classList.toggle("on", target !== null);
-    showTip(tip, view, stateNow(), scene.circuits, target, event.clientX, event.clientY);
+    showTip(tip, view, stateNow(), scene.circuits, target, event);
     return target;
   };
 
@@ -81,7 +83,7 @@ export function board(document, view, update, stateNow) {
     },
   });
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
-  new ResizeObserver(() => update({})).observe(graph.parentElement);
+  new ResizeObserver(() => isMeasured() || update({})).observe(graph.parentElement);
 
   return {
     render,
@@ -89,6 +91,17 @@ export function board(document, view, update, stateNow) {
     recolour: () => { palette = null; drawn = null; },
     palette: () => palette,
   };
+}
+
+/** Writes the caption, and gives its words. */
+function caption(element, state, parts) {
+  const hint = state.node === null && state.edge === null ? "Click a node to see its edges alone." : "Esc shows all again.";
+  const words = parts.map((part) => part.words).join(" · ");
+  if (element.dataset.words === words + hint) return words;
+  element.dataset.words = words + hint;
+  const pieces = parts.flatMap(({ words: each, key }, at) => [at ? " · " : "", key ? el("span", { class: `swatch ${key}` }) : "", each]);
+  element.replaceChildren(...pieces, " · ", el("span", { class: "hint" }, hint));
+  return words;
 }
 
 const toTarget = (line) => (line ? { line } : null);

@@ -11,7 +11,8 @@ const ICONS = {
   close: ["M4 4l8 8", "M12 4l-8 8"],
 };
 
-const KEYS = [
+/** [keys, what they do], in the order in which they are listed. */
+export const KEYS = [
   ["← →", "smaller or larger circuit"], ["↑ ↓", "previous or next method"], ["m", "metric: CMD or CPR"], ["d", "difference of two circuits"],
   ["/", "find a node or an edge"], ["Esc", "show all again; once more: undo everything"], ["p", "pin the chosen node"],
   ["+ − 0", "zoom in, out, back"], ["l", "curve: linear or logarithmic"], ["t", "light or dark"], ["f", "full screen"], ["?", "this help"],
@@ -70,8 +71,8 @@ export function controls(document, view, update, act) {
   at("zoom").append(tool("zoom-in", "+", "Zoom in (+)", () => act.zoom(1.5)), tool("zoom-out", "−", "Zoom out (−)", () => act.zoom(1 / 1.5)), tool("zoom-reset", "0", "Whole circuit (0)", () => act.zoom(0)));
   at("help").append(
     el("form", { method: "dialog" }, el("h2", { id: "help-title" }, "How to read this page"), el("button", { class: "icon", "aria-label": "Close" }, icon(...ICONS.close))),
-    el("p", {}, "Every row is a layer, every cell a head or an MLP; input is below, logits above. A line is an edge: what one node writes and another reads. Hue says what it is read as (q, k, v, MLP, logits), width how strong its score is, dashes that the score is negative. A darker cell has a higher total score."),
-    el("p", {}, "The slider under the curve chooses the size of the circuit. Click a node to see its edges alone, ranked in the list; click again or press Esc to see all. Hover or tap a line for its score. Scroll or pinch to zoom, drag to move. The address always holds what you see."),
+    el("p", {}, "Every row is a layer, every cell a head or an MLP; input is below, logits above. A line is an edge: what one node writes and another reads. Hue says what it is read as (q, k, v, MLP, logits), width how strong its score is, dashes that the score is negative. The stronger a cell is filled, the higher the total score of its edges."),
+    el("p", {}, "The slider under the curve chooses the size of the circuit. Click a node to see its edges alone, ranked in the list; click again or press Esc to see all. Hover or tap a line for its score. Difference compares the method that is shown with a second one: edges that only one of them has stand out, and are listed. Scroll or pinch to zoom, drag to move. The address always holds what you see."),
     el("dl", {}, ...KEYS.flatMap(([key, words]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)])));
   at("help").addEventListener("click", (event) => event.target === at("help") && at("help").close());
 

@@ -14,9 +14,16 @@ export function paletteOf(element) {
 /** The fill of a cell, and the colour of the words on it. */
 export function cellColours(palette, cell) {
   if (!cell.inside) return { fill: palette["cell-out"], ink: palette.faint, edge: palette.line };
-  const share = 0.12 + 0.88 * Math.sqrt(cell.share);
-  const fill = mixed(palette["cell-low"], palette["cell-high"], share);
-  return { fill: `rgb(${fill})`, ink: share > 0.5 ? palette.card : palette.ink, edge: palette["strong-line"] };
+  const fill = mixed(palette["cell-low"], palette["cell-high"], 0.1 + 0.9 * Math.sqrt(cell.share));
+  const clearer = contrast(fill, parts(palette.card)) > contrast(fill, parts(palette.ink)) ? palette.card : palette.ink;
+  return { fill: `rgb(${fill})`, ink: clearer, edge: palette["strong-line"] };
+}
+
+/** How well two colours can be told apart, as WCAG has it: 1 to 21. */
+function contrast(a, b) {
+  const light = (colour) => colour.map((value) => (value / 255) ** 2.2).reduce((sum, value, at) => sum + [0.2126, 0.7152, 0.0722][at] * value, 0.05);
+  const [one, two] = [light(a), light(b)];
+  return Math.max(one, two) / Math.min(one, two);
 }
 
 const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -27,7 +34,7 @@ function mixed(low, high, share) {
 }
 
 /** Dashes of a negative edge, for its width. */
-export const dashOf = (width) => [3 + 1.6 * width, 2 + 1.2 * width];
+export const dashOf = (width) => [5 + 1.4 * width, 3 + 1.2 * width];
 
 /** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
 export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, ratio, chosenEdge }) {
@@ -70,14 +77,16 @@ const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
   y0 >= box.top && y1 <= box.bottom && Math.max(x0, x1, ax, bx) >= box.left && Math.min(x0, x1, ax, bx) <= box.right;
 
 function drawCells(context, layout, cells, names, palette, zoom, quiet) {
+  const longest = longestName(names);
   context.setLineDash([]);
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (const cell of cells) {
     const at = layout.cells[cell.node];
     const colours = cellColours(palette, cell);
-    context.globalAlpha = 1;
     shape(context, at);
+    // Lines pass behind cells, except those that are out of the question just now.
+    context.globalAlpha = cell.dimmed ? 0.5 : 1;
     context.fillStyle = palette.card;
     context.fill();
     context.globalAlpha = cell.dimmed ? 0.3 : quiet ? 0.75 : 1;
@@ -86,7 +95,7 @@ function drawCells(context, layout, cells, names, palette, zoom, quiet) {
     context.lineWidth = (cell.chosen || cell.pinned ? 2.5 : 0.8) / Math.sqrt(zoom.k);
     context.strokeStyle = cell.chosen ? palette.accent : cell.pinned ? palette.ink : colours.edge;
     context.stroke();
-    const label = labelOf(at, names[cell.node], zoom.k);
+    const label = labelOf(at, names[cell.node], longest, zoom.k);
     if (label) {
       context.font = `${cell.inside ? 600 : 400} ${label.size}px system-ui, sans-serif`;
       context.fillStyle = colours.ink;
@@ -101,13 +110,25 @@ function shape(context, { x, y, w, h }) {
   context.roundRect(x - w / 2, y - h / 2, w, h, Math.min(5, h / 3, w / 3));
 }
 
-/** What a cell says: its name, or the part of it that has room, or null; `size` in the units of the layout. */
-export function labelOf({ w, h, kind }, name, zoom = 1) {
-  const size = Math.min(0.66 * h, 13 / zoom);
-  const fits = (words) => 0.6 * size * words.length <= w - 2 / zoom;
-  const words = [name, kind === "head" ? name.split(".h")[1] : name].find(fits);
-  return words && size * zoom >= 6.5 ? { words, size } : null;
+// Smaller letters are noise.
+const LEAST_TEXT = 6;
+
+/** What a cell says: its name, or a head's number where names have no room, or null; `size` in the layout's units.
+ *
+ * `longest` is the number of letters of the longest name of a head, so that all heads are labelled alike.
+ */
+export function labelOf({ w, h, kind }, name, longest, zoom = 1) {
+  const most = Math.min((h * zoom < 14 ? 0.8 : 0.66) * h, 13 / zoom);
+  const room = (letters) => Math.min(most, (w - 3 / zoom) / (0.62 * letters));
+  const least = Math.min(most, 9 / zoom);
+  if (kind !== "head") return most * zoom >= LEAST_TEXT ? { words: name, size: Math.min(most, room(name.length)) } : null;
+  if (room(longest) >= least) return least * zoom >= LEAST_TEXT ? { words: name, size: room(longest) } : null;
+  const size = room(2);
+  return size * zoom >= LEAST_TEXT ? { words: name.split(".h")[1], size } : null;
 }
+
+/** The letters of the longest name of a head. */
+export const longestName = (names) => Math.max(...names.filter((name) => name.startsWith("a")).map((name) => name.length));
 
 function drawRows(context, layout, palette, zoom) {
   const size = Math.min(11, 0.5 * layout.step) / Math.sqrt(zoom.k);

@@ -6,7 +6,7 @@ import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
 import { between, count, number } from "edgewise/text.js";
 import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
 
-const ONE_LIST = 60, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
+const ONE_LIST = 50, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
 
 /** Fills `element`; `hover(edge or null)` is told which edge the pointer is on. */
 export function edgesPanel(element, view, update, hover) {
@@ -20,7 +20,7 @@ export function edgesPanel(element, view, update, hover) {
     const facts = edgeFacts(view, row, edge);
     const letter = LETTERS[view.letter[edge]].toLowerCase();
     const where = kindWords(view, state, kind);
-    const interval = facts.low === null ? "" : `[${number(facts.low)}, ${number(facts.high)}]`;
+    const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
     const words = `${rank}. ${facts.name}, score ${between(facts.mean, facts.low, facts.high)}, sign ${stabilityWords(facts.stable)}, in ${facts.present} of ${facts.sizes} sizes`;
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
       class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name, "aria-pressed": state.edge === edge, "aria-label": [words, where].filter(Boolean).join(", "),
@@ -39,13 +39,12 @@ export function edgesPanel(element, view, update, hover) {
     return one;
   };
 
-  const list = (id, title, items, most, note = "") => {
+  const list = (id, title, items, most, row = view.rows[state.row]) => {
     const limit = limits[id] ?? most;
     const more = items.length - limit;
     return el("section", { class: "list", id: `list-${id}` },
       el("h3", {}, title, " ", el("span", { class: "soft" }, `(${count(items.length)})`)),
-      note ? el("p", { class: "note" }, note) : null,
-      items.length ? head(view.runs[view.rows[state.row].run], view.rows[state.row]) : el("p", { class: "note" }, "none"),
+      items.length ? head(view.runs[row.run], row) : el("p", { class: "note" }, "none"),
       el("div", { class: "rows" }, ...rows(items.slice(0, limit))),
       more > 0 ? button(`Show ${count(Math.min(MORE, more))} more`, () => { limits = { ...limits, [id]: limit + MORE }; last = null; render(state, shownNow); }, { class: "link" }) : null);
   };
@@ -58,7 +57,7 @@ export function edgesPanel(element, view, update, hover) {
       const only = (kind) => shown.filter((one) => one.kind === kind);
       return [
         list("here", `Only in ${name(now.row)}`, only(HERE), OF_SEVERAL),
-        list("there", `Only in ${name(now.other)}`, only(THERE), OF_SEVERAL),
+        list("there", `Only in ${name(now.other)}`, only(THERE), OF_SEVERAL, view.rows[now.other]),
         list("shared", "In both", only(SHARED), OF_SEVERAL),
       ];
     }
@@ -67,8 +66,8 @@ export function edgesPanel(element, view, update, hover) {
       const out = shown.filter(({ edge }) => view.source[edge] === now.node);
       const { kind } = view.graph.place(now.node);
       return [
-        kind === "input" ? null : list("into", `Into ${nodes[now.node]}`, into, OF_SEVERAL, "Strongest first."),
-        kind === "logits" ? null : list("out", `Out of ${nodes[now.node]}`, out, OF_SEVERAL, "Strongest first."),
+        kind === "input" ? null : list("into", `Into ${nodes[now.node]}, strongest first`, into, OF_SEVERAL),
+        kind === "logits" ? null : list("out", `Out of ${nodes[now.node]}, strongest first`, out, OF_SEVERAL),
       ];
     }
     return [strongestNodes(view, circuits.total, update), list("all", "Strongest edges", shown, ONE_LIST)];

@@ -1,11 +1,11 @@
 // The picture as a file: SVG with labels, and PNG made from it.
 
-import { cellColours, dashOf, labelOf } from "edgewise/draw.js";
+import { cellColours, dashOf, labelOf, longestName } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
-import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, shownEdges } from "edgewise/scene.js";
+import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
-const HEAD = 64, FOOT = 44, SCALE = 2;
+const HEAD = 64, FOOT = 28, LINE = 20, SCALE = 2;
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
 
 // What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
@@ -25,12 +25,15 @@ const round = (number) => Number(number.toFixed(2));
 
 /** What a picture shows, in words: title and one line about the circuit. */
 export function headingOf(view, state) {
+  const circuit = (row, { share, kept, faithfulness, low, high }) => {
+    const faithful = Number.isFinite(faithfulness) ? `faithfulness ${between(faithfulness, low, high, fixed)}` : "";
+    return [row.label, row.benchmark, percent(share), counted(kept, "edge"), faithful].filter(Boolean).join(" · ");
+  };
   const row = view.rows[state.row];
-  const size = row.sizes[state.size];
-  const method = [row.label, row.benchmark && `(${row.benchmark})`].filter(Boolean).join(" ");
-  const versus = state.other === null ? "" : ` versus ${view.rows[state.other].label}`;
-  const faithful = Number.isFinite(size.faithfulness) ? `faithfulness ${between(size.faithfulness, size.low, size.high, fixed)}` : "";
-  return [view.about.title, [method + versus, percent(size.share), counted(size.kept, "edge"), faithful].filter(Boolean).join(" · ")];
+  const other = otherOf(view, state);
+  const chosen = state.node === null ? "" : ` · edges of ${view.graph.nodes[state.node]} alone`;
+  const versus = other ? ` versus ${circuit(other.row, other.row.sizes[other.size])}` : "";
+  return [view.about.title, circuit(row, row.sizes[state.size]) + versus + chosen];
 }
 
 /** The name of a file: title, method and size, in letters that every file system takes. */
@@ -53,18 +56,20 @@ export function svgOf(view, state, palette) {
   const { lines, left } = linesOf(view, state, circuits, shown, layout);
   const cells = cellsOf(view, state, circuits, shown);
   const [title, about] = headingOf(view, state);
+  const legend = legendOf(state, circuits, palette, width - 40, shown.length, left);
   const parts = [
     tag("title", {}, escaped(`${title}: ${about}`)),
     tag("rect", { width: "100%", height: "100%", fill: palette.card }),
     text(20, 30, title, { "font-size": 18, "font-weight": 600, fill: palette.ink }),
     text(20, 52, about, { "font-size": 13, fill: palette.soft }),
     tag("g", { transform: `translate(0 ${HEAD})` }, [...lines.map((line) => lineOf(view, line, palette)),
-      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes[cell.node], palette)),
+      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes[cell.node], longestName(graph.nodes), palette)),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, { "font-size": 11, "text-anchor": "end", fill: palette.soft })),
     ].join("\n")),
-    tag("g", { transform: `translate(20 ${HEAD + height + 22})`, "font-size": 12, fill: palette.soft }, legendOf(view, state, circuits, palette, shown.length, left)),
+    tag("g", { transform: `translate(20 ${HEAD + height + 22})`, "font-size": 12, fill: palette.soft }, legend.svg),
   ];
-  const all = { xmlns: "http://www.w3.org/2000/svg", width, height: height + HEAD + FOOT, viewBox: `0 0 ${width} ${height + HEAD + FOOT}`, "font-family": FONT };
+  const tall = HEAD + height + FOOT + legend.height;
+  const all = { xmlns: "http://www.w3.org/2000/svg", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "font-family": FONT };
   return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
 }
 
@@ -76,29 +81,37 @@ function lineOf(view, { edge, curve, colour, dashed, width, alpha }, palette) {
   }, tag("title", {}, escaped(view.edgeName(edge))));
 }
 
-function cellOf({ x, y, w, h, kind }, cell, name, palette) {
+function cellOf({ x, y, w, h, kind }, cell, name, longest, palette) {
   const { fill, ink, edge } = cellColours(palette, cell);
   const marked = cell.chosen || cell.pinned;
-  const label = labelOf({ w, h, kind }, name);
+  const label = labelOf({ w, h, kind }, name, longest);
   return tag("g", { opacity: cell.dimmed ? 0.4 : 1 }, [
     tag("rect", { x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill, stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8 }),
     label ? text(x, y + 0.36 * label.size, label.words, { "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink }) : "",
   ].join(""));
 }
 
-function legendOf(view, state, { counts, row, other }, palette, shown, left) {
+/** The legend in lines that fit a width, as {svg, height}. */
+function legendOf(state, { counts, row, other }, palette, width, shown, left) {
   const byReader = [["q", "into q"], ["k", "into k"], ["v", "into v"], ["mlp", "into an MLP"], ["logits", "into logits"]];
-  const bySign = [["positive", "positive"], ["negative", "negative"]];
-  const keys = other ? [["here", `only in ${row.label} (${count(counts[HERE])})`], ["there", `only in ${other.row.label} (${count(counts[THERE])})`], ["shared", `in both (${count(counts[SHARED])})`]]
-    : state.colour === "sign" ? bySign : byReader;
-  let x = 0;
-  const items = [...keys.map(([key, words]) => [palette[key], words, ""]), [palette.soft, "negative score", "5 4"]].map(([colour, words, dash]) => {
-    const item = tag("line", { x1: x, x2: x + 24, y1: -4, y2: -4, stroke: colour, "stroke-width": 3, ...(dash ? { "stroke-dasharray": dash } : {}) }) + text(x + 30, 0, words);
-    x += 48 + 6.6 * words.length;
-    return item;
+  const bySign = [["positive", "positive score"], ["negative", "negative score"]];
+  const difference = () => [["here", `only in ${row.label} (${count(counts[HERE])})`],
+    ["there", `only in ${other.row.label} (${count(counts[THERE])})`], ["shared", `in both (${count(counts[SHARED])})`]];
+  const keys = other ? difference() : state.colour === "sign" ? bySign : byReader;
+  const items = [...keys.map(([key, words]) => [palette[key], words, ""]), [palette.soft, "dashed: negative score", "5 4"],
+    ["none", "width: strength of the score", ""], ["none", "fill of a cell: total of its edges", ""]];
+  if (left) items.push(["none", `only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`, ""]);
+  let x = 0, y = 0;
+  const parts = items.map(([colour, words, dash]) => {
+    const mark = colour === "none" ? 0 : 30;
+    const wide = mark + 6.8 * words.length;
+    if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];
+    const line = { x1: x, x2: x + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 3, ...(dash ? { "stroke-dasharray": dash } : {}) };
+    const part = (mark ? tag("line", line) : "") + text(x + mark, y, words);
+    x += wide + 22;
+    return part;
   });
-  const drawn = left ? ` · the strongest ${count(shown - left)} lines of ${count(shown)}` : "";
-  return items.join("") + text(x, 0, `width: score; cells: total score${drawn}`);
+  return { svg: parts.join("\n"), height: y + LINE };
 }
 
 /** Saves bytes or text under a name, from within the page. */

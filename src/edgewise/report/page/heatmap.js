@@ -20,12 +20,15 @@ export function heatmap(name, point) {
   let at = [0, 0];
   const canvas = el("canvas", {});
   const cross = ["query", "key"].map((which) => el("i", { class: `cross ${which}`, hidden: true }));
-  const cells = el("div", { class: "cells", tabindex: 0, role: "application", "aria-label": `${name}: arrows move over the cells`, "data-map": name }, canvas, ...cross);
+  const cells = el("div", {
+    class: "cells", tabindex: 0, role: "application", "aria-label": `${name}: arrows move over the cells`,
+    "data-map": name, "data-keys": true,
+  }, canvas, ...cross);
   const keys = el("div", { class: "keys" });
   const queries = el("div", { class: "queries" });
   const said = el("span", { class: "reading", "aria-live": "polite", "data-reading": name });
   const square = el("div", { class: "square" }, el("div", { class: "corner" }), keys, queries, cells);
-  const figure = el("figure", { class: "heatmap", "data-side": name }, el("figcaption", {}, el("b", {}, name), said), square);
+  const figure = el("figure", { class: "heatmap" }, el("figcaption", {}, el("b", {}, name), said), square);
 
   const move = ([query, key]) => {
     const last = shape.length - 1;
@@ -43,14 +46,14 @@ export function heatmap(name, point) {
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   cells.addEventListener("keydown", (event) => {
     if (!(event.key in steps)) return;
-    event.preventDefault();
-    event.stopPropagation(); // the page's own arrows move the size and the method
+    event.preventDefault(); // the page's own arrows move the size and the method
     move([at[0] + steps[event.key][0], at[1] + steps[event.key][1]]);
   });
 
   return {
     element: figure,
-    /** Draws values: tokens of the rows and columns, a cell's side, and `paint(query, key) -> [colour, strength 0..1]`. */
+    /** Draws a square of `length` cells, each `side` wide, as `paint(query, key) -> [colour, strength from 0 to 1]` on
+     * `ground`; tokens for which `marked(place)` stand out. */
     draw({ tokens, length, side, gutter, ground, paint, marked }) {
       shape = { length, side };
       square.style.setProperty("--gutter", `${gutter}px`);

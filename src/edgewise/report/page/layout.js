@@ -8,7 +8,8 @@ const RAISED = 0.5;
 export function layoutOf(graph, width, height) {
   const step = (height - TOP - BOTTOM) / (graph.layers + 2.15);
   const column = (width - LEFT - RIGHT) / (graph.heads + 2.1);
-  const h = Math.max(3, Math.min(0.36 * step, 40));
+  // Low rows need high cells to have room for names.
+  const h = Math.max(3, Math.min((step < 44 ? 0.48 : 0.36) * step, 40));
   const w = Math.max(3, Math.min(0.7 * column, 104));
   const y = (level) => height - BOTTOM - (level + 0.5) * step;
   const middle = LEFT + (width - LEFT - RIGHT) / 2;

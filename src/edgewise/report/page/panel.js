@@ -20,3 +20,16 @@ export function whenChanged(keys, render) {
     render(state);
   };
 }
+
+/** A function that gives an element's width, or `plain` while it isn't laid out; `changed` is called when it changes.
+ * Observed rather than asked for, since asking makes the browser lay out the page at once. */
+export function widthOf(element, plain, changed) {
+  let width = Math.round(element.clientWidth);
+  new ResizeObserver(([{ contentRect }]) => {
+    const now = Math.round(contentRect.width);
+    if (now === width || now === 0) return;
+    width = now;
+    changed();
+  }).observe(element);
+  return () => width || plain;
+}

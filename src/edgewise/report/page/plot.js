@@ -17,7 +17,7 @@ export function heightScale([low, high], top, bottom) {
   return (value) => bottom - ((bottom - top) * (value - low)) / (high - low);
 }
 
-/** Few shares worth a label: quarters on a linear axis; powers of ten on a logarithmic one, with 2 and 5 if it is short. */
+/** Few shares worth a label: quarters, or on a logarithmic axis powers of ten, with 2 and 5 where it is short. */
 export function shareTicks(shares, linear) {
   const most = Math.max(...shares);
   const least = Math.min(...shares);
@@ -36,8 +36,8 @@ export function heightRange(whole, others = []) {
   const values = [0, 1, ...whole, ...near].filter((value) => Number.isFinite(value));
   const low = Math.min(...values);
   const high = Math.max(...values);
-  const air = 0.06 * (high - low);
-  return [low - air, high + 1.5 * air];
+  const air = 0.1 * (high - low);
+  return [low - air, high + air];
 }
 
 /** Round values between low and high, about four, with 0 and 1 among them where the range is small. */

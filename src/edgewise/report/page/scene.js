@@ -3,7 +3,9 @@
 import { curveOf } from "edgewise/layout.js";
 import { sameSize } from "edgewise/state.js";
 
-export const MOST_LINES = 3000;
+export const MOST_LINES = 2000;
+// Dashes take a browser ten times as long as a whole line, and among thousands of thin lines nobody sees them.
+export const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
 export const IN = 0, HERE = 1, THERE = 2, SHARED = 3, OUTSIDE = 4;
 
@@ -54,21 +56,26 @@ export function circuitsOf(view, state) {
   return { row, other, kind, counts, total };
 }
 
-/** The edges that are shown, strongest first, as {edge, kind, score, share of the strongest, pinned}. */
+/** The edges that are shown, strongest first, as {edge, kind, negative, share of the strongest, pinned}.
+ *
+ * Strength is that of what the circuits were chosen by; the sign is that of the run's score, as learned values have none.
+ */
 export function shownEdges(view, state, circuits) {
   const { row, other, kind } = circuits;
   const passes = filterOf(view, state);
   const pins = new Set(state.pins);
   const list = (one, kinds) => {
     const { edges, most } = orderOf(one);
+    const { mean } = view.runs[one.run];
     const found = [];
     for (let at = 0; at < edges.length; at++) {
       const edge = edges[at];
       if (!kinds[kind[edge]]) continue;
       const pinned = pins.has(view.source[edge]) || pins.has(view.head[edge]);
-      const score = one.scores[edge];
-      const share = Math.abs(score) / most;
-      if (pinned || passes(edge, score, share)) found.push({ edge, kind: kind[edge], score, share, pinned });
+      const share = Math.abs(one.scores[edge]) / most;
+      if (pinned || passes(edge, mean[edge], share)) {
+        found.push({ edge, kind: kind[edge], negative: mean[edge] < 0, share, pinned });
+      }
     }
     return found;
   };
@@ -119,14 +126,15 @@ const matching = (names, words) =>
 /** The lines of the edges that are shown, weakest first, at most `most`: those of pins and the chosen edge always. */
 export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES) {
   const few = shown.length <= most ? shown : strongest(shown, most, state);
-  const kept = state.edge === null || few.some((one) => one.edge === state.edge) ? few : [...few, chosenEdge(circuits, state.edge)];
-  const base = Math.max(0.3, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
+  const kept = state.edge === null || few.some((one) => one.edge === state.edge) ? few : [...few, chosenEdge(view, circuits, state.edge)];
+  const base = Math.max(0.22, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
   const chosen = state.pins.length > 0 && state.node === null;
-  const lines = kept.map(({ edge, kind, score, share, pinned }) => ({
-    edge, score, kind,
+  let dashed = 0;
+  const lines = kept.map(({ edge, kind, negative, share, pinned }) => ({
+    edge, kind,
     curve: curveOf(layout, view.source[edge], view.head[edge], view.letter[edge]),
-    colour: colourOf(state, kind, view.letter[edge], score),
-    dashed: score < 0,
+    colour: colourOf(state, kind, view.letter[edge], negative),
+    dashed: negative && (edge === state.edge || dashed++ < MOST_DASHED),
     width: widthOf(kind, share),
     alpha: alphaOf(kind, share, base) * (chosen && !pinned ? 0.3 : 1),
   }));
@@ -136,10 +144,10 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
 }
 
 /** The chosen edge, though no filter or circuit has it. */
-function chosenEdge({ row, other, kind }, edge) {
+function chosenEdge(view, { row, other, kind }, edge) {
   const one = kind[edge] === THERE ? other.row : row;
   const share = Math.abs(one.scores[edge]) / orderOf(one).most;
-  return { edge, kind: kind[edge] === 255 ? OUTSIDE : kind[edge], score: one.scores[edge], share, pinned: false };
+  return { edge, kind: kind[edge] === 255 ? OUTSIDE : kind[edge], negative: view.runs[one.run].mean[edge] < 0, share, pinned: false };
 }
 
 function strongest(shown, most, state) {
@@ -149,18 +157,23 @@ function strongest(shown, most, state) {
   return kept.sort((a, b) => b.share - a.share);
 }
 
-function colourOf(state, kind, letter, score) {
+function colourOf(state, kind, letter, negative) {
   if (kind === HERE) return "here";
   if (kind === THERE) return "there";
   if (kind === SHARED || kind === OUTSIDE) return "shared";
-  if (state.colour === "sign") return score < 0 ? "negative" : "positive";
+  if (state.colour === "sign") return negative ? "negative" : "positive";
   return ["q", "k", "v", "mlp", "logits"][letter];
 }
 
-const widthOf = (kind, share) => (kind === SHARED || kind === OUTSIDE ? 0.6 : 0.7) + (kind === OUTSIDE ? 1 : 4.2) * Math.sqrt(share);
+// In difference mode what differs stands out, however weak it is.
+const WIDTHS = { [IN]: [0.7, 4.2], [HERE]: [1.4, 4], [THERE]: [1.4, 4], [SHARED]: [0.6, 2], [OUTSIDE]: [0.6, 1] };
+const widthOf = (kind, share) => WIDTHS[kind][0] + WIDTHS[kind][1] * Math.sqrt(share);
 
-const alphaOf = (kind, share, base) =>
-  kind === SHARED || kind === OUTSIDE ? Math.min(0.3, base) : Math.min(1, base + (1 - base) * Math.sqrt(share));
+function alphaOf(kind, share, base) {
+  if (kind === SHARED || kind === OUTSIDE) return Math.min(0.3, base);
+  const least = kind === IN ? base : Math.max(0.6, base);
+  return Math.min(1, least + (1 - least) * Math.sqrt(share));
+}
 
 /** How each node is shown: its share of the largest total score, and whether it is the chosen one or beside it. */
 export function cellsOf(view, state, circuits, shown) {

@@ -1,5 +1,7 @@
 // Faithfulness of circuits on single examples. Pure.
 
+import { fixed } from "edgewise/text.js";
+
 // Below this share of the mean range, an example's own range is too small to divide by.
 const TINY = 0.01;
 
@@ -24,6 +26,9 @@ export function singleFaithfulness(view, row) {
     Math.abs(ranges[example]) <= least ? NaN : (metricOf(row, size, example) - bottom(example)) / ranges[example];
 }
 
+/** Faithfulness on an example, in words. */
+export const faithfulWords = (value) => (Number.isNaN(value) ? "undefined" : fixed(value));
+
 /** Places of the values from the lowest to the highest, those that are undefined last. */
 export function lowestFirst(values) {
   const key = (place) => (Number.isNaN(values[place]) ? Infinity : values[place]);
@@ -31,7 +36,7 @@ export function lowestFirst(values) {
   return Array.from(values, (_, place) => place).sort((one, two) => compared(key(one), key(two)) || one - two);
 }
 
-/** The place of the value that is worst: lowest where higher is better, else farthest from 1; 0 if all are undefined. */
+/** The place of the worst value: lowest where higher is better, else farthest from 1; 0 if all are undefined. */
 export function worst(values, better) {
   const loss = (place) => (better > 0 ? -values[place] : Math.abs(1 - values[place]));
   const known = Array.from(values, (_, place) => place).filter((place) => !Number.isNaN(values[place]));

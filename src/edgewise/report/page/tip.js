@@ -2,7 +2,7 @@
 
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
-import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
+import { HERE, IN, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
 import { between, count, counted, number } from "edgewise/text.js";
 
 /** What an edge is to the circuits that are shown, in words; empty if it is simply inside. */
@@ -58,8 +58,8 @@ function nodeTip(view, node, degrees) {
   ]];
 }
 
-/** Fills the tip with what is said of a target {line} or {node}, beside a point of the window; null hides it. */
-export function showTip(tip, view, state, circuits, target, x, y) {
+/** Fills the tip with what is said of a target {line} or {node}, beside the pointer or, for a finger, below; null hides it. */
+export function showTip(tip, view, state, circuits, target, event) {
   tip.hidden = target === null;
   if (target === null) return;
   const [name, lines] = target.line ? edgeTip(view, state, target.line) : nodeTip(view, target.node, degreesOf(view, circuits, target.node));
@@ -69,6 +69,8 @@ export function showTip(tip, view, state, circuits, target, x, y) {
     el("dl", {}, ...lines.filter(Boolean).flatMap(([term, words]) => [el("dt", {}, term), el("dd", {}, words)])),
     ...(hint ? [el("p", {}, hint)] : []),
   );
+  tip.classList.toggle("docked", event.pointerType === "touch");
+  const { clientX: x, clientY: y } = event;
   const { width, height } = tip.getBoundingClientRect();
   const right = x + 16 + width > innerWidth - 8;
   tip.style.left = `${Math.max(8, right ? x - width - 16 : x + 16)}px`;
@@ -86,18 +88,22 @@ export function degreesOf(view, { kind, total }, node) {
   return { into, out, total: total[node] };
 }
 
-/** The summary of the picture, for its caption and for those who don't see it. */
+/** The summary of the picture in parts {words, key of a colour or null}, for its caption and for those who don't see it. */
 export function summary(view, state, circuits, shown, left) {
   const { row, other, counts } = circuits;
-  const size = row.sizes[state.size];
-  const words = [];
+  const { kept } = row.sizes[state.size];
+  const parts = [];
+  const add = (words, key = null) => parts.push({ words, key });
+  const all = counts[IN] + counts[HERE] + counts[THERE] + counts[SHARED];
   if (other) {
-    words.push(`${count(counts[HERE])} only in ${row.label}, ${count(counts[THERE])} only in ${other.row.label}, ${count(counts[SHARED])} in both`);
+    add(`${count(counts[HERE])} only in ${row.label}`, "here");
+    add(`${count(counts[THERE])} only in ${other.row.label}`, "there");
+    add(`${count(counts[SHARED])} in both`, "shared");
   } else {
-    const circuit = counts[0] < size.kept ? `${count(size.kept)}-edge circuit, of which this page holds ${count(counts[0])}` : `${counted(size.kept, "edge")} of ${count(view.graph.edges)}`;
-    words.push(circuit);
+    add(`Circuit of ${counted(kept, "edge")} of ${count(view.graph.edges)}`);
+    if (all < kept) add(`this page holds ${count(all)} of them`);
   }
-  if (shown < counts[0] + counts[1] + counts[2] + counts[3] || state.all) words.push(`${count(shown)} match`);
-  if (left) words.push(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
-  return words.join(" · ");
+  if (shown !== all) add(`${count(shown)} chosen by node, search and filters`);
+  if (left) add(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
+  return parts;
 }

@@ -1,0 +1,90 @@
+// Examples as bars of their faithfulness, lowest first.
+
+import { draw } from "edgewise/panel.js";
+import { heightRange, heightScale } from "edgewise/plot.js";
+import { faithfulWords, heldExamples, lowestFirst, singleFaithfulness } from "edgewise/single.js";
+import { sameSize } from "edgewise/state.js";
+import { count } from "edgewise/text.js";
+
+export const HEIGHT = 140;
+const FRAME = { top: 8, bottom: 24, left: 30, right: 6 };
+const UNDEFINED = 3;
+
+/** Draws the examples of a state into an svg so wide, or gives null if none is held. Gives `values` [example], their
+ * `order`, `rankOf(example)`, `at(x)`, `hover(example or null)` and `mark(example)`. */
+export function drawStrip(svg, view, state, width) {
+  const row = view.rows[state.row];
+  const single = singleFaithfulness(view, row);
+  if (!single) return null;
+  const values = Float64Array.from({ length: heldExamples(row) }, (_, example) => single(state.size, example));
+  const order = lowestFirst(values);
+  const ranks = new Map(order.map((example, rank) => [example, rank]));
+  const range = heightRange([], values);
+  const scale = heightScale(range, FRAME.top, HEIGHT - FRAME.bottom);
+  const place = {
+    width, each: (width - FRAME.left - FRAME.right) / order.length,
+    x: (rank) => FRAME.left + place.each * rank,
+    y: (value) => scale(Math.max(range[0], Math.min(value, range[1]))), // far ones are cut at the frame
+  };
+  const bars = order.map((example, rank) => barOf(place, example, values[example], rank));
+  const mark = draw("path", { class: "chosen" });
+  const hovered = words(width - FRAME.right, HEIGHT - 2, "end", "");
+  hovered.id = "examples-hover";
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+  svg.setAttribute("width", width);
+  svg.setAttribute("aria-valuemax", order.length);
+  svg.replaceChildren(
+    ...bars, ...levels(place), ...otherDots(place, view, state, order), mark,
+    words(FRAME.left, HEIGHT - 2, "start", "← worst"), hovered);
+
+  const name = (example) => `example ${count(example)} · ${faithfulWords(values[example])}`;
+  const last = order.length - 1;
+  return {
+    values, order,
+    rankOf: (example) => ranks.get(example) ?? 0,
+    at: (px) => order[Math.max(0, Math.min(Math.floor((px - FRAME.left) / place.each), last))],
+    hover(example) {
+      hovered.textContent = example === null ? "" : name(example);
+    },
+    mark(example) {
+      const rank = ranks.get(example) ?? 0;
+      bars.forEach((bar, which) => bar.classList.toggle("chosen", which === rank));
+      mark.setAttribute("d", `M${place.x(rank) + place.each / 2} ${HEIGHT - FRAME.bottom + 1}l4 6h-8z`);
+      svg.setAttribute("aria-valuenow", rank + 1);
+      svg.setAttribute("aria-valuetext", name(example));
+    },
+  };
+}
+
+function barOf({ x, y, each }, example, value, rank) {
+  const known = !Number.isNaN(value);
+  const top = known ? y(Math.max(value, 0)) : y(0) - UNDEFINED;
+  const bottom = known ? y(Math.min(value, 0)) : y(0);
+  return draw("rect", {
+    x: x(rank), y: top, width: Math.max(0.5, each - (each > 3 ? 1 : 0)), height: Math.max(1, bottom - top),
+    class: `bar ${known ? (value < 0 ? "below" : "above") : "undefined"}`, "data-example": example,
+  });
+}
+
+const words = (x, y, anchor, text) => draw("text", { x, y, "text-anchor": anchor, class: "axis" }, text);
+
+function levels({ y, width }) {
+  const [x1, x2] = [FRAME.left, width - FRAME.right];
+  return [0, 1].flatMap((value) => [
+    draw("line", { x1, x2, y1: y(value), y2: y(value), class: value ? "model" : "nothing" }),
+    words(x1 - 6, y(value) + 4, "end", String(value)),
+  ]);
+}
+
+/** In difference mode, a dot where the other method's circuit lies on the same example. */
+function otherDots({ x, y, each }, view, state, order) {
+  const other = state.other === null ? null : view.rows[state.other];
+  const single = other?.run === view.rows[state.row].run ? singleFaithfulness(view, other) : null;
+  if (!single) return [];
+  const size = sameSize(view, state.row, state.size, state.other);
+  const r = Math.max(1.2, Math.min(2.5, each / 2));
+  return order
+    .map((example, rank) => ({ value: single(size, example), cx: x(rank) + each / 2 }))
+    .filter(({ value }) => !Number.isNaN(value))
+    .map(({ value, cx }) => draw("circle", { cx, cy: y(value), r, class: "dot other" }));
+}
