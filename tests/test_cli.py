@@ -65,6 +65,7 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
     table = [line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│")]
     assert table == [*rows, *(row for row in rows if "PNR" not in row)]
     expected = {
+        "README.md",
         "run.json",
         "scores",
         "statistics.npz",

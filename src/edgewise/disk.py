@@ -37,6 +37,8 @@ DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)(\..*)?")
 # What file managers and file systems leave wherever they look.
 LITTER = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
 LONGEST_NAME = 255
+# How a page begins that edgewise wrote: README.md is a name that people use for notes of their own.
+PAGE, PAGE_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
 # These say of which format a folder is; without one, nobody knows whose its files are.
 MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json")
@@ -139,6 +141,8 @@ def _is_ours(file: Path, inside: Path, ours: str) -> bool:
     """Whether edgewise wrote a file: by its place in a folder, and what it says if it is one that says so."""
     if re.fullmatch(ours, inside.as_posix()) is None:
         return False
+    if file.name == PAGE:
+        return is_our_page(file)
     if file.name not in MARKERS:
         return True
     try:
@@ -146,6 +150,15 @@ def _is_ours(file: Path, inside: Path, ours: str) -> bool:
     except InputError:
         return False
     return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
+
+
+def is_our_page(path: Path) -> bool:
+    """Whether a file is a page that edgewise wrote, by its first line."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(len(PAGE_MARK)) == PAGE_MARK.encode()
+    return False
 
 
 def _check_parent(path: Path) -> None:

@@ -25,6 +25,7 @@ KINDS = {"f": "floating-point numbers", "u1": "bytes", "b": "true and false"}
 # a model's edges, packed as bits, take a tenth of their size; zeros alone would take a thousandth.
 ALWAYS_BYTES, RATIO = 16 * 2**20, 50
 LONGEST_HEADER = 10_000
+MOST_ARRAYS = 1000
 # The largest record. JSON takes up to twenty times its bytes when it is read.
 LARGEST_RECORD = 16 * 2**20
 HEADER = re.compile(
@@ -194,6 +195,24 @@ def read_arrays(
                         raise InputError(f"{what} is damaged: its numbers end too early")
                     found[name] = np.frombuffer(content, header.kind).reshape(header.shape, order=header.order)  # type: ignore[call-overload]
     return found
+
+
+def array_headers(path: Path) -> dict[str, Header]:
+    """What the arrays of a .npz say of themselves, by name; that of a .npy has none. No number is read."""
+    file_size(path)
+    with told_of(path):
+        if path.suffix == ".npy":
+            with path.open("rb") as file:
+                return {"": _header(file, path)}
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) > MOST_ARRAYS:
+                raise InputError(f"{path} holds {len(members):,} arrays, but at most {MOST_ARRAYS} are expected")
+            found = {}
+            for member in members:
+                with archive.open(member) as file:
+                    found[member.filename.removesuffix(".npy")] = _header(file, f"{member.filename} in {path}")
+            return found
 
 
 def _header(file: IO[bytes], what: object) -> Header:

@@ -33,11 +33,13 @@ def command(
 
 def _report_run(folder: Path, json: bool) -> None:
     from ..report.figures import write_figures
+    from ..report.readme import write_result_readme
     from ..report.tables import key_value_table
     from ..results import read_result
 
     result = read_result(folder)
     figures = write_figures(folder / "figures", result)
+    write_result_readme(folder, result)
     if json:
         print_json({"run": result.run.record(), "figures": [str(path) for path in figures]})
         return

@@ -25,6 +25,7 @@ class Benchmark(Method, ABC):
     better         1 if higher is better, -1 if lower is
     least          the least value that it can have
     words          what it measures, in a few words
+    spelled        its name spelled out; `meaning` says in a sentence what it asks
     uses_pnr       whether a share of positive edges is asked for, as the paper does for absolute rankings only
     papers_choice  the combination that the paper chose for all its models and tasks
     """
@@ -33,6 +34,8 @@ class Benchmark(Method, ABC):
     better: ClassVar[int]
     least: ClassVar[float] = float("-inf")
     words: ClassVar[str] = ""
+    spelled: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
     uses_pnr: ClassVar[bool] = False
     papers_choice: ClassVar[str] = ""
 
@@ -66,6 +69,8 @@ class Cmd(Benchmark):
     better: ClassVar[int] = -1
     least: ClassVar[float] = 0.0
     words: ClassVar[str] = "distance to 1"
+    spelled: ClassVar[str] = "integrated circuit-model distance"
+    meaning: ClassVar[str] = "the area between the curve and 1, how far circuits are from behaving as the model does"
     uses_pnr: ClassVar[bool] = True
     papers_choice: ClassVar[str] = "ILP + PNR"
 
@@ -90,6 +95,10 @@ class Cpr(Benchmark):
     rank: ClassVar[str] = "signed"
     better: ClassVar[int] = 1
     words: ClassVar[str] = "area below"
+    spelled: ClassVar[str] = "integrated circuit performance ratio"
+    meaning: ClassVar[str] = (
+        "the area below the curve, how much of the task circuits do, which may be more than the model"
+    )
     papers_choice: ClassVar[str] = "ILP + Bootstrapping"
 
     def height(self, faithfulness: FloatArray) -> FloatArray:

@@ -20,6 +20,7 @@ from ..evaluate import BOTH, CONFIDENCE, Benchmark
 from ..study import GREEDY, Cell, Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import add_legend, drawing, rendered
+from .readme import write_study_readme
 from .tables import LOW_ACCURACY, short
 from .words import drawn, one_line, shown
 
@@ -64,6 +65,7 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     with drawing():
         image = rendered(_figure(study), "png", dpi=90)
     write_bytes(folder / "figure.png", image)
+    write_study_readme(folder, study.plan)  # last: it names every file
     return about
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from ..disk import whole_folder, write_text
 from ..pipeline import Discovery
-from ..results import RunRecord, fill_result, read_result
+from ..results import Result, RunRecord, fill_result, read_result
 from ..results.result_folder import FILES
 from .figures import write_figures
+from .readme import write_result_readme
 from .view import view_of
 from .view_page import page_of
 
@@ -16,10 +17,17 @@ from .view_page import page_of
 def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) -> RunRecord:
     """Write all that a discovery found, with its figures, whole or not at all; gives its record.
 
-    `edgewise report`, `compare`, `convert` and `select` read such a folder.
+    `edgewise report`, `view`, `compare`, `convert` and `select` read such a folder.
     """
     with whole_folder(Path(folder), overwrite, FILES) as draft:
         record = fill_result(draft, found)
-        write_figures(draft / "figures", read_result(draft))
-        write_text(draft / "viewer.html", page_of(view_of([draft])))
+        write_derived(draft, read_result(draft))
     return record
+
+
+def write_derived(folder: Path, result: Result) -> list[Path]:
+    """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
+    figures = write_figures(folder / "figures", result)
+    page = folder / "viewer.html"
+    write_text(page, page_of(view_of([folder])))
+    return [*figures, page, write_result_readme(folder, result)]  # the last names every file

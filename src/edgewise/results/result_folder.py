@@ -6,6 +6,7 @@ statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
 learned.npz       the rankings that were learned, one array [edge] for each goal; missing if there are none
 circuits/         a circuit per size as EAP-IG json, of the tuned recipe, or else of the best on the evaluated examples
+README.md         what every file and array here is
 curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
                   interval over the evaluated examples, and its paired comparison with greedy
 examples.json     the evaluated prompts, token by token, and attention.npz where heads look on a few of them

@@ -1,0 +1,254 @@
+"""README.md of a result or study folder: what every file and array there is, how it was made, how to read it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ..disk import PAGE, PAGE_MARK, is_our_page, write_text
+from ..evaluate import ABLATIONS, CMD, CPR, Benchmark
+from ..reading import Header, array_headers
+from ..results import Result
+from ..results.result_folder import FILES as RESULT_FILES
+from ..study import Plan
+from ..study.folder import FILES as STUDY_FILES
+from .tables import short
+from .words import code
+
+# By a pattern of paths, what files are, in the order in which the page lists them.
+FIGURES = {
+    "faithfulness": "faithfulness of circuits of growing size, by method",
+    "differences": "what each method's area has over greedy's, with paired intervals",
+    "circuit": "a circuit, drawn",
+    "scores": "how the scores of edges are distributed",
+    "intervals": "the strongest edges with the intervals of their scores",
+    "agreement": "how far the methods choose the same edges",
+}
+OF_RESULT = {
+    r"viewer\.html": "the circuits to look at: open it in a browser, no network needed",
+    **{rf"figures/{name}.*": words for name, words in FIGURES.items()},
+    r"figures/.*": "a figure",
+    r"circuits/.*": (
+        "circuits for others to read, in EAP-IG's json: every edge with its score and whether it is in the circuit; "
+        "named by metric and share of the edges"
+    ),
+    r"curve\.csv": "a row per metric, method and size: edges asked for and kept, metric, faithfulness, how solved",
+    r"curve\.json": (
+        "the same with every area, its interval over the evaluated examples and its paired comparison with greedy"
+    ),
+    r"circuits\.npz": "every circuit of every method and size, and the metric of each on every evaluated example",
+    r"scores/scores\.npy": "the scores that circuits were selected by",
+    r"scores/scores\.json": "what the scores are of: the graph, model, task, method",
+    r"statistics\.npz": "what the bootstrap says of every edge's score",
+    r"learned\.npz": "the learned rankings, one value per edge, the larger the better, without sign",
+    r"examples\.json": "the evaluated prompts as tokens, clean and corrupted, with their answers",
+    r"attention\.npz": "attention patterns of the strongest heads on a few of the evaluated examples",
+    r"run\.json": "the record of the run: settings, digests of weights and prompts, versions, areas, seconds",
+}
+OF_STUDY = {
+    r"tables\.md": "the tables, with what validation chose and how that did on test",
+    r"tables\.tex": "the same for LaTeX (booktabs)",
+    r"tables\.csv": "every entry of the tables, a row each",
+    r"tables\.json": "the same with the plan and the verdicts",
+    r"curves\.csv": "every curve on test: a row per task, model, metric, method, seed and size",
+    r"figures?[./].*": "faithfulness on test of greedy and of what validation chose",
+    r"study\.json": "the plan, with digests of what it reads; the same command goes on by it",
+}
+ARRAYS = {
+    ("scores/scores.npy", ""): "`[example, edge]`: a positive score marks an edge whose corruption hurts the task",
+    ("statistics.npz", "mean"): "`[edge]`: the mean score over resamples of the examples",
+    ("statistics.npz", "low"): "`[edge]`: the lower end of its interval",
+    ("statistics.npz", "high"): "`[edge]`: the upper end of its interval",
+    ("statistics.npz", "kept"): "`[edge]`: whether the edge passes the filter, so that its interval leaves out 0",
+    ("statistics.npz", "sign_unstable"): "`[edge]`: whether its mean had both signs among the resamples",
+    ("circuits.npz", "masks"): (
+        "`[curve, size, byte]`: whether each edge is in the circuit, as packed bits: "
+        "`np.unpackbits(masks, axis=-1, count=EDGES)`"
+    ),
+    ("circuits.npz", "values"): "`[curve, size, example]`: the metric of every circuit",
+    ("circuits.npz", "full"): "`[example]`: the metric of the model itself",
+    ("circuits.npz", "empty"): "`[example]`: the metric of the empty circuit, which is all ablation",
+    ("learned.npz", "*"): "`[edge]`: the ranking that was learned for this metric",
+    ("attention.npz", "*"): "attention from `[..., query position, key position]`",
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of a folder, by its path there, and the headers of its arrays, by name."""
+
+    path: str
+    arrays: Mapping[str, Header]
+
+
+def write_result_readme(folder: Path, result: Result) -> None:
+    """Write a result folder's README.md, unless one lies there that edgewise didn't write."""
+    _write(folder, result_page(result, _pieces(folder, RESULT_FILES)))
+
+
+def write_study_readme(folder: Path, plan: Plan) -> None:
+    """Write a study folder's README.md, unless one lies there that edgewise didn't write."""
+    _write(folder, study_page(plan, _pieces(folder, STUDY_FILES)))
+
+
+def result_page(result: Result, pieces: Sequence[Piece]) -> str:
+    """The page of a result folder that holds these files."""
+    run, settings = result.run, result.run.settings
+    methods = list(dict.fromkeys(row.name for row in result.rows))
+    best = {b: max(result.of(b), key=lambda row: b.better * row.area) for b in result.benchmarks}
+    curves = ", ".join(f"{row.benchmark.name} {code(row.name)}" for row in result.rows)
+    made = [
+        f"model: {code(run.model)}, {code(run.graph)}, {run.graph.n_edges:,} edges, {code(run.dtype)}",
+        f"task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, evaluated on "
+        f"{run.test.examples:,} of {code(run.test.split)}",
+        *_settings_lines(settings),
+        f"methods: {_codes(methods)}",
+        f"seed: {run.seed}; versions: {_codes(f'{name} {number}' for name, number in run.versions.items())}",
+    ]
+    axes = [
+        "example: in the task's order; `scores.npy` has those that were scored, `circuits.npz` those evaluated",
+        f"edge: the {run.graph.n_edges:,} edges in the order of `result.run.graph.edge_names` below",
+        f"curve: as in `curve.json`: {curves}",
+        f"size: {_sizes(settings['sizes'])} of the edges",
+    ]
+    read = [
+        "import edgewise, numpy as np",
+        'result = edgewise.read_result(".")                # result.run is run.json; result.rows are the curves',
+        'circuits = edgewise.read_circuits(".")            # (metric, method) -> a circuit per size',
+        'scores = edgewise.EdgeScores.load(".")            # scores.values is [example, edge]',
+        'intervals = np.load("statistics.npz")             # intervals["low"][result.run.graph.edge_index(NAME)]',
+    ]
+    found = [f"best {b.name}: {row.area:.4f}, by {code(row.name)}" for b, row in best.items()]
+    return _page(
+        f"Circuits of {code(short(run.model))} for {code(short(run.task))}",
+        {
+            "What came out": [*_bullets(found), "", *_meanings(result.benchmarks)],
+            "Files": _file_lines(pieces, OF_RESULT),
+            "Axes of the arrays": _bullets(axes),
+            "How to read it": ["```python", *read, "```"],
+            "How it was made": _bullets(made),
+        },
+    )
+
+
+def study_page(plan: Plan, pieces: Sequence[Piece]) -> str:
+    """The page of a study folder that holds these files."""
+    files = [piece for piece in pieces if not piece.path.startswith("store/")]
+    made = [
+        f"models: {_codes(plan.models)}",
+        f"tasks: {_codes(plan.tasks)}; {'all' if plan.examples is None else f'{plan.examples:,}'} examples of a split",
+        *_settings_lines(plan.settings.record()),
+        f"seeds: {plan.seeds}; hyper-parameters are chosen on validation, and what was chosen is measured on test",
+    ]
+    read = [
+        "import edgewise, csv",
+        'study = edgewise.read_study(".")                  # study.cells: what every model and task came to',
+        'entries = list(csv.DictReader(open("tables.csv")))',
+    ]
+    store = ["- `store/`: finished work, by digests of what it depends on: by it the same command goes on after a stop"]
+    return _page(
+        f"A study of {_codes(map(short, plan.models))} on {_codes(map(short, plan.tasks))}",
+        {
+            "What is measured": _meanings((CMD, CPR)),
+            "Files": _file_lines(files, OF_STUDY) + store * (len(files) < len(pieces)),
+            "How to read it": ["```python", *read, "```"],
+            "How it was made": _bullets(made),
+        },
+    )
+
+
+def _page(title: str, parts: Mapping[str, Sequence[str]]) -> str:
+    lines = [PAGE_MARK, f"# {title}", "", "Written by edgewise; `edgewise report` writes this page anew."]
+    for heading, words in parts.items():
+        lines += ["", f"## {heading}", "", *words]
+    return "\n".join(lines) + "\n"
+
+
+def _write(folder: Path, page: str) -> None:
+    path = folder / PAGE
+    if is_our_page(path) or not os.path.lexists(path):
+        write_text(path, page)
+
+
+def _pieces(folder: Path, ours: str) -> list[Piece]:
+    """The files of a folder that edgewise wrote, the page itself left out."""
+    files = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
+    places = {path.relative_to(folder).as_posix(): path for path in files if not path.is_symlink()}
+    return [
+        Piece(place, array_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith("store/") else {})
+        for place, path in sorted(places.items())
+        if re.fullmatch(ours, place) and place != PAGE
+    ]
+
+
+def _file_lines(pieces: Sequence[Piece], known: Mapping[str, str]) -> list[str]:
+    """A line per kind of file, and one per array, in the order of what is known."""
+    patterns = list(known)
+
+    def rank(piece: Piece) -> int:
+        return next((n for n, one in enumerate(patterns) if re.fullmatch(one, piece.path, re.S)), len(patterns))
+
+    lines = []
+    for place, same in groupby(sorted(pieces, key=rank), rank):
+        group = list(same)
+        what = known[patterns[place]] if place < len(patterns) else "a file of edgewise"
+        lines.append(f"- {_codes(piece.path for piece in group)}: {what}")
+        lines += [_array_line(piece.path, name, header) for piece in group for name, header in piece.arrays.items()]
+    return lines
+
+
+def _array_line(path: str, name: str, header: Header) -> str:
+    meaning = ARRAYS.get((path, name)) or ARRAYS.get((path, "*"), "an array")
+    shape = " × ".join(f"{length:,}" for length in header.shape) or "a single number"
+    return f"  - {code(name) + ', ' if name else ''}{header.kind.name}, {shape}: {meaning}"
+
+
+def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
+    """How edges were scored and circuits run, in words."""
+    ablation = _method(settings["ablation"])
+    known = ABLATIONS.get(ablation)
+    outside = f": {(known.__doc__ or '').partition('.')[0].lower()}" if known else ""
+    return [
+        f"scores: {code(_method(settings['scorer']))}, of the metric {code(_method(settings['metric']))}",
+        f"ablation: {code(ablation)}, which is what edges outside a circuit carry{outside}",
+        f"faithfulness: {code(_method(settings['faithfulness']))}",
+        f"bootstrap: {code(_method(settings['bootstrap']))}",
+        f"sizes: {_sizes(settings['sizes'])} of the edges"
+        + ", each containing the smaller ones" * bool(settings["nested"])
+        + ", filled up after pruning" * bool(settings["fill"]),
+    ]
+
+
+def _meanings(benchmarks: Iterable[Benchmark]) -> list[str]:
+    """What the numbers are, for who has never seen them."""
+    return [
+        "Faithfulness says how far a circuit behaves as the model does: by MIB's definition, 0 is the empty circuit "
+        "and 1 the model. Over circuits of growing size it is a curve, with the share of edges on a linear axis:",
+        "",
+        *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in benchmarks),
+    ]
+
+
+def _method(record: Any) -> str:
+    """A method of a record with its parameters, in a line."""
+    if not isinstance(record, Mapping):
+        return str(record)
+    told = ", ".join(f"{name} {value}" for name, value in record.items() if name != "name")
+    return f"{record['name']}{f' ({told})' * bool(told)}"
+
+
+def _sizes(shares: Iterable[float]) -> str:
+    return ", ".join(f"{share:.4g}" for share in shares)
+
+
+def _codes(names: Iterable[object]) -> str:
+    return ", ".join(map(code, names))
+
+
+def _bullets(lines: Iterable[str]) -> list[str]:
+    return [f"- {line}" for line in lines]
