@@ -1,0 +1,83 @@
+"""What docs/tasks.md says of task files is so: its example runs, and what it quotes is what is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import test_cli
+
+from edgewise import InputError, load_model, load_task
+from edgewise.tasks.files import TEXT, TOKENS
+
+edgewise = test_cli.edgewise
+PAGE = (Path(__file__).parents[1] / "docs" / "tasks.md").read_text(encoding="utf-8")
+EXAMPLE = re.search(r"```json\n(.*?)```", PAGE, re.S).group(1)
+ROW = json.loads(EXAMPLE.splitlines()[0])
+IDS = {"clean_ids": [0, 9, 8], "corrupted_ids": [0, 9, 7], "correct_id": 5, "incorrect_id": 6}
+
+
+def lines(*rows: dict) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+REFUSED = {
+    "patching needs equally many": lines(ROW | {"corrupted": "When Mary"}),
+    "an answer must be one token": lines(ROW | {"correct": " Mary John"}),
+    "are the same token": lines(ROW | {"incorrect": " Mary"}),
+    "the tokenizer doesn't know": lines(ROW | {"correct": " Zanzibar"}),
+    "lacks": lines({name: ROW[name] for name in ("split", "clean", "correct")}),
+    "must be text": lines(ROW | {"clean": 7}),
+    "has no split, but others have": lines(ROW, {name: ROW[name] for name in TEXT}),
+    "has no rows of split": lines(ROW | {"split": "test"}),
+    "more cells than the header": "clean,corrupted,correct,incorrect\na, b,c,d,e\n",
+    "isn't JSON": '{"clean": 1, "clean": 2}\n',
+    "outside the model's vocabulary": lines(IDS | {"correct_id": 10**6}),
+    "token ids must be whole numbers": lines(IDS | {"correct_id": 1.5}),
+    "isn't UTF-8 text": "\udcff",
+}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_model("demo")
+
+
+def test_the_example_is_read_in_all_its_splits_and_shown(edgewise, demo, tmp_path):
+    path = tmp_path / "gifts.jsonl"
+    path.write_text(EXAMPLE)
+    assert [len(load_task(path, demo, split)) for split in ("train", "validation", "test")] == [3, 2, 2]
+    code, out, _ = edgewise("tasks", path, "--model", "demo", "--split", "test")
+    assert code == 0 and "Anna and Tom" in out and "kept: 2" in out
+    code, out, err = edgewise("run", "--task", path, "--learn-steps", 2, "--stability", 0, "--out", tmp_path / "r")
+    assert code == 0 and "CMD" in out, err
+
+
+def test_every_column_is_on_the_page():
+    assert all(f"`{name}`" in PAGE for name in (*TEXT, *TOKENS, "split"))
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_is_quoted_is_what_is_said(words, demo, tmp_path):
+    assert f"| `{words}` |" in PAGE
+    path = tmp_path / ("a.csv" if words.startswith("more cells") else "a.jsonl")
+    path.write_bytes(REFUSED[words].encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=re.escape(words)):
+        load_task(path, demo, "train")
+
+
+def test_every_refusal_on_the_page_is_tried():
+    table = PAGE.split("| it says |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `(.*?)` \|", table, re.M)) == set(REFUSED)
+
+
+def test_cells_of_csv_are_read_as_the_page_says(demo, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('clean_ids,corrupted_ids,correct_id,incorrect_id,note\n"[0, 17, 4]",0 17 5,23,24,mine\n')
+    (one,) = load_task(path, demo).examples
+    assert (one.clean, one.corrupted, one.correct, one.incorrect) == ((0, 17, 4), (0, 17, 5), 23, 24)
+    path.write_text("clean,corrupted,correct,incorrect\nMary gave a drink to,John gave a drink to, John, Mary\n")
+    (one,) = load_task(path, demo).examples
+    assert one.text.correct == " John"
