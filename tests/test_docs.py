@@ -59,3 +59,8 @@ FAMILIES = [SCORERS, SOLVERS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS, BENCH
 def test_how_to_choose_knows_every_name(known):
     page = (ROOT / "docs" / "how-to-choose.md").read_text(encoding="utf-8").lower()
     assert [name for name in known if f"`{name.lower()}`" not in page and f"**{name.lower()}**" not in page] == []
+
+
+def test_the_assumptions_page_knows_every_scorer_and_ablation():
+    page = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
+    assert [name for name in (*SCORERS, *ABLATIONS) if f"| `{name}` |" not in page] == []
