@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/edgewise run --out $(OUT) --overwrite
 
 test: $(VENV)/.installed-dev
-	$(BIN)/ruff check src tests tools benchmarks
+	$(BIN)/ruff check src tests tools benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
 	$(BIN)/python -m pytest -n 2
@@ -21,8 +21,8 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --examples 100000 --seconds 1800 --seed 0 --processes 2 $(FUZZ)
 
 lint: $(VENV)/.installed-dev
-	$(BIN)/ruff check --fix src tests tools benchmarks
-	$(BIN)/ruff format src tests tools benchmarks
+	$(BIN)/ruff check --fix src tests tools benchmarks examples
+	$(BIN)/ruff format src tests tools benchmarks examples
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
