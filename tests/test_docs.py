@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -21,6 +22,14 @@ ROOT = Path(__file__).parents[1]
 def blocks(page: str) -> list[str]:
     """The Python of a page, one piece per heading's block."""
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+
+
+def docs_pages():
+    """The tool that makes pages of the code."""
+    spec = importlib.util.spec_from_file_location("docs_pages", ROOT / "tools" / "docs_pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_methods_of_ones_own_run_straight_from_the_page(tmp_path, monkeypatch):
@@ -64,3 +73,53 @@ def test_how_to_choose_knows_every_name(known):
 def test_the_assumptions_page_knows_every_scorer_and_ablation():
     page = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
     assert [name for name in (*SCORERS, *ABLATIONS) if f"| `{name}` |" not in page] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
+def test_names_of_the_metrics_are_spelled_out_where_they_first_appear(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for benchmark in (edgewise.CMD, edgewise.CPR):
+        first = re.search(rf"\b{benchmark.name}\b", text)
+        assert first is None or benchmark.spelled in text[: first.end() + 120], benchmark
+
+
+@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md"])
+def test_the_python_of_pages_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for piece in blocks(page):
+        exec(piece, {})
+    assert capsys.readouterr().out.count("\n") > 1
+
+
+def test_every_public_name_is_on_the_api_page():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [n for n in edgewise.__all__ if f"::: edgewise.{n}\n" not in page and f"`{n}`" not in page] == []
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
+    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M))
+    held = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    made = {"cli.md", *(f"tutorials/{name}.md" for name in docs_pages().TUTORIALS)}
+    assert listed == held | made
+    assert {f"tutorials/{path.stem}.md" for path in (ROOT / "docs" / "tutorials").glob("*.ipynb")} == made - {"cli.md"}
+
+
+def test_the_command_lines_page_has_every_command_and_option():
+    import typer
+
+    from edgewise.cli import app
+
+    page = docs_pages().command_line()
+    for name, command in typer.main.get_command(app).commands.items():
+        part = page.split(f"\n## edgewise {name}\n")[1].split("\n## ")[0]
+        assert all(f"`{option}`" in part for param in command.params for option in param.opts if option[0] == "-"), name
+    assert "<" not in re.sub("`[^`]*`", "", page)
+
+
+def test_names_that_a_docstring_explains_become_a_list():
+    text = "A promise.\n\nname      what it is,\n          at length\nother, more  two\n\nThe end."
+    explained = docs_pages().explained(text)
+    assert "- `name`: what it is,\n    at length\n- `other`, `more`: two\n\nThe end." in explained
+    assert (
+        docs_pages().explained("Plain words. And more.\n\n    code  here") == "Plain words. And more.\n\n    code  here"
+    )

@@ -70,6 +70,9 @@ def command(
 ) -> None:
     """Find circuits with every method of the paper, for both metrics, and say how faithful they are.
 
+    The metrics are CMD, the integrated circuit-model distance (the area between faithfulness and 1: lower is better),
+    and CPR, the integrated circuit performance ratio (the area below faithfulness: higher is better).
+
     Scores edges on the train split, selects circuits of ten sizes by each combination of greedy or ILP,
     bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from what it had
     finished.
