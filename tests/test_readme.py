@@ -12,11 +12,25 @@ import test_cli
 from conftest import build, random_task
 from markdown_it import MarkdownIt
 
-from edgewise import Grid, InputError, Plan, Settings, discover, read_result, wrap_model, write_result
+from edgewise import (
+    CMD,
+    CPR,
+    Grid,
+    InputError,
+    Learned,
+    Plan,
+    Recipe,
+    Settings,
+    discover,
+    read_result,
+    wrap_model,
+    write_result,
+)
 from edgewise.disk import PAGE_MARK
 from edgewise.reading import array_headers
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
 from edgewise.report.words import code
+from edgewise.study import GREEDY
 
 edgewise = test_cli.edgewise
 HOSTILE = (
@@ -28,16 +42,13 @@ HOSTILE = (
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A result, with the files that only larger runs have."""
+    """A result with every file that there can be."""
     model, train, test = wrap_model(build("gpt2"), name="tiny"), random_task(5), random_task(4, seed=1)
-    found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)))
+    recipes = {b: (GREEDY, Recipe(learner=Learned(b, steps=2, batch=2))) for b in (CMD, CPR)}
+    found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes)
     folder = tmp_path_factory.mktemp("readme") / "r"
     write_result(found, folder)
-    np.savez(folder / "learned.npz", CMD=np.ones(3), CPR=np.ones(3))
-    np.savez(folder / "attention.npz", clean=np.ones((2, 3, 3), np.float16))
-    for name in ("viewer.html", "examples.json", "figures/circuit-cmd.svg", "figures/own.png"):
-        (folder / name).write_text("x")
-    write_result_readme(folder, read_result(folder))
+    assert {"learned.npz", "attention.npz", "viewer.html", "examples.json"} <= files(folder)
     return folder
 
 

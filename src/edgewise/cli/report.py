@@ -32,22 +32,20 @@ def command(
 
 
 def _report_run(folder: Path, json: bool) -> None:
-    from ..report.figures import write_figures
-    from ..report.readme import write_result_readme
     from ..report.tables import key_value_table
+    from ..report.write_result import write_derived
     from ..results import read_result
 
     result = read_result(folder)
-    figures = write_figures(folder / "figures", result)
-    write_result_readme(folder, result)
+    written = write_derived(folder, result)
     if json:
-        print_json({"run": result.run.record(), "figures": [str(path) for path in figures]})
+        print_json({"run": result.run.record(), "written": [str(path) for path in written]})
         return
     out.print(key_value_table(str(folder), _facts(result.run)))
     for words in (result.run.as_published or {}).values():
         say(f"as published: {words}")
     show_areas(result)
-    say(f"figures: {', '.join(str(path) for path in figures)}")
+    say(f"made anew: {', '.join(str(path) for path in written)}")
 
 
 def _facts(run: RunRecord) -> dict[str, str]:

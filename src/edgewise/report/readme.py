@@ -74,7 +74,13 @@ ARRAYS = {
     ("circuits.npz", "full"): "`[example]`: the metric of the model itself",
     ("circuits.npz", "empty"): "`[example]`: the metric of the empty circuit, which is all ablation",
     ("learned.npz", "*"): "`[edge]`: the ranking that was learned for this metric",
-    ("attention.npz", "*"): "attention from `[..., query position, key position]`",
+    ("attention.npz", "examples"): "`[example]`: rows of the evaluated examples, as in examples.json",
+    ("attention.npz", "lengths"): "`[example]`: how many tokens they have",
+    ("attention.npz", "heads"): "`[head]`: nodes of the graph",
+    ("attention.npz", "values"): (
+        "for each example `[side, head, pair]`, one after the other, in 255ths: a side is clean or corrupted, a pair "
+        "is a position and one that it looks at; `edgewise.results.read_attention` gives them as patterns"
+    ),
 }
 
 
@@ -86,9 +92,9 @@ class Piece:
     arrays: Mapping[str, Header]
 
 
-def write_result_readme(folder: Path, result: Result) -> None:
-    """Write a result folder's README.md, unless one lies there that edgewise didn't write."""
-    _write(folder, result_page(result, _pieces(folder, RESULT_FILES)))
+def write_result_readme(folder: Path, result: Result) -> list[Path]:
+    """Write a result folder's README.md, unless one lies there that edgewise didn't write; gives what was written."""
+    return _write(folder, result_page(result, _pieces(folder, RESULT_FILES)))
 
 
 def write_study_readme(folder: Path, plan: Plan) -> None:
@@ -169,10 +175,12 @@ def _page(title: str, parts: Mapping[str, Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(folder: Path, page: str) -> None:
+def _write(folder: Path, page: str) -> list[Path]:
     path = folder / PAGE
-    if is_our_page(path) or not os.path.lexists(path):
-        write_text(path, page)
+    if os.path.lexists(path) and not is_our_page(path):
+        return []
+    write_text(path, page)
+    return [path]
 
 
 def _pieces(folder: Path, ours: str) -> list[Piece]:

@@ -30,4 +30,4 @@ def write_derived(folder: Path, result: Result) -> list[Path]:
     figures = write_figures(folder / "figures", result)
     page = folder / "viewer.html"
     write_text(page, page_of(view_of([folder])))
-    return [*figures, page, write_result_readme(folder, result)]  # the last names every file
+    return [*figures, page, *write_result_readme(folder, result)]  # the last names every file
