@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 from ..errors import InputError, visible
-from . import check, compare, convert, evaluate, models, report, run, score, select, study, tasks, view
+from . import check, compare, convert, evaluate, export, models, report, run, score, select, show, study, tasks, view
 from .console import check_words, printing
 
 app = typer.Typer(
@@ -27,10 +27,8 @@ def _paragraphs(text: str | None) -> str:
     return "\n\n".join(" ".join(part.split()) for part in cleandoc(text or "").split("\n\n"))
 
 
-MODULES = {
-    module.NAME: module
-    for module in (run, study, score, select, evaluate, view, compare, report, convert, check, models, tasks)
-}
+COMMANDS = (run, study, score, select, evaluate, view, show, compare, export, report, convert, check, models, tasks)
+MODULES = {module.NAME: module for module in COMMANDS}
 for name, module in MODULES.items():
     app.command(name=name, help=_paragraphs(module.command.__doc__))(module.command)
 

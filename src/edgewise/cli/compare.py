@@ -1,7 +1,8 @@
-"""edgewise compare: is one method better than another?"""
+"""edgewise compare: is one method better than another? What do two circuits, or two runs, have in common?"""
 
 from __future__ import annotations
 
+import os
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -9,26 +10,62 @@ from typing import Annotated
 import typer
 
 from . import options
-from .console import out, print_json, say
+from .console import out, print_json, print_tables, say
 
 NAME = "compare"
 
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="A folder made by `edgewise run` or `edgewise study`.")],
+    folder: Annotated[Path, typer.Argument(help="A folder made by `edgewise run` or `edgewise study`, or a circuit.")],
     method: Annotated[
-        str | None, typer.Argument(help="A method, such as 'ILP + PNR'; default: the best of each metric.")
+        str | None,
+        typer.Argument(
+            help="A method, such as 'ILP + PNR' (default: the best of each metric), or another run or circuit."
+        ),
     ] = None,
     other: Annotated[str | None, typer.Argument(help="What to compare it with; default: every method with it.")] = None,
+    top: options.Top = 8,
     json: options.Json = False,
 ) -> None:
-    """Compare methods on the same examples: difference, its interval, p.
+    """Compare methods of a run on the same examples, or two circuits, or two runs.
 
-    With two methods, the first less the second. With one, all others less that one. With none, all others less the
-    best: what can't be told apart from it is as good, as far as these examples say. A study's methods are compared
-    on test, with the hyper-parameters that validation chose.
+    With two methods, the first less the second: difference, its interval, p. With one, all others less that one. With
+    none, all others less the best: what can't be told apart from it is as good, as far as these examples say. A
+    study's methods are compared on test, with the hyper-parameters that validation chose.
+
+    Two circuits (EAP-IG json or pt): the edges that both have, only the first, only the second, and their overlap, the
+    shared edges as a share of those of either. Two runs: the overlap by size of every method that both have, and the
+    difference of its areas; paired if both were evaluated on the same examples.
     """
-    from ..report.comparisons import contests_of_run, contests_of_study, pair_table, pairs
+    from ..errors import InputError
+    from ..report.open_circuit import is_run
+
+    if method is not None and _is_path(method):
+        if other is not None:
+            raise InputError(f"two runs or two circuits are compared as they are; leave {other!r} out")
+        if is_run(folder) and is_run(method):
+            _compare_runs(folder, Path(method), json)
+        elif is_run(folder) or is_run(method):
+            raise InputError(
+                f"of {folder} and {method}, one is a run and one isn't; give two runs, or two circuits: those of a run "
+                "are in its circuits/"
+            )
+        else:
+            _compare_circuits(folder, Path(method), top, json)
+    elif os.path.isfile(folder):
+        raise InputError(f"{folder} is a circuit; give another one to compare it with, or a folder of a run or a study")
+    else:
+        _compare_methods(folder, method, other, json)
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word is a run or a circuit, or looks like one, rather than a method's name."""
+    is_there = os.path.isfile(word) or os.path.isfile(Path(word) / "run.json")
+    return is_there or "/" in word or word.endswith((".json", ".pt"))
+
+
+def _compare_methods(folder: Path, method: str | None, other: str | None, json: bool) -> None:
+    from ..report.comparisons import LEGEND, contests_of_run, contests_of_study, pair_tables, pairs
     from ..results import read_result
     from ..study import is_study, read_study
 
@@ -38,8 +75,45 @@ def command(
         print_json([pair.record() for pair in found])
         return
     for _, same in groupby(found, key=lambda pair: id(pair.contest)):
-        out.print(pair_table(list(same)))
-        out.print()
-    say(f"*: the interval excludes 0; bold: on the better side; faithfulness: {contests[0].faithfulness.words}")
+        print_tables(pair_tables(list(same), out.width))
+    say(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
     if method is None:
         say("The best was chosen by looking at these examples, so its lead is flattered.")
+
+
+def _compare_circuits(one: Path, other: Path, top: int, json: bool) -> None:
+    from ..report.circuit_pairs import circuit_pair_tables, pair_circuits
+    from ..report.numbers import number
+    from ..report.open_circuit import open_circuit
+
+    pair = pair_circuits(open_circuit(one), open_circuit(other), top)
+    if json:
+        print_json(pair.record())
+        return
+    say(pair.one, "here")
+    say(pair.other, "there")
+    counts = pair.counts
+    say(f"shared: {counts.shared:,}; only here: {counts.only_here:,}; only there: {counts.only_there:,}", "edges")
+    say(f"{number(counts.overlap)}, the shared edges as a share of those of either", "overlap")
+    print_tables(circuit_pair_tables(pair, out.width))
+    if counts.shared:
+        say("edges by absolute score; shared ones with their score here")
+
+
+def _compare_runs(one: Path, other: Path, json: bool) -> None:
+    from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_runs
+    from ..report.comparisons import LEGEND
+
+    pair = pair_runs(one, other)
+    if json:
+        print_json(pair.record())
+        return
+    say(pair.one, "here")
+    say(pair.other, "there")
+    print_tables(overlap_tables(pair, out.width))
+    print_tables(area_pair_tables(pair, out.width))
+    say("overlap: shared edges as a share of those of either")
+    if pair.areas:
+        say(LEGEND + "; paired over the same examples" * pair.paired)
+    for note in pair.notes:
+        say(f"note: {note}")

@@ -16,6 +16,8 @@ from ..errors import InputError
 from ..report.words import one_line, shown
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ..models import Model
     from ..ranking import Ranking
 
@@ -84,6 +86,13 @@ def say(text: str, heading: str = "") -> None:
     if heading:
         out.print(shown(one_line(heading)), end=": ", style="bold", soft_wrap=True)
     out.print(shown(one_line(text)), soft_wrap=True)
+
+
+def print_tables(tables: Sequence[Table]) -> None:
+    """Tables below each other, each with an empty line behind it."""
+    for table in tables:
+        out.print(table)
+        out.print()
 
 
 def warn(text: str) -> None:

@@ -101,6 +101,16 @@ Fill = Annotated[
     bool, typer.Option("--fill", help="Ask greedy and top-n for more until pruning leaves the size asked for.")
 ]
 Nested = Annotated[bool, typer.Option("--nested", help="Each size contains the smaller ones.")]
+MethodOfRun = Annotated[
+    str | None, typer.Option("--method", help="Of a result folder: whose circuit; default: whose circuits it wrote.")
+]
+MetricOfRun = Annotated[
+    str | None, typer.Option("--metric", help=f"Of a result folder: a circuit for {names(BENCHMARKS)}.")
+]
+SizeOfRun = Annotated[
+    str | None, typer.Option("--size", help="Of a result folder: a share of the edges that it has, such as 0.05.")
+]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many edges and nodes to name.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_copies, warn_of_few, warn_of_trend
+from .console import open_model, out, print_json, print_tables, say, warn, warn_of_copies, warn_of_few, warn_of_trend
+from .show import show_open
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -21,6 +22,8 @@ NAME = "run"
 MOST_RESAMPLES = 1000
 # Graphs of at most so many edges are learned in seconds.
 AFFORDABLE = 2000
+# What people open first.
+FIRST = ("viewer.html", "README.md", "figures/", "circuits/")
 
 
 def command(
@@ -181,13 +184,14 @@ def show_areas(result: Result) -> None:
     from ..report.tables import LEGEND, area_table
 
     for benchmark in result.benchmarks:
-        out.print(area_table(result.of(benchmark), benchmark))
+        print_tables(area_table(result.of(benchmark), benchmark, out.width))
     for words in (*LEGEND, f"faithfulness: {result.rows[0].curve.definition.words}"):
         say(words)
 
 
 def _show(folder: Path, record: RunRecord) -> None:
     """Print what a run came to."""
+    from ..report.open_circuit import open_circuit
     from ..report.tables import LOW_ACCURACY
     from ..results import read_result
 
@@ -207,8 +211,17 @@ def _show(folder: Path, record: RunRecord) -> None:
         runs = [(method, [share for share, _ in same]) for method, same in groupby(choices.items(), lambda one: one[1])]
         taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
         say(f"Portfolio {benchmark}, by share of the edges: {taken}")
-    say(f"results in {folder}: figures/faithfulness.png, curve.csv, circuits/, run.json")
+    show_open(open_circuit(folder))
+    others = [f"edgewise show {folder} --metric {benchmark}" for benchmark in list(record.circuits)[1:]]
+    say(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
+    say(f"results in {folder}: {', '.join(_contents(folder))}")
     say(f"{record.seconds['total']:.0f} s in all")
+
+
+def _contents(folder: Path) -> list[str]:
+    """What lies in a folder, what people open first in front."""
+    names = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
+    return [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
 
 
 def _sizes(shares: list[str]) -> str:
@@ -217,15 +230,16 @@ def _sizes(shares: list[str]) -> str:
 
 
 def _explain_tuning(record: RunRecord) -> None:
+    from ..report.numbers import interval, number
+
     tuning = record.tuning or {"chosen": {}}
     for benchmark, best in tuning["chosen"].items():
         method, parameters = best["method"], record.circuits[benchmark]["parameters"]
         greedy, lead = tuning["candidates"][benchmark][0]["area"], best["against_greedy"]
-        say(
-            f"Tuned {benchmark}: {method}{f' ({parameters})' * bool(parameters)}, {best['area']:.4f} against greedy's "
-            f"{greedy:.4f} on held-out examples of {record.train.split}: {lead['difference']:+.4f} "
-            f"[{lead['low']:+.4f}, {lead['high']:+.4f}]"
-        )
+        ours = f"{method}{f' ({parameters})' * bool(parameters)}, {number(best['area'])}"
+        less = f"{number(lead['difference'], signed=True)} {interval(lead['low'], lead['high'], signed=True)}"
+        split = record.train.split
+        say(f"Tuned {benchmark}: {ours} against greedy's {number(greedy)} on held-out examples of {split}: {less}")
 
 
 def _slug(name: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import out, print_json, say
+from .console import out, print_json, print_tables, say
+from .show import show_circuit
 
 if TYPE_CHECKING:
     from ..select import Selection
@@ -104,6 +105,8 @@ def command(
         print_json({"circuits": records} if several else records[0])
     else:
         _show(selections, records, pnr)
+        name = f"the circuit of {selections[-1].asked:,} edges" if several else "the circuit"
+        show_circuit(name, selections[-1].circuit, ranking.value, ranking.signed)
 
 
 def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
@@ -120,20 +123,28 @@ def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:
     """Print what was selected, and how it ended."""
-    from ..report.tables import key_value_table, list_table
+    from ..report.tables import key_value_table, number_tables
+    from ..select import Status
 
+    # Rules prove nothing, so there is no bound to be near to.
+    unproven = {"gap", "bound"} if selections[-1].status == Status.HEURISTIC else set()
     if len(records) > 1:
         columns = ["edges_asked", "edges_kept", "objective", "gap", "status", "seconds"]
         columns += ["possible_pnr"] if any(r["possible_pnr"] is not None for r in records) else []
-        rows = [[f"{r[c]:.6g}" if isinstance(r[c], float) else r[c] for c in columns] for r in records]
-        out.print(list_table([c.replace("_", " ") for c in columns], rows))
+        columns = [column for column in columns if column not in unproven]
+        rows = [[_cell(record[column]) for column in columns] for record in records]
+        print_tables(number_tables([column.replace("_", " ") for column in columns], rows, out.width))
     else:
         shown = {
-            name.replace("_", " "): f"{value:.6g}" if isinstance(value, float) else value
+            name.replace("_", " "): _cell(value)
             for name, value in records[0].items()
-            if value is not None
+            if value is not None and name not in unproven
         }
         out.print(key_value_table(f"a circuit, edges: {selections[0].kept}", shown))
     say(selections[-1].status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
         say(f"PNR {pnr:g} asks for more positive edges than there can be: possible_pnr says how many there are")
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

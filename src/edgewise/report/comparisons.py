@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
-from ..errors import InputError, unknown_name
-from ..evaluate import CONFIDENCE, Benchmark, Comparison, Faithfulness, Resampled, resample
+from ..errors import InputError
+from ..evaluate import Benchmark, Comparison, Faithfulness, Resampled, resample
 from ..methods import plain
 from ..results import Result
 from ..study import Study
-from .tables import short
-from .words import shown
+from .numbers import interval, number
+from .open_circuit import as_known
+from .tables import BETTER, INTERVAL, SURE, is_sure, number_tables, short
+
+DIFFERENCE = ("difference", INTERVAL, "p")
+LEGEND = f"{SURE}: the interval excludes 0; {BETTER}: on the better side"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,7 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
     """The method less the other one, wherever both were measured; without `other`, all methods less `method`; without
     either, all methods less the best of each contest."""
     known = list(dict.fromkeys(name for contest in contests for name in contest.methods))
-    method, other = (None if name is None else _as_known(name, known) for name in (method, other))
+    method, other = (None if name is None else as_known("method", name, known) for name in (method, other))
     found = []
     for contest in contests:
         target = other or method or contest.best
@@ -95,28 +100,20 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
     return found
 
 
-def _as_known(name: str, known: Sequence[str]) -> str:
-    """A method's name as tables have it, from one in any case."""
-    found = next((one for one in known if one.lower() == name.lower()), None)
-    if found is None:
-        raise unknown_name("method", name, list(known))
-    return found
-
-
-def pair_table(found: Sequence[Pair]) -> Table:
-    """Pairs that share a contest, as a table; a star where the interval excludes 0."""
+def pair_tables(found: Sequence[Pair], width: int) -> list[Table]:
+    """Pairs that share a contest, as a table with marks as `LEGEND` has them."""
     contest, others = found[0].contest, {pair.other for pair in found}
     heading = (
         f"{contest.benchmark.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
     )
-    # Without edges, the longest names fit into 80 columns.
-    table = Table(title=shown(heading), title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for name in (contest.benchmark.name, "difference", f"{CONFIDENCE:.0%} interval", "p"):
-        table.add_column(shown(name), justify="right", no_wrap=True)
-    for pair in found:
-        area, less = contest.methods[pair.one].estimate, pair.comparison
-        star = "*" if less.is_better or less.is_worse else " "
-        numbers = (f"{area:.4f}", f"{less.difference:+.4f}{star}", f"{less.low:.4f}, {less.high:.4f}", f"{less.p:.3f}")
-        table.add_row(shown(pair.one), *numbers, style="bold" if less.is_better else None)
-    return table
+    rows = [
+        (pair.one, number(contest.methods[pair.one].estimate), *difference_cells(pair.comparison)) for pair in found
+    ]
+    return number_tables(("method", contest.benchmark.name, *DIFFERENCE), rows, width, heading, left=(2,))
+
+
+def difference_cells(less: Comparison) -> tuple[Text, str, str]:
+    """A difference with its marks, its interval and p, for the columns of `DIFFERENCE`."""
+    marks = BETTER * less.is_better + SURE * is_sure(less)
+    difference = Text(f"{number(less.difference, signed=True)} {marks}".rstrip(), "bold" if less.is_better else "")
+    return difference, interval(less.low, less.high, signed=True), f"{less.p:.3f}"

@@ -1,0 +1,85 @@
+"""edgewise show: what is in a circuit?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options
+from .console import out, print_json, print_tables, say
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..circuit import Circuit
+    from ..report.open_circuit import OpenCircuit
+
+NAME = "show"
+
+
+def command(
+    circuit: Annotated[Path, typer.Argument(help="A circuit (EAP-IG json or pt), or a folder made by `edgewise run`.")],
+    method: options.MethodOfRun = None,
+    metric: options.MetricOfRun = None,
+    size: options.SizeOfRun = None,
+    top: options.Top = 8,
+    json: options.Json = False,
+) -> None:
+    """Show a circuit: its strongest edges, its heads and MLPs by total score, and how faithful it is by size.
+
+    Of a result folder, the circuit of one method at one size: unless you choose, of the method whose circuits the run
+    wrote, and the smallest that has a faithfulness of 0.9 or more.
+    """
+    from ..report.circuit_words import describe
+    from ..report.open_circuit import open_circuit
+
+    opened = open_circuit(circuit, method, metric, size)
+    words = describe(opened.circuit, opened.score, top=top)
+    if not json:
+        show_open(opened, top)
+        return
+    found = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **words.record()}
+    if opened.row is not None:
+        row, sizes = opened.row, opened.row.curve.rows()
+        found |= {"metric": row.benchmark.name, "method": row.name, "size": sizes[opened.place or 0], "sizes": sizes}
+    print_json(found)
+
+
+def show_open(opened: OpenCircuit, top: int = 8) -> None:
+    """Print a circuit that was opened: what it is, its edges and nodes, and its method's curve if it is of a run."""
+    faithful, reason = opened.faithfulness, f" ({opened.reason})" * bool(opened.reason)
+    show_circuit(opened.name, opened.circuit, opened.score, top=top)
+    if opened.row is not None:
+        from ..report.numbers import number
+
+        say(f"faithfulness: {number(faithful or 0.0)}{reason}; scores: means over the training examples")
+        show_curve(opened)
+
+
+def show_circuit(
+    name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
+) -> None:
+    """Print a circuit: how large it is, its strongest edges, its heads and MLPs."""
+    from ..report.circuit_words import circuit_tables, describe
+
+    words = describe(circuit, score, signed, top)
+    say(words.sentence, name)
+    print_tables(circuit_tables(words, out.width))
+    if not words.edges:
+        say("no edge is inside: is it a file of scores? Select a circuit from it first")
+    elif score is None:
+        say("it has no scores: edges are in the graph's order, heads and MLPs by how many edges they have")
+
+
+def show_curve(opened: OpenCircuit) -> None:
+    """Print the curve of the method that a circuit is of."""
+    from ..report.curve_words import can_show, curve_lines
+
+    assert opened.row is not None
+    curve = opened.row.curve
+    say(f"faithfulness of {opened.row.name} by share of the edges", opened.row.benchmark.name)
+    lines = curve_lines(curve.shares, curve.faithfulness.tolist(), out.width, can_show(out.encoding))
+    out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)

@@ -1,0 +1,242 @@
+"""What two circuits, or the circuits of two runs, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from ..circuit import Circuit
+from ..errors import InputError
+from ..evaluate import Benchmark, Comparison, resample
+from ..methods import plain
+from ..results import Result, ResultRow, read_circuits, read_result
+from ..study.stability import jaccard
+from .circuit_words import TOP, ScoredEdge, beside, describe, edge_tables
+from .comparisons import DIFFERENCE, difference_cells
+from .numbers import number, percent
+from .open_circuit import OpenCircuit
+from .tables import number_tables, short
+
+
+@dataclass(frozen=True)
+class Shared:
+    """How many edges two circuits share, and how many only the first and only the second has.
+
+    overlap  the shared as a share of the edges of either; 1 if both are empty
+    """
+
+    shared: int
+    only_here: int
+    only_there: int
+    overlap: float
+
+
+@dataclass(frozen=True)
+class CircuitPair:
+    """Two circuits: counts, and the strongest edges of each part, by the scores of a circuit that has them."""
+
+    one: str
+    other: str
+    counts: Shared
+    shared: tuple[ScoredEdge, ...]
+    only_here: tuple[ScoredEdge, ...]
+    only_there: tuple[ScoredEdge, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        names = ("shared", "only_here", "only_there")
+        strongest = {name: [asdict(edge) for edge in getattr(self, name)] for name in names}
+        return {"one": self.one, "other": self.other, **asdict(self.counts), "strongest": strongest}
+
+
+@dataclass(frozen=True)
+class Overlaps:
+    """A method that two runs have: its circuits by size."""
+
+    benchmark: Benchmark
+    method: str
+    shares: tuple[float, ...]
+    sizes: tuple[Shared, ...]
+
+
+@dataclass(frozen=True)
+class AreaPair:
+    """A method that two runs have: its area here and there, and the first less the second."""
+
+    benchmark: Benchmark
+    method: str
+    here: float
+    there: float
+    comparison: Comparison
+
+
+@dataclass(frozen=True)
+class RunPair:
+    """Two runs on the same graph.
+
+    paired  whether areas were measured on the same examples in the same way, so that they are compared example by
+            example; otherwise the examples of each run are resampled on their own, and intervals are wider
+    notes   in what else the runs differ, in words
+    """
+
+    one: str
+    other: str
+    paired: bool
+    notes: tuple[str, ...]
+    overlaps: tuple[Overlaps, ...]
+    areas: tuple[AreaPair, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        about = {"one": self.one, "other": self.other, "paired": self.paired, "notes": list(self.notes)}
+        overlaps = [
+            {
+                "benchmark": plain(one.benchmark),
+                "method": one.method,
+                "sizes": [{"share": share} | asdict(size) for share, size in zip(one.shares, one.sizes, strict=True)],
+            }
+            for one in self.overlaps
+        ]
+        areas = [
+            {"benchmark": plain(one.benchmark), "method": one.method, "area": one.here, "other_area": one.there}
+            | one.comparison.record()
+            | {"verdict": one.comparison.verdict}
+            for one in self.areas
+        ]
+        return about | {"overlap": overlaps, "areas": areas}
+
+
+def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> CircuitPair:
+    """Two circuits of the same graph; an edge that both have is shown with the first one's score."""
+    here, there = one.circuit, other.circuit
+    counts = _shared(here, there)
+
+    def strongest(mask: NDArray[np.bool_], score: NDArray[np.floating] | None) -> tuple[ScoredEdge, ...]:
+        return describe(Circuit(here.graph, mask), score, top=top).strongest
+
+    return CircuitPair(
+        one.name,
+        other.name,
+        counts,
+        strongest(here.mask & there.mask, one.score if one.score is not None else other.score),
+        strongest(here.mask & ~there.mask, one.score),
+        strongest(there.mask & ~here.mask, other.score),
+    )
+
+
+def pair_runs(one: str | Path, other: str | Path) -> RunPair:
+    """Two result folders, by the methods that both have."""
+    results = read_result(one), read_result(other)
+    here, there = results
+    if here.run.graph != there.run.graph:
+        raise InputError(
+            f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
+        )
+    rows = [
+        (row, match) for row in here.rows for match in there.of(row.benchmark) if match.name.lower() == row.name.lower()
+    ]
+    if not rows:
+        raise InputError(f"{one} and {other} have no method in common: nothing can be compared")
+    circuits = read_circuits(one), read_circuits(other)
+    paired = _is_paired(here, there)
+    return RunPair(
+        str(one),
+        str(other),
+        paired,
+        _notes(here, there, paired),
+        tuple(
+            _overlaps(row, match, circuits[0][row.benchmark, row.name], circuits[1][match.benchmark, match.name])
+            for row, match in rows
+        ),
+        tuple(_areas(row, match, paired) for row, match in rows if row.curve.shares == match.curve.shares),
+    )
+
+
+def _shared(one: Circuit, other: Circuit) -> Shared:
+    overlap = jaccard(one, other)  # refuses two graphs
+    both = int(np.count_nonzero(one.mask & other.mask))
+    return Shared(both, one.n_edges - both, other.n_edges - both, overlap)
+
+
+def _overlaps(row: ResultRow, match: ResultRow, here: Sequence[Circuit], there: Sequence[Circuit]) -> Overlaps:
+    """At the sizes that both have."""
+    ours, theirs = dict(zip(row.curve.shares, here, strict=True)), dict(zip(match.curve.shares, there, strict=True))
+    shares = tuple(share for share in ours if share in theirs)
+    return Overlaps(row.benchmark, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
+
+
+def _measured_by(result: Result) -> tuple[Any, ...]:
+    return result.run.settings["metric"], result.rows[0].curve.definition
+
+
+def _is_paired(here: Result, there: Result) -> bool:
+    return here.run.test.prompts == there.run.test.prompts and _measured_by(here) == _measured_by(there)
+
+
+def _areas(row: ResultRow, match: ResultRow, paired: bool) -> AreaPair:
+    # Equal seeds draw equal examples, so that draws are paired; other seeds draw on their own.
+    ours, theirs = resample(row.curve, row.benchmark), resample(match.curve, match.benchmark, seed=0 if paired else 1)
+    return AreaPair(row.benchmark, row.name, ours.estimate, theirs.estimate, ours.less(theirs))
+
+
+def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
+    notes = []
+    if not paired:
+        same = here.run.test.prompts == there.run.test.prompts
+        why = "measure faithfulness differently" if same else "were evaluated on other examples"
+        notes.append(f"unpaired: the runs {why}, so intervals of differences are wider than those of one run")
+    if _measured_by(here) != _measured_by(there):
+        notes.append("areas by other metrics or definitions of faithfulness aren't the same quantity")
+    for name in ("model", "task"):
+        ours, theirs = short(getattr(here.run, name)), short(getattr(there.run, name))
+        if ours != theirs:
+            notes.append(f"another {name}: {ours} here, {theirs} there")
+    for name in ("scorer", "ablation"):
+        ours, theirs = (_words(result.run.settings[name]) for result in (here, there))
+        if ours != theirs:
+            notes.append(f"another {name}: {ours} here, {theirs} there")
+    if here.rows[0].curve.shares != there.rows[0].curve.shares:
+        notes.append("the runs have other sizes, so their areas aren't compared")
+    return tuple(notes)
+
+
+def _words(record: Any) -> str:
+    return record if isinstance(record, str) else " ".join(f"{value}" for value in record.values())
+
+
+def circuit_pair_tables(pair: CircuitPair, width: int) -> list[Table]:
+    """The strongest edges of each part; parts without edges are left out."""
+    parts = (("shared", pair.shared), ("only here", pair.only_here), ("only there", pair.only_there))
+    return beside([table for name, edges in parts if edges for table in edge_tables(name, edges, width)], width)
+
+
+def overlap_tables(pair: RunPair, width: int) -> list[Table]:
+    """The overlap by size of each method, a table per metric."""
+    tables: list[Table] = []
+    for benchmark in dict.fromkeys(one.benchmark for one in pair.overlaps):
+        ours = [one for one in pair.overlaps if one.benchmark == benchmark]
+        shares = ours[0].shares
+        rows = [(one.method, *(number(size.overlap, digits=2) for size in one.sizes)) for one in ours]
+        title = f"{benchmark.name}: overlap of circuits by size, in % of the edges"
+        tables += number_tables(("method", *map(percent, shares)), rows, width, title)
+    return tables
+
+
+def area_pair_tables(pair: RunPair, width: int) -> list[Table]:
+    """The areas of each method in both runs and their difference, a table per metric."""
+    tables: list[Table] = []
+    for benchmark in dict.fromkeys(one.benchmark for one in pair.areas):
+        rows = [
+            (one.method, number(one.here), number(one.there), *difference_cells(one.comparison))
+            for one in pair.areas
+            if one.benchmark == benchmark
+        ]
+        title = f"{benchmark.name} here less there, {benchmark.improves}"
+        tables += number_tables(("method", "here", "there", *DIFFERENCE), rows, width, title, left=(3,))
+    return tables

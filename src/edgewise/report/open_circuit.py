@@ -1,0 +1,146 @@
+"""A circuit to look at: from a file of the field, or one of those that a result folder has."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..circuit import Circuit
+from ..errors import InputError, unknown_name
+from ..evaluate import Benchmark, Curve
+from ..formats.files import read_file
+from ..results import Result, ResultRow, read_circuits, read_result
+from ..scores import EdgeScores
+from ..study.recipes import PORTFOLIO, TUNED
+from .numbers import number, percent
+
+# A circuit to begin with: the smallest that is as faithful as this, or else the one of this share of the edges.
+FAITHFUL, USUAL = 0.9, 0.05
+# What folders hold that have no circuit -> what to do instead.
+ELSEWHERE = {
+    "scores.json": "has scores, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
+    "ranking.json": "has a ranking, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
+    "study.json": "is a study, which keeps no circuits; run the method of interest: edgewise run --help",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCircuit:
+    """A circuit and what is known of it.
+
+    name    what to call it
+    score   [edge] signed scores; None if there are none
+    row     the method of a run that it is of, and `place` of its size there; None for a file
+    reason  why this size, if nobody asked for it
+    """
+
+    name: str
+    circuit: Circuit
+    score: NDArray[np.floating] | None
+    row: ResultRow | None = None
+    place: int | None = None
+    reason: str = ""
+
+    @property
+    def faithfulness(self) -> float | None:
+        """How faithful it was on the evaluated examples; None for a file."""
+        return None if self.row is None else float(self.row.curve.faithfulness[self.place])
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a path is a result folder."""
+    return os.path.isfile(Path(path) / "run.json")
+
+
+def open_circuit(
+    path: str | Path, method: str | None = None, metric: str | None = None, size: str | None = None
+) -> OpenCircuit:
+    """The circuit of a json or pt, or of a result folder.
+
+    method  of the run, in any case; by default the one whose circuits the run wrote
+    metric  CMD or CPR that the method was to be good at; by default the run's first
+    size    a share of the edges such as 0.05, or how many were asked for; by default the smallest that is faithful
+    """
+    path = Path(path)
+    if is_run(path):
+        return _of_run(path, method, metric, size)
+    for marker, advice in ELSEWHERE.items():
+        if os.path.isfile(path / marker):
+            raise InputError(f"{path} {advice.format(path)}")
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder without run.json; give a result folder, or the json or pt of a circuit")
+    if method is not None or metric is not None or size is not None:
+        raise InputError(f"--method, --metric and --size choose from a result folder, but {path} is one circuit")
+    held = read_file(path)
+    circuit = Circuit(held.graph, held.members())
+    score = held.score
+    if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
+        score = None  # files without scores have zeros, or none for some edges
+    return OpenCircuit(str(path), circuit, None if score is None else np.nan_to_num(score))
+
+
+def _of_run(folder: Path, method: str | None, metric: str | None, size: str | None) -> OpenCircuit:
+    result = read_result(folder)
+    benchmark = _benchmark(result, metric)
+    row = exported_row(result, benchmark) if method is None else _row(result, benchmark, method)
+    place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
+    circuit = read_circuits(folder)[benchmark, row.name][place]
+    share = percent(row.curve.shares[place])
+    name = f"{row.name} for {benchmark.name} at {share} % of the edges"
+    return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
+
+
+def exported_row(result: Result, benchmark: Benchmark) -> ResultRow:
+    """The method whose circuits a run wrote: one that was chosen beforehand, or else the best."""
+    rows = {row.name: row for row in result.of(benchmark)}
+    beforehand = [rows[name] for name in (PORTFOLIO, TUNED) if name in rows]
+    return beforehand[0] if beforehand else max(rows.values(), key=lambda row: benchmark.better * row.area)
+
+
+def as_known(kind: str, name: str, known: list[str]) -> str:
+    """A name as it is known, from one in any case."""
+    found = next((one for one in known if one.lower() == name.lower()), None)
+    if found is None:
+        raise unknown_name(kind, name, known)
+    return found
+
+
+def _benchmark(result: Result, metric: str | None) -> Benchmark:
+    known = {b.name: b for b in result.benchmarks}
+    return known[as_known("metric", metric, list(known))] if metric is not None else result.benchmarks[0]
+
+
+def _row(result: Result, benchmark: Benchmark, method: str) -> ResultRow:
+    rows = {row.name: row for row in result.of(benchmark)}
+    return rows[as_known(f"method for {benchmark.name}", method, list(rows))]
+
+
+def _size(curve: Curve, size: str) -> int:
+    """The place of a size: a share, a share in percent, or a number of edges that was asked for."""
+    try:
+        wanted = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
+    except ValueError:
+        wanted = float("nan")
+    is_count = size.isdecimal() and size != "1"
+    for place, (share, asked) in enumerate(zip(curve.shares, curve.asked, strict=True)):
+        if isclose(share, wanted) or (is_count and asked == wanted):
+            return place
+    shares = ", ".join(f"{share:g}" for share in curve.shares)
+    raise InputError(f"there is no circuit of size {size!r}; choose a share of the edges: {shares}")
+
+
+def _usual_size(curve: Curve) -> tuple[int, str]:
+    """The place of a size to begin with, and why; all edges are no circuit."""
+    parts = [place for place, share in enumerate(curve.shares) if share < 1] or [0]
+    values = curve.faithfulness
+    for place in parts:
+        if values[place] >= FAITHFUL:
+            return place, f"the smallest with a faithfulness of {FAITHFUL:g} or more"
+    best = number(max(float(values[place]) for place in parts), digits=2)
+    nearest = min(parts, key=lambda place: abs(curve.shares[place] - USUAL))
+    return nearest, f"no size has a faithfulness of {FAITHFUL:g} (at most {best})"
