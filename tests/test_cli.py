@@ -62,7 +62,7 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
     assert code == 0
     rows = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
             "ILP + Bootstrapping + PNR"]  # fmt: skip
-    table = [line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│")]
+    table = [line.split("  ")[0] for line in out.splitlines() if re.search(r"\[-?\d\.\d{4}, ", line)]
     assert table == [*rows, *(row for row in rows if "PNR" not in row)]
     expected = {
         "README.md",
@@ -538,7 +538,7 @@ def test_tables_fit_into_80_columns(edgewise, tmp_path):
     folder.mkdir()
     paths = [score_file(folder / f"circuit-{number}.json") for number in (1, 2)]
     out = edgewise("evaluate", *paths, "--examples", 4)[1]
-    assert "…" not in out and max(map(len, out.splitlines()[:12])) <= 80
+    assert "…" not in out and max(map(len, out.split("\n\n")[0].splitlines())) <= 80
     shown = "".join(line.split("│")[1].strip() for line in out.splitlines() if line.startswith("│"))
     assert all(str(path) in shown for path in paths)
     for command in ("run", "study", "compare", "tasks"):

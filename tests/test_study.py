@@ -230,7 +230,7 @@ def test_tables_too_wide_for_the_terminal_become_several():
     console.print(*terminal(table, 80), sep="\n")
     shown = console.file.getvalue()
     assert "…" not in shown and all(f"0.{i}000 ±0.0100" in shown and f"task{i}" in shown for i in range(7))
-    assert len(terminal(table, 80)) == 4 and len(terminal(table, 200)) == 1
+    assert len(terminal(table, 80)) == 3 and len(terminal(table, 200)) == 1
 
 
 def units(folder: Path) -> int:
@@ -277,8 +277,12 @@ def test_the_best_is_bold_and_what_beats_greedy_underlined_as_far_as_the_eye_see
 def test_tables_are_written_for_pages_and_for_papers():
     shown = table({"Greedy": 0.5, "ILP": 0.4})
     page, paper = markdown([shown], []), latex([shown])
-    assert "| ILP | **<ins>0.4000</ins>** ±0.1000 [-0.6000, 1.4000] |" in page and "ioi, model_1" in page
-    assert r"\textbf{\underline{0.4000}}" in paper and r"A 5 \% table\_" in paper and r"\bottomrule" in paper
+    assert "| ILP | **<ins>0.4000</ins>** ±0.1000 [−0.6000, 1.4000] |" in page and "ioi, model_1" in page
+    assert (
+        r"\underline{$\mathbf{0.4000}$} {\scriptsize $\pm0.1000$ $[-0.6000, 1.4000]$}" in paper
+        and r"A 5 \% table\_" in paper
+        and r"\bottomrule" in paper
+    )
     assert r"\multicolumn{1}{c}{ioi}" in paper and r"model\_1" in paper
     assert paper.count("{") == paper.count("}")
 

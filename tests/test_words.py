@@ -22,7 +22,7 @@ from edgewise import CMD, CPR, Bootstrap, Curve, EapIg, InputError, Settings, Sh
 from edgewise.cli.console import check_words, err, print_json, say, warn
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import Learned
-from edgewise.report.comparisons import Contest, pair_table, pairs
+from edgewise.report.comparisons import Contest, pair_tables, pairs
 from edgewise.report.figures import write_figures
 from edgewise.report.study import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
@@ -91,9 +91,9 @@ def test_every_table_shows_names_as_text(name):
     table = StudyTable("main", name, ((name, name), ("ioi", "demo")), ours)
     contest = Contest(name, name, CMD, MIB, {"Greedy": resample(curve(0), CMD), name: resample(curve(1), CMD)})
     tables = [
-        area_table(rows(["Greedy", name])[::2], CMD),
+        *area_table(rows(["Greedy", name])[::2], CMD, 300),
         key_value_table(name, {name: name}),
-        pair_table(pairs([contest], name, "Greedy")),
+        *pair_tables(pairs([contest], name, "Greedy"), 300),
         list_table([name, "b"], [(name, 1)]),
         *terminal(table, 300),
     ]

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import sys
-from inspect import cleandoc
-from typing import Any, NoReturn
+from collections.abc import Callable
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import Any, NoReturn, get_type_hints
 
 import typer
 
 from ..errors import InputError, visible
-from . import check, compare, convert, evaluate, export, models, report, run, score, select, show, study, tasks, view
-from .console import check_words, printing
+from . import (
+    check,
+    compare,
+    convert,
+    evaluate,
+    export,
+    models,
+    options,
+    report,
+    run,
+    score,
+    select,
+    show,
+    study,
+    tasks,
+    view,
+)
+from .console import check_words, loudness, printing, show_versions
 
 app = typer.Typer(
     name="edgewise",
     help="Find circuits in language models: score the edges of the computation graph, select some, measure them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -29,8 +45,27 @@ def _paragraphs(text: str | None) -> str:
 
 COMMANDS = (run, study, score, select, evaluate, view, show, compare, export, report, convert, check, models, tasks)
 MODULES = {module.NAME: module for module in COMMANDS}
+
+
+def _with_loudness(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes --quiet and --verbose, too."""
+    more = {"quiet": options.Quiet, "verbose": options.Verbose}
+
+    def run(quiet: bool, verbose: bool, **given: Any) -> None:
+        with loudness(quiet, verbose):
+            show_versions()
+            command(**given)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = [one.replace(annotation=hints[one.name]) for one in signature(command).parameters.values()]
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in more.items()]
+    run.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
+    run.__annotations__ = hints | more
+    return run
+
+
 for name, module in MODULES.items():
-    app.command(name=name, help=_paragraphs(module.command.__doc__))(module.command)
+    app.command(name=name, help=_paragraphs(module.command.__doc__))(_with_loudness(module.command))
 
 
 def _version(value: bool) -> None:
@@ -43,11 +78,15 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Find circuits in language models: score the edges of the computation graph, select some, measure them."""
+    context.with_resource(loudness(quiet, verbose))
 
 
 # Typer brings its own copy of click, or takes the installed one; either way, that is where this class is.

@@ -6,13 +6,17 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from ..errors import InputError
+from ..progress import Progress, bars, silent
 from ..report.words import one_line, shown
 
 if TYPE_CHECKING:
@@ -25,10 +29,72 @@ if TYPE_CHECKING:
 FEW = 10
 # A loss that rises by more than this share diverges, rather than wavers.
 DIVERGED = 0.5
+LIBRARIES = ("numpy", "torch", "transformers", "highspy", "matplotlib", "typer", "rich")
 # How a command ends whose output nobody reads any more, as rich and click end it.
 BROKEN_PIPE = 1
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+@dataclass(frozen=True)
+class Loudness:
+    """How much a command says beyond its results and what is wrong."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+NORMAL = Loudness()
+LOUDNESS: ContextVar[Loudness] = ContextVar("LOUDNESS", default=NORMAL)
+
+
+@contextmanager
+def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
+    """What is printed within is as loud as asked for; what isn't asked for stays as it was."""
+    if quiet and verbose:
+        raise InputError("--quiet and --verbose ask for opposites; give one of them")
+    before = LOUDNESS.get()
+    token = LOUDNESS.set(Loudness(quiet or (before.quiet and not verbose), verbose or (before.verbose and not quiet)))
+    try:
+        yield
+    finally:
+        LOUDNESS.reset(token)
+
+
+@contextmanager
+def watching() -> Iterator[Progress]:
+    """What verbs report their progress to: bars or lines on stderr, nothing with --quiet; with --verbose also how long
+    every stage took, and how much it did at once."""
+    loud = LOUDNESS.get()
+    if loud.quiet:
+        yield silent
+        return
+    with bars() as shown:
+        if not loud.verbose:
+            yield shown
+            return
+        stages: dict[str, StageTime] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            name, now = stage.partition(": ")[0], time.perf_counter()
+            known = stages.get(name) or StageTime(0.0, now, done, 0)
+            took = now - known.last if done else 0.0  # one that starts again wasn't at work meanwhile
+            stages[name] = StageTime(known.seconds + took, now, done, max(known.most, done - known.done))
+            shown(stage, done, total)
+
+        yield update
+    for name, stage in stages.items():
+        detail(f"{name}: {stage.seconds:.2f} s, at most {stage.most:,} at once")
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """How long a stage took until it last reported, how much was done by then, and the most that was done in one go."""
+
+    seconds: float
+    last: float
+    done: int
+    most: int
 
 
 @contextmanager
@@ -100,16 +166,38 @@ def warn(text: str) -> None:
     err.print(shown(one_line(text)), soft_wrap=True)
 
 
+def note(text: str) -> None:
+    """A line that is good to know; none with --quiet."""
+    if not LOUDNESS.get().quiet:
+        warn(f"note: {text}")
+
+
+def detail(text: str) -> None:
+    """A line for a report of a bug; with --verbose only."""
+    if LOUDNESS.get().verbose:
+        warn(text)
+
+
+def show_versions() -> None:
+    """With --verbose, what the command runs on."""
+    if LOUDNESS.get().verbose:
+        import platform
+        from importlib.metadata import version
+
+        detail(f"edgewise {version('edgewise')}, Python {platform.python_version()}, {platform.platform()}")
+        detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
+
+
 def warn_of_few(examples: int) -> None:
     """Say so where error bars come from next to no examples."""
     if examples < FEW:
-        warn(f"note: intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
+        note(f"intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
 
 
 def warn_of_copies(copies: int, rows: int, of: str = "examples") -> None:
     """Say so where error bars come from examples that repeat others."""
     if copies:
-        warn(f"note: {copies:,} of the {rows:,} {of} are copies of others; intervals are too narrow")
+        note(f"{copies:,} of the {rows:,} {of} are copies of others; intervals are too narrow")
 
 
 def warn_of_trend(goal: str, ranking: Ranking) -> None:
@@ -130,7 +218,12 @@ def print_json(data: Any) -> None:
 
 def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False) -> Model:
     """Load a model, saying so."""
-    with err.status(shown(one_line(f"loading {name}"))):
-        from ..models import load_model
+    began = time.perf_counter()
+    with nullcontext() if LOUDNESS.get().quiet else err.status(shown(one_line(f"loading {name}"))):
+        from ..models import load_model, thread_count
 
-        return load_model(name, device, dtype, bos, trust_remote_code)
+        model = load_model(name, device, dtype, bos, trust_remote_code)
+    transformer = model.transformer
+    where = f"on {transformer.device}, {transformer.dtype}, {thread_count()} threads"
+    detail(f"loaded {name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
+    return model

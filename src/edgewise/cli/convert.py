@@ -65,10 +65,10 @@ def command(
         done = convert_to_submission(
             source,
             target,
-            submission,
+            submission.lower(),
             task,
             model,
-            f".{file_format}",
+            f".{file_format.lower()}",
             choose("benchmark", BENCHMARKS, benchmark),
             method,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_copies, warn_of_few
+from .console import note, open_model, out, print_json, print_tables, say, warn_of_copies, warn_of_few, watching
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -52,7 +52,6 @@ def command(
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
     from ..methods import choose
     from ..models.memory import parse_bytes
-    from ..progress import bars
     from ..store import NOTHING, working_on
     from ..tasks import METRICS, load_task
 
@@ -75,8 +74,8 @@ def command(
         warn_of_copies(pairs.copies, len(pairs))
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
         if not store.is_empty:
-            warn("note: going on from what a command that was stopped had evaluated")
-        with bars() as progress:
+            note("going on from what a command that was stopped had evaluated")
+        with watching() as progress:
             found = evaluate_circuits(
                 loaded, pairs, chosen, measure, replaced, batch_size=batch_size, memory=room, store=store,
                 progress=progress,
@@ -127,16 +126,15 @@ def _outcome(
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
     """Print what circuits came to."""
-    from ..report.tables import list_table
+    from ..report.numbers import interval, number
+    from ..report.tables import INTERVAL, number_tables
 
     rows = [
-        (row["circuit"], row["edges"], f"{row['metric']:.4f}", f"{row['faithfulness']:.4f}",
-         ", ".join(f"{round(end, 4) + 0:.4f}" for end in row["interval"]))  # no -0.0000
+        (row["circuit"], row["edges"], number(row["metric"]), number(row["faithfulness"]), interval(*row["interval"]))
         for row in record["circuits"]
-    ]  # fmt: skip
-    names = ["circuit", "edges", "metric", "faithfulness", f"{record['confidence']:.0%} interval"]
-    out.print(list_table(names, rows))
+    ]
+    print_tables(number_tables(("circuit", "edges", "metric", "faithfulness", INTERVAL), rows, out.width))
     say(f"metric: {record['metric']}; faithfulness: {definition.words}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     warn_of_few(record["examples"])
-    say(f"the model itself {record['full']:.4f}, the empty circuit {record['empty']:.4f}")
+    say(f"the model itself {number(record['full'])}, the empty circuit {number(record['empty'])}")

@@ -59,7 +59,8 @@ def command(
     if json:
         print_json(record)
         return
-    out.print(key_value_table(name, {key: f"{v:,}" if type(v) is int else v for key, v in record.items()}))
+    facts_shown = {key.replace("_", " "): f"{v:,}" if type(v) is int else v for key, v in record.items()}
+    out.print(key_value_table(name, facts_shown))
     least = facts.weight_bytes + facts.scoring_bytes
     amount = f"{least / 1e9:.2f} GB" if least >= 1e9 else f"{least / 1e6:.0f} MB"
     say(f"scoring needs at least {amount}: the weights, and one example of {facts.example_length} tokens;")

@@ -112,6 +112,10 @@ SizeOfRun = Annotated[
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many edges and nodes to name.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only: no notes, no progress.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print versions, times and batch sizes too, as a report of a bug needs.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
 
 

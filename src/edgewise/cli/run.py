@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import options
-from .console import open_model, out, print_json, print_tables, say, warn, warn_of_copies, warn_of_few, warn_of_trend
+from .console import (
+    note,
+    open_model,
+    out,
+    print_json,
+    print_tables,
+    say,
+    warn,
+    warn_of_copies,
+    warn_of_few,
+    warn_of_trend,
+    watching,
+)
 from .show import show_open
 
 if TYPE_CHECKING:
@@ -86,7 +98,6 @@ def command(
     from ..disk import check_folder
     from ..errors import InputError
     from ..pipeline import discover
-    from ..progress import bars
     from ..report.write_result import write_result
     from ..results.result_folder import FILES
     from ..score import is_begun
@@ -101,7 +112,7 @@ def command(
         raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
         raise InputError(f"an overlap needs 2 to {MOST_RESAMPLES} resamples (or 0 for none), not {stability}")
-    resampling = Bootstrap(bootstrap, interval, confidence, threshold, seed)
+    resampling = Bootstrap(bootstrap, interval.lower(), confidence, threshold, seed)
     settings = options.build_settings(
         method, steps, metric, ablation, faithfulness, resampling, fill, nested, batch_size, memory
     )
@@ -124,8 +135,8 @@ def command(
             _introduce(loaded, train, test, settings)
         among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
         if is_begun(store, loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory):
-            warn("note: going on from what a run that was stopped had finished")
-        with bars() as progress:
+            note("going on from what a run that was stopped had finished")
+        with watching() as progress:
             found = discover(
                 loaded, train, test, settings, recipes, tune_among=among if tune else None,
                 validation=validation, stability=stability, seed=seed, store=store, progress=progress,
@@ -151,9 +162,9 @@ def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed:
         raise InputError(f"{task} has {len(train)} example to score on, but the bootstrap needs at least 2")
     shared = len(set(train.examples) & set(test.examples))
     if is_task_file(task) and not has_splits(Path(task)):
-        warn(f"note: {task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
+        note(f"{task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
     elif shared:
-        warn(f"note: {shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
+        note(f"{shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
     warn_of_few(len(test))
     warn_of_copies(test.copies, len(test))
     return (tuning_task(train, load_task(task, model, "validation", examples, seed), test) if tune else train), test

@@ -10,7 +10,7 @@ import typer
 
 from ..evaluate import BENCHMARKS
 from . import options
-from .console import open_model, out, print_json, say, warn, warn_of_trend
+from .console import note, open_model, out, print_json, print_tables, say, warn_of_trend, watching
 
 if TYPE_CHECKING:
     from ..learn import Learned
@@ -58,8 +58,8 @@ def command(
     from ..learn import Learned
     from ..methods import choose
     from ..models.memory import parse_bytes
-    from ..progress import bars
-    from ..report.tables import list_table
+    from ..report.numbers import score_text
+    from ..report.tables import number_tables
     from ..score import SCORERS, check_scoring, is_begun, score_edges
     from ..store import working_on
     from ..tasks import METRICS, load_task
@@ -77,8 +77,8 @@ def command(
         loaded = open_model(model, device, dtype, bos, trust_remote_code)
         pairs = load_task(task, loaded, split, examples, seed)
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
-            warn("note: going on from what a command that was stopped had scored")
-        with bars() as progress:
+            note("going on from what a command that was stopped had scored")
+        with watching() as progress:
             scores = score_edges(
                 loaded, pairs, scorer, measure, batch_size=batch_size, memory=room, store=store, progress=progress
             )
@@ -89,8 +89,8 @@ def command(
         print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
         return
     names = loaded.graph.edge_names
-    rows = [(names[edge], f"{mean[edge]:+.4f}") for edge in np.argsort(-np.abs(mean), kind="stable")[:SHOWN]]
-    out.print(list_table(["strongest edges", "score"], rows))
+    rows = [(names[edge], score_text(mean[edge])) for edge in np.argsort(-np.abs(mean), kind="stable")[:SHOWN]]
+    print_tables(number_tables(("strongest edges", "score"), rows, out.width))
     seconds = scores.provenance["seconds"]
     say(f"{len(pairs)} examples x {loaded.graph.n_edges:,} edges in {seconds:.1f} s, written to {out_folder}")
 
@@ -111,8 +111,8 @@ def _learn(
     from ..evaluate import ABLATIONS
     from ..learn import learn_ranking
     from ..methods import choose
-    from ..progress import bars
-    from ..report.tables import list_table
+    from ..report.numbers import score_text
+    from ..report.tables import number_tables
     from ..store import working_on
     from ..tasks import METRICS, load_task
 
@@ -122,8 +122,8 @@ def _learn(
         loaded = open_model(*where[0])
         pairs = load_task(name, loaded, split, examples, seed)
         if not store.is_empty:
-            warn("note: going on from what a command that was stopped had learned")
-        with bars() as progress:
+            note("going on from what a command that was stopped had learned")
+        with watching() as progress:
             ranking = learn_ranking(
                 loaded, pairs, learner, measure, replaced, memory=memory, store=store, progress=progress
             )
@@ -134,8 +134,9 @@ def _learn(
         print_json(about | {"edges": loaded.graph.n_edges, "out": str(folder)})
         return
     names = loaded.graph.edge_names
-    rows = [(names[e], f"{ranking.value[e]:.4f}") for e in np.argsort(-ranking.value, kind="stable")[:SHOWN]]
-    out.print(list_table(["best edges", "value"], rows))
+    best = np.argsort(-ranking.value, kind="stable")[:SHOWN]
+    rows = [(names[edge], score_text(ranking.value[edge], signed=False)) for edge in best]
+    print_tables(number_tables(("best edges", "value"), rows, out.width))
     say(f"loss: {ranking.origin['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
     say(
         f"{learner.steps} steps on {len(pairs)} examples for {learner.goal.name} in {ranking.origin['seconds']:.0f} s, "

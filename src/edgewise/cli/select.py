@@ -66,7 +66,7 @@ def command(
     how = choose("solver", SOLVERS, solver, time_limit=time_limit)
     # Made even if it isn't used, so that its words are checked.
     tau = Bootstrap.resamples if bootstrap is None else bootstrap
-    resampling = Bootstrap(tau, interval, confidence, threshold, seed)
+    resampling = Bootstrap(tau, interval.lower(), confidence, threshold, seed)
     if bootstrap and kappa is not None:
         raise InputError("--bootstrap and --kappa are two filters; give one of them")
     way = resampling if bootstrap else NO_FILTER if kappa is None else Shrinkage(kappa)
@@ -86,9 +86,9 @@ def command(
     budgets = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
     if len(set(budgets)) < len(budgets):
         raise InputError(f"--edges {edges} asks for a size twice; give each once")
-    problem = SelectionProblem.of(ranking, rank, budgets[0], pnr)
+    problem = SelectionProblem.of(ranking, rank.lower(), budgets[0], pnr)
     selections = solve_path(problem, budgets, how, fill, nested) if several else (solve(problem, how, fill),)
-    about = {"rank": rank, "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
+    about = {"rank": rank.lower(), "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
     if bootstrap:
         about["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         about["sign_instability"] = statistics.sign_instability

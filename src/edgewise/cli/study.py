@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from . import options
-from .console import out, print_json, say, warn, warn_of_copies
+from .console import note, out, print_json, print_tables, say, warn_of_copies, watching
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -67,7 +67,6 @@ def command(
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
     from ..models import thread_count
-    from ..progress import bars
     from ..report.study import write_study
     from ..select import Greedy, Ilp, TopN
     from ..statistics import Bootstrap
@@ -75,10 +74,10 @@ def command(
     from ..study import as_published as published
     from ..tasks import check_task, count_copies, has_splits, is_task_file
 
+    resampling = Bootstrap(10, interval.lower(), confidence, threshold)
     settings = options.build_settings(
-        method, steps, metric, ablation, faithfulness, Bootstrap(10, interval, confidence, threshold), fill, nested,
-        batch_size, memory,
-    )  # fmt: skip
+        method, steps, metric, ablation, faithfulness, resampling, fill, nested, batch_size, memory
+    )
     solvers = (Greedy(), TopN(), Ilp(time_limit))
     grid = Grid(_numbers(tau_grid, int), _numbers(kappa_grid, float), _numbers(pnr_grid, float), solvers)
     tasks = _names(task or ["ioi"])
@@ -92,20 +91,18 @@ def command(
     )  # fmt: skip
     plan.check()  # what can't be loaded is found before anything is written
     for name in unsplit:
-        warn(f"note: {name} has no `split` column, so its rows are split into train, validation and test, a third each")
+        note(f"{name} has no `split` column, so its rows are split into train, validation and test, a third each")
     for name in sorted(set(tasks) - set(unsplit)):  # a file without splits is split into distinct rows
         if is_task_file(name):
             warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
     if time_limit is not None:
-        warn("note: with a time limit, circuits depend on the machine's speed, so the tables do")
+        note("with a time limit, circuits depend on the machine's speed, so the tables do")
     with open_study(out_folder, plan, overwrite) as opened:
         if opened.goes_on:
-            warn(f"note: going on with the study in {out_folder}")
+            note(f"going on with the study in {out_folder}")
         if opened.threads != thread_count():
-            warn(
-                f"note: it was begun with {opened.threads} threads, so the last digits may differ from those of one go"
-            )
-        with bars() as progress:
+            note(f"it was begun with {opened.threads} threads, so the last digits may differ from those of one go")
+        with watching() as progress:
             study = go_on(plan, opened, progress)
         about = write_study(study, opened.folder)
     _show(out_folder, study, about, json)
@@ -120,7 +117,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
 
 def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> None:
     """Print a study's tables with what they say."""
-    from ..report.study import competence, sentence, terminal
+    from ..report.study import TERMINAL_LEGEND, competence, sentence, terminal
     from ..report.words import shown
     from ..study import study_tables
 
@@ -131,8 +128,9 @@ def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> N
         say(f"as published: {words}")
     for table in study_tables(study):
         out.print(shown(table.caption), style="bold")
-        out.print(*terminal(table, out.width), sep="\n")
-    say("bold: best; underlined: better than greedy; ±: standard deviation over seeds")
+        print_tables(terminal(table, out.width))
+    for words in TERMINAL_LEGEND:
+        say(words)
     for cell in about["cells"]:
         say(competence(cell))
     for verdict in about["verdicts"]:

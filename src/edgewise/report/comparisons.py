@@ -16,7 +16,7 @@ from ..results import Result
 from ..study import Study
 from .numbers import interval, number
 from .open_circuit import as_known
-from .tables import BETTER, INTERVAL, SURE, is_sure, number_tables, short
+from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables, short
 
 DIFFERENCE = ("difference", INTERVAL, "p")
 LEGEND = f"{SURE}: the interval excludes 0; {BETTER}: on the better side"
@@ -100,7 +100,7 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
     return found
 
 
-def pair_tables(found: Sequence[Pair], width: int) -> list[Table]:
+def pair_tables(found: Sequence[Pair], width: int = WIDTH) -> list[Table]:
     """Pairs that share a contest, as a table with marks as `LEGEND` has them."""
     contest, others = found[0].contest, {pair.other for pair in found}
     heading = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,19 @@ from ..evaluate import BOTH, CONFIDENCE, Benchmark
 from ..study import GREEDY, Cell, Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import add_legend, drawing, rendered
+from .numbers import interval, number
 from .readme import write_study_readme
-from .tables import LOW_ACCURACY, short
+from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
 from .words import drawn, one_line, shown
 
+MINUS = "\N{MINUS SIGN}"
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
     f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
+)
+TERMINAL_LEGEND = (
+    f"{BEST}: of its metric; {BETTER}: better than greedy; ±: standard deviation over seeds",
+    f"{SURE}: the interval of the difference from greedy lies on the better side of 0; the files have all intervals",
 )
 
 
@@ -83,37 +89,31 @@ def competence(cell: Mapping[str, Any]) -> str:
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
     many columns. The intervals of areas are in the files."""
-    labels = max(shown(row.label).cell_len for row in table.rows)
     heads = [shown(f"{one_line(short(task))}\n{one_line(short(model))}") for task, model in table.columns]
-    cells = [[_styled(table, row, column) for column in range(len(table.columns))] for row in table.rows]
-    widest = max(line.cell_len for cell in (*heads, *chain(*cells)) for line in cell.split("\n", allow_blank=True))
-    room = max(1, (width - labels - 4) // (widest + 3))
-    found = []
-    for start in range(0, len(table.columns), room):
-        part = Table()
-        part.add_column("method", no_wrap=True)
-        for head in heads[start : start + room]:
-            part.add_column(head, justify="right", no_wrap=True)
-        for row, found_cells, following in zip(table.rows, cells, (*table.rows[1:], None), strict=True):
-            ends = following is not None and following.rule
-            part.add_row(shown(row.label), *found_cells[start : start + room], end_section=ends)
-        found.append(part)
-    return found
+    rows = [
+        (shown(row.label), *(_styled(table, row, column) for column in range(len(table.columns)))) for row in table.rows
+    ]
+    ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
+    return number_tables(("method", *heads), rows, width, ends=ends)
 
 
 def _styled(table: StudyTable, row: TableRow, column: int) -> Text:
+    """An entry with its marks in front, where they leave numbers below each other."""
     entry = row.entries[column]
     if entry is None:
         return Text()
-    number = _marked(table, row, column, "[bold]{}[/]", "[underline]{}[/]")
-    details = _details(entry, " ±{}", " ({}, {})" if table.is_difference else "")
+    bold, underlined = table.marks(row, column)
+    marks = (BETTER * underlined + SURE * bold) if table.is_difference else f"{BEST} " * bold + BETTER * underlined
+    details = _details(entry, " ±{}", " {}" if table.is_difference else "")
     chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
-    return Text.from_markup(number) + shown("".join(details) + (f"\n{chosen}" if chosen else ""))
+    style = "bold " * bold + "underline" * underlined
+    rest = shown("".join(details) + (f"\n{chosen}" if chosen else ""))
+    return Text(f"{marks.strip()} " if marks else "") + Text(_number(table, entry), style) + rest
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """All tables as one page, without a heading of its own."""
-    parts = [LEGEND, "", *(f"- {_page(sentence(verdict))}" for verdict in verdicts)]
+    parts = [LEGEND, "", *(f"- {_page(sentence(verdict, minus=MINUS))}" for verdict in verdicts)]
     for table in tables:
         parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
     return "\n".join(parts) + "\n"
@@ -137,37 +137,35 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
     entry = row.entries[column]
     if entry is None:
         return ""
-    text = _marked(table, row, column, "**{}**", "<ins>{}</ins>")
-    return " ".join([text, *_details(entry, "±{}", "[{}, {}]"), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
+    bold, underlined = table.marks(row, column)
+    text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
+    details = [f"**{text}**" if bold else text, *_details(entry, "±{}", "{}")]
+    return " ".join([" ".join(details).replace("-", MINUS), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
 
 
-def _marked(table: StudyTable, row: TableRow, column: int, bold: str, underlined: str) -> str:
-    """A number, inside the formats for bold and underlined where it is."""
-    entry = row.entries[column]
-    assert entry is not None
-    text = f"{entry.value:+.{DIGITS}f}" if table.is_difference else f"{entry.value:.{DIGITS}f}"
-    is_bold, is_underlined = table.marks(row, column)
-    text = underlined.format(text) if is_underlined else text
-    return bold.format(text) if is_bold else text
+def _number(table: StudyTable, entry: Entry) -> str:
+    return number(entry.value, table.is_difference, DIGITS)
 
 
-def _details(entry: Entry, spread: str, interval: str) -> list[str]:
+def _details(entry: Entry, spread: str, brackets: str) -> list[str]:
+    """The spread and the interval, each in its format; an empty format leaves it out."""
     parts = []
     if entry.spread is not None:
-        parts.append(spread.format(f"{entry.spread:.{DIGITS}f}"))
-    if interval and entry.low is not None and entry.high is not None:
-        parts.append(interval.format(f"{entry.low:.{DIGITS}f}", f"{entry.high:.{DIGITS}f}"))
+        parts.append(spread.format(number(entry.spread, digits=DIGITS)))
+    if brackets and entry.low is not None and entry.high is not None:
+        parts.append(brackets.format(interval(entry.low, entry.high, digits=DIGITS)))
     return parts
 
 
-def sentence(verdict: Mapping[str, Any]) -> str:
+def sentence(verdict: Mapping[str, Any], minus: str = "-") -> str:
     """What was chosen on validation, and how it did on test."""
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
+    low, high = verdict["low"], verdict["high"]
+    less = f"{number(verdict['difference'], signed=True)} {interval(low, high, signed=True)}".replace("-", minus)
+    areas = f"on test {number(verdict['test'])} against greedy's {number(verdict['greedy'])}".replace("-", minus)
     return (
         f"{short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
-        f"on test {verdict['test']:.4f} against greedy's {verdict['greedy']:.4f}, a difference of "
-        f"{verdict['difference']:+.4f} [{verdict['low']:+.4f}, {verdict['high']:+.4f}], p {verdict['p']:.3f}: "
-        f"{verdict['verdict']}."
+        f"{areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."
     )
 
 
@@ -241,12 +239,17 @@ def _latex_table(table: StudyTable) -> str:
 
 
 def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
+    """An entry in math, where a minus is one; what was chosen on a line of its own."""
     entry = row.entries[column]
     if entry is None:
         return ""
-    details = " ".join(_details(entry, r"$\pm${}", r"[{}, {}]"))
-    text = _marked(table, row, column, r"\textbf{{{}}}", r"\underline{{{}}}")
-    return text + (rf" {{\scriptsize {details}}}" if details else "")
+    bold, underlined = table.marks(row, column)
+    text = rf"$\mathbf{{{_number(table, entry)}}}$" if bold else f"${_number(table, entry)}$"
+    text = rf"\underline{{{text}}}" if underlined else text
+    details = " ".join(_details(entry, r"$\pm{}$", "${}$"))
+    text += rf" {{\scriptsize {details}}}" if details else ""
+    note = rf" \\ {{\scriptsize {_escape(entry.note)}}}"
+    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if entry.note else text
 
 
 def _escape(text: str) -> str:

@@ -28,12 +28,13 @@ LEGEND = (
 )
 # Names are folded to no less, as long as there is room for a column of numbers.
 LEAST_NAME = 14
+WIDTH = 80
 # Between columns.
 GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
 
 
-def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark, width: int) -> list[Table]:
+def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark, width: int = WIDTH) -> list[Table]:
     """The paper's ablation table for one metric, with marks as `LEGEND` has them; the best is also bold, and whatever
     beats greedy underlined. Intervals are over the evaluated examples."""
     sign = benchmark.better
@@ -138,7 +139,7 @@ def _room(width: int, others: Sequence[int]) -> int:
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of two columns; in a narrow terminal both are folded, at spaces."""
     table = Table(title=shown(title), title_justify="left", title_style="bold", show_header=False)
-    table.add_column(max_width=max((len(word) for name in rows for word in str(name).split()), default=1) + 8)
+    table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(shown(name), shown(value))

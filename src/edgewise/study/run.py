@@ -6,8 +6,10 @@ model, task and drawn data serves every recipe.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +64,10 @@ def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None) -> St
     """Do what is left of a plan in a folder that is open for it."""
     store, record = Store(opened.folder / STORE), read_record(opened.folder)
     cells: dict[tuple[str, str], Cell] = {}
+    units = {task: _units(plan, task) for task in plan.tasks}
+    done, total = 0, len(plan.models) * sum(units.values())
     with showing(progress) as report:
+        report("study", done, total)
         for name in plan.models:
             model = None
             for task in plan.tasks:
@@ -70,10 +75,11 @@ def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None) -> St
                 cell = find_cell(store, key, plan)
                 if cell is None:
                     model = model or plan.source(name).load()
-                    cell = _run_cell(plan, model, name, task, store, report)
+                    cell = _run_cell(plan, model, name, task, store, report, partial(_advance, report, done, total))
                     keep_cell(store, key, cell)
                 cells[task, name] = cell
-                report("cells", len(cells), len(plan.models) * len(plan.tasks))
+                done += units[task]
+                report("study", done, total)
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
 
 
@@ -91,8 +97,23 @@ def read_study(folder: str | Path) -> Study:
     return Study(plan, tuple(cells))
 
 
-def _run_cell(plan: Plan, model: Model, name: str, task: str, store: Store, progress: Progress) -> Cell:
-    draws = [_draw(plan, model, task, seed, seeds, store, progress) for seed, seeds in plan.data_seeds(task).items()]
+def _units(plan: Plan, task: str) -> int:
+    """How many pieces of work a cell has: to score, to try on validation and to test every draw, and the overlap."""
+    return 3 * len(plan.data_seeds(task)) + 1
+
+
+def _advance(progress: Progress, before: int, total: int, units: int) -> None:
+    """Report so many units of a cell as progress of the study."""
+    progress("study", before + units, total)
+
+
+def _run_cell(
+    plan: Plan, model: Model, name: str, task: str, store: Store, progress: Progress, advance: Callable[[int], None]
+) -> Cell:
+    units, draws = count(1), []
+    for data_seed, seeds in plan.data_seeds(task).items():
+        draws.append(_draw(plan, model, task, data_seed, seeds, store, progress))
+        advance(next(units))
     everything = {seed: plan.recipes(seed) for seed in range(plan.seeds)}
 
     def measured(split: str, recipes: Mapping[int, Sequence[Choice]]) -> list[Measured]:
@@ -101,6 +122,7 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, store: Store, prog
             seen = (draw.scores[TRAIN], draw.scores.get(split), draw.learned)
             contenders = [one for seed in draw.seeds for one in enter(recipes[seed], *seen)]
             found.append(measure(model, draw.tasks[split], contenders, plan.settings, store, progress))
+            advance(next(units))
         return found
 
     validation = _repeats(draws, measured(VALIDATION, everything), everything)
