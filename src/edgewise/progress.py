@@ -54,14 +54,16 @@ def bars() -> Iterator[Progress]:
     )  # fmt: skip
     with Bars(*columns, console=Console(stderr=True)) as shown:
         known: dict[str, Any] = {}
+        before: dict[str, int] = {}
 
         def update(stage: str, done: int, total: int) -> None:
             name, _, detail = stage.partition(": ")
             if name not in known:
                 # A stage reports its start, so that the clock counts from there.
                 known[name] = shown.add_task(name, total=total, detail=detail)
-            elif done == 0:
+            elif done < before[name]:  # another stage of the same name
                 shown.reset(known[name], total=total, detail=detail)
+            before[name] = done
             shown.update(known[name], completed=done, total=total, detail=detail)
 
         yield update
@@ -69,13 +71,14 @@ def bars() -> Iterator[Progress]:
 
 @dataclass
 class _Stage:
-    """What was said of a stage: since when it runs, from where, when and at which quarter its last line was."""
+    """What was said of a stage: since when it runs, from where, when and at which quarter its last line was, and how
+    much was done by then."""
 
     since: float
     first: int
     told_at: float
-    quarter: int = 0
-    is_over: bool = False
+    quarter: int
+    done: int
 
 
 class Lines:
@@ -89,15 +92,15 @@ class Lines:
         """Say how far a stage is, if it is time to."""
         name, _, detail = stage.partition(": ")
         known, now, more = self._stages.get(name), self._clock(), f", {detail}" * bool(detail)
-        if known is None or done == 0 or (known.is_over and done < total):
-            self._stages[name] = known = _Stage(now, done, now, 4 * done // max(total, 1))
+        quarter = 4 * done // max(total, 1)
+        if known is None or done < known.done:
+            self._stages[name] = known = _Stage(now, done, now, quarter, -1)
             if done < total:
                 self._say(f"{name}: {done:,} of {total:,}{more}")
-        elapsed, wait, quarter = now - known.since, now - known.told_at, 4 * done // max(total, 1)
+        elapsed, wait, before, known.done = now - known.since, now - known.told_at, known.done, done
         if done >= total:
-            if not known.is_over:
+            if before < done:  # an end may be told twice
                 self._say(f"{name}: {done:,} of {total:,} in {_time(elapsed)}{more}")
-            known.is_over = True
         elif wait >= LEAST_WAIT and (quarter > known.quarter or wait >= LONGEST_WAIT):
             known.told_at, known.quarter = now, quarter
             left = elapsed * (total - done) / max(done - known.first, 1)

@@ -25,6 +25,8 @@ from .readme import write_study_readme
 from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
 from .words import drawn, one_line, shown
 
+# In a narrower terminal an interval has a line of its own.
+NARROW = 60
 MINUS = "\N{MINUS SIGN}"
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
@@ -90,21 +92,23 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
     """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
     many columns. The intervals of areas are in the files."""
     heads = [shown(f"{one_line(short(task))}\n{one_line(short(model))}") for task, model in table.columns]
+    between = "\n" if width < NARROW else " "
     rows = [
-        (shown(row.label), *(_styled(table, row, column) for column in range(len(table.columns)))) for row in table.rows
+        (row.label, *(_styled(table, row, column, between) for column in range(len(table.columns))))
+        for row in table.rows
     ]
     ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
     return number_tables(("method", *heads), rows, width, ends=ends)
 
 
-def _styled(table: StudyTable, row: TableRow, column: int) -> Text:
-    """An entry with its marks in front, where they leave numbers below each other."""
+def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text:
+    """An entry with its marks in front, where they leave numbers below each other; `between` it and its interval."""
     entry = row.entries[column]
     if entry is None:
         return Text()
     bold, underlined = table.marks(row, column)
     marks = (BETTER * underlined + SURE * bold) if table.is_difference else f"{BEST} " * bold + BETTER * underlined
-    details = _details(entry, " ±{}", " {}" if table.is_difference else "")
+    details = _details(table, entry, " ±{}", between + "{}" if table.is_difference else "")
     chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
     style = "bold " * bold + "underline" * underlined
     rest = shown("".join(details) + (f"\n{chosen}" if chosen else ""))
@@ -139,7 +143,7 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
         return ""
     bold, underlined = table.marks(row, column)
     text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
-    details = [f"**{text}**" if bold else text, *_details(entry, "±{}", "{}")]
+    details = [f"**{text}**" if bold else text, *_details(table, entry, "±{}", "{}")]
     return " ".join([" ".join(details).replace("-", MINUS), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
 
 
@@ -147,13 +151,13 @@ def _number(table: StudyTable, entry: Entry) -> str:
     return number(entry.value, table.is_difference, DIGITS)
 
 
-def _details(entry: Entry, spread: str, brackets: str) -> list[str]:
+def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> list[str]:
     """The spread and the interval, each in its format; an empty format leaves it out."""
     parts = []
     if entry.spread is not None:
         parts.append(spread.format(number(entry.spread, digits=DIGITS)))
     if brackets and entry.low is not None and entry.high is not None:
-        parts.append(brackets.format(interval(entry.low, entry.high, digits=DIGITS)))
+        parts.append(brackets.format(interval(entry.low, entry.high, table.is_difference, DIGITS)))
     return parts
 
 
@@ -246,7 +250,7 @@ def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
     bold, underlined = table.marks(row, column)
     text = rf"$\mathbf{{{_number(table, entry)}}}$" if bold else f"${_number(table, entry)}$"
     text = rf"\underline{{{text}}}" if underlined else text
-    details = " ".join(_details(entry, r"$\pm{}$", "${}$"))
+    details = " ".join(_details(table, entry, r"$\pm{}$", "${}$"))
     text += rf" {{\scriptsize {details}}}" if details else ""
     note = rf" \\ {{\scriptsize {_escape(entry.note)}}}"
     return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if entry.note else text

@@ -179,7 +179,7 @@ def _differences(study: Study, benchmark: Benchmark) -> StudyTable:
             rows.append(_row(benchmark, name, tuple(entries)))
     caption = (
         f"{benchmark.name} less greedy's on {TEST} ({benchmark.improves}), paired over the same examples, with 95 % "
-        "intervals: bold where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
+        "intervals: marked where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
     )
     return StudyTable(f"test-{benchmark.name.lower()}", caption, _columns(study), tuple(rows), False, True)
 

@@ -1,0 +1,361 @@
+"""What a circuit is in words, its curve in the terminal, tables that fit, and circuits as graphs for others."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import build, random_task
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover
+from edgewise.models import wrap_model
+from edgewise.pipeline import Discovery
+from edgewise.progress import silent
+from edgewise.report.circuit_pairs import pair_circuits, pair_runs
+from edgewise.report.circuit_words import KINDS, circuit_tables, describe
+from edgewise.report.curve_words import HEIGHT, can_show, curve_lines
+from edgewise.report.exports import EXPORTS, export_format, export_text
+from edgewise.report.numbers import interval, number, score_text
+from edgewise.report.open_circuit import OpenCircuit, exported_row, open_circuit
+from edgewise.report.tables import number_tables
+from edgewise.results import fill_result, read_circuits, read_result
+from edgewise.study.stability import jaccard
+
+GRAPH = Graph(3, 2, 8)
+SIZES = (0.05, 0.3, 1.0)
+
+
+def random_circuit(seed: int, share: float = 0.3, graph: Graph = GRAPH) -> Circuit:
+    return Circuit(graph, np.random.default_rng(seed).random(graph.n_edges) < share)
+
+
+def random_score(seed: int, graph: Graph = GRAPH) -> np.ndarray:
+    return np.random.default_rng(seed + 99).normal(size=graph.n_edges)
+
+
+def ends(edge: str) -> tuple[str, str, str]:
+    """The two nodes of an edge and what it ends in, from its name alone."""
+    start, end = edge.split("->")
+    node, letter = re.fullmatch(r"([^<]+)(?:<(.)>)?", end).groups()
+    return start, node, letter or ("logits" if node == "logits" else "MLP")
+
+
+def printed(tables: list, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for table in tables:
+        console.print(table)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_circuit_in_words_is_what_its_edges_names_say(seed):
+    circuit, score = random_circuit(seed), random_score(seed)
+    words = describe(circuit, score, top=1000)
+    by_name = dict(zip(GRAPH.edge_names, score.tolist(), strict=True))
+    assert [edge.name for edge in words.strongest] == sorted(circuit.edges, key=lambda edge: -abs(by_name[edge]))
+    assert all(edge.score == by_name[edge.name] for edge in words.strongest)
+    kinds = [ends(edge)[2] for edge in circuit.edges]
+    assert words.kinds == {kind: kinds.count(kind) for kind in KINDS}
+    assert words.signs == {
+        "positive": sum(by_name[edge] > 0 for edge in circuit.edges),
+        "negative": sum(by_name[edge] < 0 for edge in circuit.edges),
+        "zero": 0,
+    }
+    for node in words.nodes:
+        incoming = [edge for edge in circuit.edges if ends(edge)[1] == node.name]
+        outgoing = [edge for edge in circuit.edges if ends(edge)[0] == node.name]
+        assert (node.edges_in, node.edges_out) == (len(incoming), len(outgoing))
+        assert node.total == pytest.approx(sum(abs(by_name[edge]) for edge in incoming + outgoing))
+    assert all(one.total >= other.total for one, other in pairwise(words.nodes))
+    names = {node for edge in circuit.edges for node in ends(edge)[:2]} - {"input", "logits"}
+    assert {node.name for node in words.nodes} == names
+    assert (words.heads, words.mlps) == (sum("h" in name for name in names), sum("h" not in name for name in names))
+    assert (words.edges, words.of) == (circuit.n_edges, GRAPH.n_edges)
+
+
+def test_a_circuit_without_scores_has_no_order_and_no_signs():
+    circuit = random_circuit(1)
+    words = describe(circuit, top=3)
+    assert [edge.name for edge in words.strongest] == list(circuit.edges[:3]) and words.signs is None
+    assert all(edge.score is None for edge in words.strongest) and len(words.nodes) == 3
+    touched = [node.edges_in + node.edges_out for node in words.nodes]
+    assert touched == sorted(touched, reverse=True) and all(node.total is None for node in words.nodes)
+    assert "total" not in printed(circuit_tables(words, 80), 80)
+    assert describe(circuit, random_score(1), signed=False).signs is None
+    assert circuit_tables(describe(Circuit.empty(GRAPH)), 80) == []
+    with pytest.raises(InputError, match="at least 1"):
+        describe(circuit, top=0)
+
+
+def test_edges_and_nodes_stand_side_by_side_if_there_is_room():
+    words = describe(random_circuit(1), random_score(1))
+    assert len(circuit_tables(words, 80)) == 1 and len(circuit_tables(words, 40)) == 2
+    for width in (40, 80):
+        text = printed(circuit_tables(words, width), width)
+        assert max(map(len, text.splitlines())) <= width
+        assert all(edge.name in text and score_text(edge.score) in text for edge in words.strongest)
+
+
+@given(st.floats(-1e6, 1e6), st.booleans())
+@example(-0.00001, False)
+@example(-0.00001, True)
+def test_no_number_is_a_negative_zero(value, signed):
+    text = number(value, signed)
+    assert not re.match(r"-0\.0+$", text) and float(text) == pytest.approx(value, abs=5.1e-5)
+    assert text.startswith(("+", "-")) or not signed
+    assert interval(value, value) == f"[{number(value)}, {number(value)}]"
+
+
+def test_scores_of_any_magnitude_keep_their_digits():
+    values = (19.2573, -0.0000123456, 5.2, 196.4, 0.0, -1234567.0)
+    expected = ("+19.3", "-1.23e-05", "+5.20", "+196", "0", "-1.23e+06")
+    assert tuple(map(score_text, values)) == expected
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_tables_fold_names_and_never_numbers(width):
+    rng = np.random.default_rng(0)
+    heads = ("method", "CMD", "95% interval", "kept")
+    rows = [(f"ILP + Bootstrapping + PNR {n}", number(rng.random()), interval(-rng.random(), rng.random()), n)
+            for n in range(4)]  # fmt: skip
+    tables = number_tables(heads, rows, width, "a title", optional=1)
+    text = printed(tables, width)
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    for _, area, bounds, _ in rows:
+        assert area in text and bounds in text
+    assert ("kept" in text) == (width >= 60)
+    assert len(tables) == (1 if width > 40 else 2)
+    all_there = printed(number_tables(heads, rows, width), width)
+    assert "kept" in all_there
+
+
+@pytest.mark.parametrize("width", [24, 40, 60, 80, 200])
+@pytest.mark.parametrize("braille", [True, False])
+def test_a_curve_fits_and_shows_every_point(width, braille):
+    shares, values = (0.001, 0.01, 0.1, 0.5, 1.0), (-0.25, 0.1, 0.6, 1.125, 1.0)
+    lines = curve_lines(shares, values, width, braille)
+    assert max(map(len, lines)) <= width and all(line == line.rstrip() for line in lines)
+    mark = "●" if braille else "*"
+    points = sorted((line.index(mark, at), row) for row, line in enumerate(lines)
+                    for at in range(len(line)) if line[at] == mark)  # fmt: skip
+    rows = [row for _, row in points]
+    assert len(rows) == len(values)
+    # Higher values are in higher lines, the highest in the first and the lowest in the last.
+    assert rows[0] == HEIGHT - 1 and rows[3] == 0 and rows == sorted(rows[:4], reverse=True) + rows[4:]
+    text = "\n".join(lines)
+    assert text.isascii() != braille
+    assert all(label in text for label in ("0.00", "0.1", "100")) and "-0.25" in text
+    if width >= 60:
+        assert lines[-1].split() == [number(value, digits=2) for value in values]
+
+
+def test_curves_that_are_flat_or_have_one_size_can_be_drawn():
+    for values in ((1.0, 1.0), (0.5,), (0.0, 0.001)):
+        lines = curve_lines(SIZES[: len(values)], values, 60)
+        assert "●" in "".join(lines) and len(lines) >= HEIGHT + 2
+    assert can_show("utf-8") and not can_show("ascii") and not can_show("latin-1") and not can_show("no such")
+
+
+@pytest.mark.parametrize("scored", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_exported_graphs_have_the_circuits_nodes_and_edges(seed, scored):
+    circuit = random_circuit(seed, 0.5)
+    score = random_score(seed) if scored else None
+    root = ElementTree.fromstring(export_text("graphml", circuit, score))
+    space = "{http://graphml.graphdrawing.org/xmlns}"
+    keys = {key.get("id"): key.get("attr.name") for key in root.iter(f"{space}key")}
+    page = {edge.get("id"): {keys[data.get("key")]: data.text for data in edge} for edge in root.iter(f"{space}edge")}
+    data = json.loads(export_text("cytoscape", circuit, score))
+    assert data["directed"] and data["multigraph"]
+    edges = {edge["data"]["key"]: edge["data"] for edge in data["elements"]["edges"]}
+    dot = export_text("dot", circuit, score)
+    listed = re.findall(r'^  "([^"]+)" -> "([^"]+)" \[key="([^"]+)"', dot, re.M)
+    assert [key for _, _, key in listed] == list(circuit.edges) == list(edges) == list(page)
+    for start, end, key in listed:
+        assert (start, end) == ends(key)[:2] == (edges[key]["source"], edges[key]["target"])
+        letter = ends(key)[2] if ends(key)[2] in "qkv" else ""
+        assert edges[key]["letter"] == letter and (page[key]["letter"] or "") == letter
+        if scored:
+            value = score[GRAPH.edge_index(key)]
+            assert edges[key]["score"] == value == float(page[key]["score"])
+            assert edges[key]["sign"] == page[key]["sign"] == ("positive" if value > 0 else "negative")
+        else:
+            assert "score" not in edges[key] and "score" not in page[key]
+    nodes = {node["data"]["id"]: node["data"] for node in data["elements"]["nodes"]}
+    assert set(nodes) == {node for start, end, _ in listed for node in (start, end)}
+    assert set(nodes) == {node.get("id") for node in root.iter(f"{space}node")}
+    for name, about in nodes.items():
+        kind, layer, head = about["kind"], about.get("layer"), about.get("head")
+        assert name == {"head": f"a{layer}.h{head}", "mlp": f"m{layer}"}.get(kind, kind)
+
+
+def test_names_in_exported_graphs_are_only_text():
+    name = 'a "circuit"\\ <b>&amp;</b> \x00 ]; evil [x="'
+    circuit = random_circuit(0)
+    graph = ElementTree.fromstring(export_text("graphml", circuit, name=name)).find("{*}graph")
+    shown = 'a "circuit"\\ <b>&amp;</b> \\x00 ]; evil [x="'
+    assert graph.find("{*}data").text == shown
+    assert json.loads(export_text("cytoscape", circuit, name=name))["data"]["name"] == shown
+    first = export_text("dot", circuit, name=name).splitlines()[0]
+    quoted = re.fullmatch(r'digraph "((?:[^"\\]|\\.)*)" \{', first)
+    assert quoted and re.sub(r"\\(.)", r"\1", quoted[1]) == shown
+
+
+def test_networkx_reads_what_is_exported():
+    networkx = pytest.importorskip("networkx")
+    circuit, score = random_circuit(2, 0.5), random_score(2)
+    expected = {(*ends(edge)[:2], edge) for edge in circuit.edges}
+    page = networkx.parse_graphml(export_text("graphml", circuit, score))
+    data = networkx.cytoscape_graph(json.loads(export_text("cytoscape", circuit, score)))
+    for graph in (page, data):
+        assert graph.is_multigraph() and graph.is_directed() and set(graph.edges(keys=True)) == expected
+
+
+def test_the_format_is_named_or_told_by_the_suffix(tmp_path):
+    assert [export_format(name, None) for name in ("DOT", "GraphML", "cytoscape")] == list(EXPORTS)
+    for suffix, kind in ((".dot", "dot"), (".graphml", "graphml"), (".cyjs", "cytoscape"), (".JSON", "cytoscape")):
+        assert export_format(None, tmp_path / f"x{suffix}") == kind
+    assert export_format("dot", tmp_path / "x.json") == "dot"
+    for name, path in ((None, None), (None, tmp_path / "x.png"), ("png", None)):
+        with pytest.raises(InputError, match="dot, graphml, cytoscape"):
+            export_format(name, path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_circuits_share_what_sets_of_their_edges_share(seed):
+    one, other = (OpenCircuit(str(n), random_circuit(seed + n), random_score(seed + n)) for n in (0, 50))
+    pair, back = pair_circuits(one, other, top=1000), pair_circuits(other, one, top=1000)
+    here, there = set(one.circuit.edges), set(other.circuit.edges)
+    assert {edge.name for edge in pair.shared} == here & there and pair.counts.shared == len(here & there)
+    assert {edge.name for edge in pair.only_here} == here - there and pair.counts.only_here == len(here - there)
+    assert {edge.name for edge in pair.only_there} == there - here and pair.counts.only_there == len(there - here)
+    assert pair.counts.overlap == back.counts.overlap == len(here & there) / len(here | there)
+    assert {edge.name for edge in back.only_here} == {edge.name for edge in pair.only_there}
+    assert all(e.score == other.score[GRAPH.edge_index(e.name)] for e in pair.only_there)
+    json.dumps(pair.record(), allow_nan=False)
+    with pytest.raises(InputError, match="two graphs"):
+        pair_circuits(one, OpenCircuit("x", Circuit.full(Graph(2, 2, 8)), None))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Result folders: of two draws of train on the same test, of another test, of another graph."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings, recipes = Settings(sizes=SIZES), {b: [Recipe(), Recipe(alias="Mine")] for b in (CMD, CPR)}
+    model, test = wrap_model(build("gpt2"), name="tiny"), random_task(8, seed=1)
+    for name, found in {
+        "one": (model, random_task(9), test),
+        "two": (model, random_task(9, seed=3), test),
+        "three": (model, random_task(9), random_task(8, seed=2)),
+        "llama": (wrap_model(build("llama"), name="tiny"), random_task(9), test),
+    }.items():
+        write(folder / name, discover(*found, settings, recipes, progress=silent))
+    chosen = {"portfolio": {"validation": random_task(6, seed=4)}, "tuned": {"tune_among": recipes}}
+    for name, how in chosen.items():
+        write(folder / name, discover(model, random_task(9), test, settings, recipes, progress=silent, **how))
+    return folder
+
+
+def write(folder: Path, found: Discovery) -> None:
+    """A result folder without figures, which take most of the time."""
+    folder.mkdir()
+    fill_result(folder, found)
+
+
+def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
+    same = pair_runs(runs / "one", runs / "one")
+    assert same.paired and not same.notes
+    assert all(size.overlap == 1 for one in same.overlaps for size in one.sizes)
+    assert all(one.comparison.difference == 0 and one.comparison.p == 1 for one in same.areas)
+    pair = pair_runs(runs / "one", runs / "two")
+    assert pair.paired and {(one.benchmark, one.method) for one in pair.areas} == {
+        (b, name) for b in (CMD, CPR) for name in ("Greedy", "Mine")
+    }
+    circuits = read_circuits(runs / "one"), read_circuits(runs / "two")
+    for one in pair.overlaps:
+        assert one.shares == SIZES
+        both = zip(*(found[one.benchmark, one.method] for found in circuits), strict=True)
+        assert [size.overlap for size in one.sizes] == [jaccard(*two) for two in both]
+    for one in pair.areas:
+        areas = [
+            next(row.area for row in read_result(runs / name).of(one.benchmark) if row.name == one.method)
+            for name in ("one", "two")
+        ]
+        assert [one.here, one.there] == areas and one.comparison.difference == pytest.approx(areas[0] - areas[1])
+    json.dumps(pair.record(), allow_nan=False)
+
+
+def test_runs_on_other_examples_are_not_paired_and_other_graphs_refused(runs, tmp_path):
+    pair = pair_runs(runs / "one", runs / "three")
+    assert not pair.paired and "other examples" in pair.notes[0] and pair.areas
+    # The same areas on examples that are said to be others: resamples of each run are drawn on their own.
+    shutil.copytree(runs / "one", tmp_path / "copy")
+    run = json.loads((tmp_path / "copy" / "run.json").read_text())
+    run["test"]["prompts"] = "0" * 64
+    (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
+    pair = pair_runs(runs / "one", tmp_path / "copy")
+    assert not pair.paired and all(one.comparison.difference == 0 for one in pair.areas)
+    assert all(one.comparison.high - one.comparison.low > 1e-4 for one in pair.areas)
+    with pytest.raises(InputError, match=r"3 layers x 3 heads.*2 layers x 4 heads"):
+        pair_runs(runs / "one", runs / "llama")
+
+
+def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
+    circuits, result = read_circuits(runs / "one"), read_result(runs / "one")
+    for benchmark in (CMD, CPR):
+        for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.rows[0].curve.asked[1]), 1)):
+            opened = open_circuit(runs / "one", "mine", benchmark.name.lower(), size)
+            assert opened.circuit == circuits[benchmark, "Mine"][place] and not opened.reason
+            assert opened.faithfulness == opened.row.curve.faithfulness[place]
+    usual = open_circuit(runs / "one")
+    curve, row = usual.row.curve, exported_row(result, result.benchmarks[0])
+    assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
+    reached = [place for place, value in enumerate(curve.faithfulness[:-1]) if value >= 0.9]
+    assert usual.place == (reached[0] if reached else 0)
+    for name in ("one", "portfolio", "tuned"):
+        for file in sorted((runs / name / "circuits").iterdir()):
+            metric, size = file.stem.split("-", 1)
+            assert open_circuit(runs / name, metric=metric, size=size).circuit == Circuit.load(file)
+    for words, expected in (
+        ({"method": "magic"}, "Greedy, Mine"), ({"metric": "kl"}, "choose one of: CMD, CPR"),
+        ({"size": "0.2"}, "0.05, 0.3, 1"), ({"size": "some"}, "0.05, 0.3, 1"), ({"size": "nan"}, "0.05, 0.3, 1"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=expected):
+            open_circuit(runs / "one", **words)
+
+
+def test_what_has_no_circuit_is_refused_with_advice(runs, tmp_path):
+    with pytest.raises(InputError, match="edgewise select"):
+        open_circuit(runs / "one" / "scores")
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(InputError, match="keeps no circuits"):
+        open_circuit(tmp_path)
+    with pytest.raises(InputError, match=r"without run\.json"):
+        open_circuit(runs)
+    with pytest.raises(InputError, match=r"none\.json"):
+        open_circuit(tmp_path / "none.json")
+    with pytest.raises(InputError, match="is one circuit"):
+        open_circuit(runs / "one" / "circuits" / "cmd-0.3.json", size="0.3")
+
+
+def test_files_without_scores_are_opened_without(tmp_path):
+    circuit, score = random_circuit(0), random_score(0)
+    circuit.save(tmp_path / "zeros.json")
+    circuit.save(tmp_path / "scored.json", score)
+    assert open_circuit(tmp_path / "zeros.json").score is None
+    opened = open_circuit(tmp_path / "scored.json")
+    assert opened.circuit == circuit and (opened.score == score).all() and opened.faithfulness is None
+    data = json.loads((tmp_path / "scored.json").read_text())
+    data["edges"][circuit.edges[0]]["score"] = None
+    (tmp_path / "some.json").write_text(json.dumps(data))
+    assert open_circuit(tmp_path / "some.json").score is None

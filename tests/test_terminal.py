@@ -1,0 +1,253 @@
+"""What a terminal, a pipe and a log see of the commands: nothing is cut, nothing is silent, --quiet and --verbose."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+import test_cli
+from rich.console import Console
+from test_cli import refused, score_file
+
+from edgewise import Circuit
+from edgewise.cli import console, main
+from edgewise.progress import Lines, bars
+from edgewise.report.study import latex, markdown, terminal
+from edgewise.study import Entry, StudyTable, TableRow
+
+edgewise = test_cli.edgewise
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run and what it printed at 60 columns."""
+    place = tmp_path_factory.mktemp("run") / "result"
+    words = ("run", "--examples", "12", "--no-learned", "--stability", "0", "--out", str(place))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(io.StringIO()) as out,
+        redirect_stderr(io.StringIO()) as err,
+        pytest.raises(SystemExit) as end,
+    ):
+        patch.setattr(sys, "argv", ["edgewise", *words])
+        patch.setattr(console.out, "_width", 60)
+        main()
+    assert not end.value.code, err.getvalue()
+    (place.parent / "out").write_text(out.getvalue())
+    (place.parent / "err").write_text(err.getvalue())
+    return place
+
+
+def test_a_run_shows_a_circuit_its_curve_and_what_is_in_the_folder(folder):
+    out = (folder.parent / "out").read_text()
+    assert "…" not in out and "-0.0000" not in out
+    table = out.split("CMD, lower is better")[1].split("best: ")[0]
+    assert max(map(len, table.splitlines())) <= 60
+    # Marks survive the pipe.
+    areas = json.loads((folder / "run.json").read_text())["areas"]["CMD"]
+    best = min(areas, key=areas.get)
+    assert re.search(rf"^{re.escape(best)} +{areas[best]:.4f}  best", table, re.M)
+    assert "strongest edges" in out and "heads and MLPs" in out and "1.00 ┤" in out
+    listed = re.search(r"^results in .*: (.*)$", out, re.M)[1].split(", ")
+    assert {name.rstrip("/") for name in listed} == {path.name for path in folder.iterdir()}
+
+
+def test_a_log_says_where_the_work_is(folder):
+    lines = (folder.parent / "err").read_text().splitlines()
+    for stage in ("score", "select", "evaluate"):
+        ours = [line for line in lines if line.startswith(f"{stage}: ")]
+        assert re.fullmatch(rf"{stage}: 0 of [\d,]+", ours[0])
+        assert re.fullmatch(rf"{stage}: ([\d,]+) of \1 in \d+\.\d s", ours[-1]) and len(ours) == 2
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize(
+    "words",
+    [("compare", "{}"), ("compare", "{}", "ILP + pnr", "GREEDY"), ("compare", "{}", "{}"),
+     ("show", "{}"), ("show", "{}", "--metric", "cpr", "--method", "ilp"), ("select", "{}", "--edges", "0.01,0.1"),
+     ("select", "{}", "--edges", "0.1", "--pnr", "0.6"), ("evaluate", "{}/circuits/cmd-0.05.json", "--examples", "4"),
+     ("compare", "{}/circuits/cmd-0.1.json", "{}/circuits/cpr-0.1.json"), ("models",), ("models", "demo"), ("tasks",)],
+    ids=" ".join,
+)  # fmt: skip
+def test_no_number_is_cut_however_narrow_the_terminal(edgewise, folder, monkeypatch, words, columns):
+    monkeypatch.setattr(console.out, "_width", columns)
+    code, out, err = edgewise(*(word.replace("{}", str(folder)) for word in words))
+    assert code == 0 and "…" not in out and "..." not in out.replace("mib/...", ""), err
+    assert "-0.0000" not in out
+    # An interval that a table breaks has only one of its brackets in its line.
+    assert all(line.count("[") == line.count("]") for line in out.splitlines())
+    for table in re.findall(r"^(?:[─┏┌].*|.*─{5}.*)\n(?:.+\n)*", out, re.M):
+        body = table.split("\n\n")[0]
+        assert max(map(len, body.splitlines()[:3])) <= columns
+
+
+def test_the_same_circuit_is_shown_for_people_and_machines(edgewise, folder):
+    words = ("show", folder, "--method", "greedy", "--size", 0.1, "--top", 3)
+    code, out, _ = edgewise(*words)
+    found = json.loads(edgewise(*words, "--json")[1])
+    assert code == 0 and len(found["strongest"]) == len(found["nodes"]) == 3
+    assert all(edge["name"] in out for edge in found["strongest"]) and all(
+        node["name"] in out for node in found["nodes"]
+    )
+    assert f"{found['edges']} of {found['of']} edges" in out and found["size"]["share"] == 0.1
+    assert f"faithfulness: {found['size']['faithfulness']:.4f}" in out
+    assert sum(found["kinds"].values()) == sum(found["signs"].values()) == found["edges"]
+
+
+def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
+    circuit = folder / "circuits" / "cmd-0.1.json"
+    for words, expected in (
+        (("show", folder / "scores"), "edgewise select"),
+        (("show", folder, "--size", 0.3), "0.001, 0.002"),
+        (("show", circuit, "--method", "ILP"), "is one circuit"),
+        (("compare", circuit), "give another one"),
+        (("compare", circuit, folder), "one is a run and one isn't"),
+        (("compare", folder, circuit), "one is a run and one isn't"),
+        (("compare", folder, folder, "Greedy"), "leave 'Greedy' out"),
+        (("compare", folder, tmp_path / "none"), "none"),
+        (("compare", folder, "magic"), "unknown method 'magic'"),
+        (("export", circuit), "no format was given"),
+        (("export", circuit, "--to", "png"), "dot, graphml, cytoscape"),
+        (("export", circuit, "--to", "dot", "--json"), "give --out"),
+        (("export", circuit, "--out", circuit, "--overwrite"), "is an input"),
+    ):
+        assert expected in refused(edgewise, *words)
+
+
+def test_export_writes_whole_files_and_nothing_over_others(edgewise, folder, tmp_path):
+    target = tmp_path / "circuit.graphml"
+    words = ("export", folder, "--method", "ILP", "--size", "5%", "--out", target)
+    code, out, _ = edgewise(*words, "--json")
+    record = json.loads(out)
+    assert code == 0 and record["format"] == "graphml" and target.read_text().count("<edge ") == record["edges"]
+    assert "--overwrite" in refused(edgewise, *words)
+    assert edgewise(*words, "--overwrite")[0] == 0 and [path.name for path in tmp_path.iterdir()] == [target.name]
+    assert edgewise(*words[:-2], "--to", "graphml")[1] == target.read_text()
+
+
+def test_two_circuits_are_compared_with_numbers_that_add_up(edgewise, folder):
+    paths = [folder / "circuits" / name for name in ("cmd-0.05.json", "cmd-0.2.json")]
+    one, other = map(Circuit.load, paths)
+    found = json.loads(edgewise("compare", *paths, "--json")[1])
+    assert found["shared"] + found["only_here"] == one.n_edges
+    assert found["shared"] + found["only_there"] == other.n_edges
+    out = edgewise("compare", *paths)[1]
+    assert f"shared: {found['shared']}; only here: {found['only_here']}; only there: {found['only_there']}" in out
+
+
+def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
+    given = score_file(tmp_path / "scores.json")
+    for sizes in ("20", "20,40"):
+        for solver, has_gap in (("GREEDY", False), ("Top-N", False), ("Ilp", True)):
+            words = ("select", given, "--edges", sizes, "--solver", solver, "--rank", "Absolute", "--interval", "PAPER")
+            code, out, err = edgewise(*words)
+            assert code == 0, err
+            assert bool(re.search(r"\bgap\b", out.split("total value")[0].split("nothing is proven")[0])) == has_gap
+            found = json.loads(edgewise(*words, "--json")[1])
+            assert all("gap" in one for one in found.get("circuits", [found]))
+
+
+def test_quiet_leaves_the_results_alone_and_verbose_says_what_runs(edgewise, tmp_path):
+    words = ("score", "--examples", 3, "--json", "--overwrite", "--out", tmp_path / "s")
+    for before, after in ((["--quiet"], []), ([], ["-q"])):
+        code, out, err = edgewise(*before, *words, *after)
+        assert code == 0 and json.loads(out)["examples"] == 3 and err == ""
+    for before, after in ((["--verbose"], []), ([], ["--verbose"])):
+        code, out, err = edgewise(*before, *words, *after)
+        assert code == 0 and json.loads(out)["examples"] == 3
+        assert "torch 2" in err and "Python 3" in err and re.search(r"score: [\d.]+ s, at most 3 at once", err)
+    assert "opposites" in refused(edgewise, "--quiet", "--verbose", *words)
+    assert "torch 2" not in edgewise("--verbose", *words, "--quiet")[2]  # the nearer word counts
+    # What is wrong is told, and what may mean nothing, however quiet.
+    assert "mcqa" in refused(edgewise, "--quiet", "score", "--task", "no", "--out", tmp_path / "t")
+    assert edgewise(*words)[2] != ""
+
+
+def test_a_shell_completes_the_options_of_a_command():
+    words = {"_EDGEWISE_COMPLETE": "complete_bash", "COMP_WORDS": "edgewise show --me", "COMP_CWORD": "2"}
+    command = [sys.executable, "-m", "edgewise"]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | words)
+    assert done.stdout.split() == ["--method", "--metric"] and done.stderr == ""
+
+
+def test_lines_tell_start_quarters_and_end_with_the_time_left():
+    now, file = [0.0], io.StringIO()
+    report = Lines(file, lambda: now[0])
+
+    def after(seconds, *words):
+        now[0] += seconds
+        report(*words)
+        told = file.getvalue()
+        file.seek(0)
+        file.truncate()
+        return told
+
+    assert after(0, "score", 0, 400) == "score: 0 of 400\n"
+    assert after(0, "score", 0, 400) == ""
+    assert after(4, "score", 200, 400) == ""  # too soon after the start
+    assert after(8, "score", 240, 400) == "score: 240 of 400 after 12.0 s, about 8.0 s left\n"
+    assert after(60, "score", 250, 400) == ""  # no quarter further
+    assert after(300, "score: loss 0.1", 251, 400).endswith("left, loss 0.1\n")  # it still lives
+    assert after(3628, "score", 400, 400) == "score: 400 of 400 in 1 h 06 min\n"
+    assert after(0, "score", 400, 400) == ""  # told twice
+    assert after(1, "score", 100, 400) == "score: 100 of 400\n"  # again, from what was found
+    assert after(30, "score", 300, 400) == "score: 300 of 400 after 30.0 s, about 15.0 s left\n"
+    assert after(1, "select", 5, 5) == "select: 5 of 5 in 0.0 s\n"
+
+
+def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    file = Terminal()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setenv("TERM", "xterm")
+    with bars() as report:
+        for _ in range(2):
+            for done in range(3):
+                report("learn: loss 0.5", done, 2)
+        report("learn", 0, 9)
+    last = [line for line in re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", file.getvalue()).splitlines() if "learn" in line][
+        -1
+    ]
+    assert "0/9" in last and "left -:--:--" in last  # nothing is known yet of the one that began anew
+
+
+def study_table(is_difference: bool) -> StudyTable:
+    rows = tuple(
+        TableRow("CMD", -1, label, (Entry(value, 0.1, value - 0.2, value + 0.2, note),))
+        for label, value, note in (("Greedy", 0.5, ""), ("ILP", -0.4, "tau 5, PNR 0.5"), ("None", -0.00001, "a_b"))
+    )
+    return StudyTable("main", "caption", (("ioi", "demo"),), rows, not is_difference, is_difference)
+
+
+@pytest.mark.parametrize("is_difference", [False, True])
+def test_a_studys_numbers_have_true_minus_signs_and_say_what_was_chosen(is_difference):
+    table = study_table(is_difference)
+    page, paper = markdown([table], []), latex([table])
+    assert "−0.4000" in page and "[" in page and not re.search(r"-\d", page) and "tau 5, PNR 0.5" in page
+    assert r"\underline{$\mathbf{-0.4000}$}" in paper and r"{\scriptsize tau 5, PNR 0.5}" in paper
+    assert r"{\scriptsize a\_b}" in paper and "-0.0000" not in paper and "−0.0000" not in page
+    outside = re.sub(r"\$[^$]*\$", "", paper)
+    assert not re.search(r"-\d\.", outside) and paper.count(r"\begin{tabular}") == paper.count(r"\end{tabular}") == 3
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_a_studys_marks_are_characters(width):
+    def text(table):
+        console = Console(file=io.StringIO(), width=width, color_system=None)
+        for one in terminal(table, width):
+            console.print(one)
+        return console.file.getvalue()
+
+    areas, differences = text(study_table(False)), text(study_table(True))
+    assert "best + -0.4000" in areas and re.search(r"^Greedy +0\.5000", areas, re.M)
+    assert "+* -0.4000" in differences and "[-0.6000, -0.2000]" in differences
+    assert max(map(len, (areas + differences).splitlines())) <= width
