@@ -7,8 +7,8 @@ import { isRatio } from "edgewise/single.js";
 import { count, counted } from "edgewise/text.js";
 
 const PICTURE = "Rows are layers, from the input at the bottom to the logits at the top; cells are heads, and the " +
-  "MLP at the end of each row. The more a cell stands out, the larger the total of its edges' scores in this circuit; " +
-  "cells outside it are faint.";
+  "MLP at the end of each row. The more a cell stands out, the larger the total of its edges' scores in this " +
+  "circuit; cells outside it are faint.";
 const LINES = [
   ["q", "into a head's queries: where it looks from"],
   ["k", "into a head's keys: where it looks"],
@@ -33,11 +33,11 @@ const TERMS = [
 export function aboutPanel(element, view) {
   const part = (title, ...children) => [el("h3", {}, title), ...children];
   const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
-  const faithfulness = ["faithfulness", view.runs.some(isRatio) ? RATIO : MIB];
+  const meanings = [...new Set(view.runs.map((run) => (isRatio(run) ? RATIO : MIB)))];
   const keys = KEYS.map(([names, words]) => [names.split(" ").map((name) => el("kbd", {}, name)), words]);
   element.append(el("div", { class: "panel about" },
     ...part("How to read the picture", el("p", {}, PICTURE), legend()),
-    ...part("What the numbers are", terms([faithfulness, ...TERMS])),
+    ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS])),
     ...part("Keys", terms(keys, { id: "about-keys" })),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
     ...part("What is left out", list("about-left-out", leftOut(view))),

@@ -105,7 +105,7 @@ function words(view, state, { asked, head, heads, example }) {
     example === state.example ? ""
       : `Patterns on example ${count(state.example)} aren't held; this is example ${count(example)}.`,
     rank < 0 ? `${name(head)} isn't in ${circuit}.`
-      : `${name(head)} is ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
+      : `${name(head)} ranks ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
         `by the total of its edges' scores, ${number(inside[rank].score)}.`,
   ].filter((sentence) => sentence !== "").join(" ");
 }
@@ -125,20 +125,18 @@ function fill(select, groups, value) {
   select.value = String(value);
 }
 
-function drawMaps(maps, { clean, corrupted, tokens }, width, [ground, more, less]) {
+function drawMaps(maps, { clean, corrupted, tokens }, width, colours) {
   const columns = width >= 1000 ? 3 : width >= 620 ? 2 : 1;
   const { length } = clean;
   const gutter = gutterFor(tokens.flat());
   const side = cellSide(length, (width - GAP * (columns - 1)) / columns, gutter);
   // Most weights are small: the square root keeps them visible.
-  const paintOne = (pattern) => (query, key) => [more, Math.sqrt(pattern.value(query, key) / 255)];
-  const paintChange = (query, key) => {
-    const change = clean.value(query, key) - corrupted.value(query, key);
-    return [change > 0 ? more : less, Math.sqrt(Math.abs(change) / 255)];
-  };
+  const root = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / 255);
+  const one = (pattern) => (query, key) => root(pattern.value(query, key));
+  const change = (query, key) => root(clean.value(query, key) - corrupted.value(query, key));
   const marked = (place) => tokens[0][place] !== tokens[1][place];
-  [paintOne(clean), paintOne(corrupted), paintChange].forEach((paint, which) =>
-    maps[which].draw({ tokens: tokens[which === 1 ? 1 : 0], length, side, gutter, ground, paint, marked }));
+  [one(clean), one(corrupted), change].forEach((strength, which) =>
+    maps[which].draw({ tokens: tokens[which === 1 ? 1 : 0], length, side, gutter, colours, strength, marked }));
 }
 
 /** What a cell holds, in words. */

@@ -16,16 +16,23 @@ export function board(document, view, update, stateNow) {
   const [graph, over, tip] = ["graph", "over", "tip"].map(at);
   let palette = null, layout = null, ratio = 1, drawn = null, scene = null, shownState = null, waiting = null;
 
-  const isMeasured = () => {
+  const boxNow = () => {
     const { width, height } = graph.parentElement.getBoundingClientRect();
-    return layout !== null && layout.width === Math.max(width, 60) && layout.height === Math.max(height, 60) && ratio === pixels();
+    return { width: Math.max(width, 60), height: Math.max(height, 60) };
+  };
+  const isMeasured = () => {
+    const { width, height } = boxNow();
+    return layout !== null && layout.width === width && layout.height === height && ratio === pixels();
   };
   const measure = () => {
     if (isMeasured()) return;
-    const { width, height } = graph.parentElement.getBoundingClientRect();
+    const { width, height } = boxNow();
     ratio = pixels();
-    layout = layoutOf(view.graph, Math.max(width, 60), Math.max(height, 60));
-    for (const canvas of [graph, over]) [canvas.width, canvas.height] = [Math.round(width * ratio), Math.round(height * ratio)];
+    layout = layoutOf(view.graph, width, height);
+    for (const canvas of [graph, over]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
     drawn = null;
   };
 
@@ -37,10 +44,16 @@ export function board(document, view, update, stateNow) {
     if (!drawn || scene !== now || ["colour", "edge"].some((key) => shownState[key] !== state[key]))
       drawn = linesOf(view, state, now.circuits, now.shown, layout);
     [scene, shownState] = [now, state];
-    drawScene(graph, { layout, lines: drawn.lines, cells: now.cells, names: view.graph.nodes, palette, zoom: state.zoom, ratio, chosenEdge: state.edge });
+    drawScene(graph, {
+      layout, palette, ratio, lines: drawn.lines, cells: now.cells, names: view.graph.nodes,
+      zoom: state.zoom, chosenEdge: state.edge,
+    });
     mark(null);
     const words = caption(at("caption"), state, summary(view, state, now.circuits, now.shown.length, drawn.left));
-    graph.setAttribute("aria-label", `${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`);
+    graph.setAttribute(
+      "aria-label",
+      `${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`,
+    );
     graph.style.touchAction = state.zoom.k > 1 ? "none" : "pan-y";
   };
 
@@ -82,6 +95,8 @@ export function board(document, view, update, stateNow) {
       else update({ node: state.node === target.node ? null : target.node, edge: null });
     },
   });
+  // Whatever a key changes, the tip no longer says what is true.
+  document.addEventListener("keydown", () => scene && leave());
   addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
   new ResizeObserver(() => isMeasured() || update({})).observe(graph.parentElement);
 
@@ -95,11 +110,13 @@ export function board(document, view, update, stateNow) {
 
 /** Writes the caption, and gives its words. */
 function caption(element, state, parts) {
-  const hint = state.node === null && state.edge === null ? "Click a node to see its edges alone." : "Esc shows all again.";
+  const free = state.node === null && state.edge === null;
+  const hint = free ? "Click a node to see its edges alone." : "Esc shows all again.";
   const words = parts.map((part) => part.words).join(" · ");
   if (element.dataset.words === words + hint) return words;
   element.dataset.words = words + hint;
-  const pieces = parts.flatMap(({ words: each, key }, at) => [at ? " · " : "", key ? el("span", { class: `swatch ${key}` }) : "", each]);
+  const swatch = (key) => (key ? el("span", { class: `swatch ${key}` }) : "");
+  const pieces = parts.flatMap((part, at) => [at ? " · " : "", swatch(part.key), part.words]);
   element.replaceChildren(...pieces, " · ", el("span", { class: "hint" }, hint));
   return words;
 }

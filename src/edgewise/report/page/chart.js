@@ -4,6 +4,7 @@ import { draw } from "edgewise/panel.js";
 import {
   GOAL, bandPath, firstPassing, heightRange, heightScale, heightTicks, linePath, shareScale, shareTicks,
 } from "edgewise/plot.js";
+import { isRatio } from "edgewise/single.js";
 import { fixed, number, percent } from "edgewise/text.js";
 import { elided } from "edgewise/tokens.js";
 
@@ -20,16 +21,17 @@ export function drawChart(svg, view, state, width) {
   const shown = view.rows[state.row];
   const rows = drawnRows(view, state);
   const place = placing(rows, state.linear, width);
+  const ratio = isRatio(view.runs[shown.run]);
   const paths = rows.map(({ row, kind }) =>
     draw("path", { class: `line ${kind}`, "data-row": row.index, d: linePath(row.sizes.map(place.point)) }));
-  const now = draw("g", { class: "now" });
+  const [behind, now] = [draw("g"), draw("g")];
   const named = draw("g", { class: "named" });
   const passing = firstPassing(shown.sizes);
   svg.setAttribute("viewBox", `0 0 ${width} ${place.height}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", place.height);
   svg.replaceChildren(
-    clipOf(place), axes(place), lines(place, rows, shown, paths, state.linear),
+    clipOf(place), axes(place, ratio ? "" : "nothing"), behind, lines(place, rows, shown, paths, state.linear),
     ...(passing === null ? [] : [goalMark(place, shown.sizes[passing])]), now, named);
 
   return {
@@ -38,7 +40,9 @@ export function drawChart(svg, view, state, width) {
       return shown.sizes.reduce((best, size, which) => (far(size) < far(shown.sizes[best]) ? which : best), 0);
     },
     point(which) {
-      now.replaceChildren(...crosshair(place, shown.sizes[which], which));
+      const at = place.x(shown.sizes[which].share);
+      behind.replaceChildren(upright(at, place.top - 4, place.bottom, "cross"));
+      now.replaceChildren(...pointOf(place, shown.sizes[which], which));
     },
     name(px, py) {
       const best = nearest(place, rows, px, py);
@@ -90,7 +94,7 @@ function clipOf({ left, right, top, bottom }) {
   return draw("clipPath", { id: "curve-clip" }, draw("rect", box));
 }
 
-function axes({ x, y, left, right, bottom, width, height, across, up }) {
+function axes({ x, y, left, right, bottom, width, height, across, up }, zero) {
   const kinds = { 0: "nothing", 1: "model" };
   const parts = up.flatMap((tick) => [
     draw("line", { x1: left, x2: right, y1: y(tick), y2: y(tick), class: kinds[tick] ?? "grid" }),
@@ -103,7 +107,7 @@ function axes({ x, y, left, right, bottom, width, height, across, up }) {
   });
   return draw("g", { class: "axes" }, ...parts,
     label(left + 4, y(1) - 5, "the model", "start", "axis"),
-    label(right - 2, y(0) + 11, "nothing", "end", "axis"),
+    label(right - 2, y(0) + 11, zero, "end", "axis"),
     label((left + right) / 2, height - 4, "share of edges kept", "middle", "axis"));
 }
 
@@ -122,24 +126,21 @@ function lines(place, rows, shown, paths, linear) {
     draw("path", { class: "band", d: bandPath(side("high"), side("low")) }), ...paths, ...dots);
 }
 
-/** Where faithfulness first passes the goal: a diamond on the curve and a line down to its size. */
+/** Where faithfulness first passes the goal: a diamond on the curve and a line down from it. */
 function goalMark(place, size) {
   const [at, up] = place.point(size);
   return draw("g", { class: "goal", id: "curve-goal" },
-    draw("line", { x1: at, x2: at, y1: up, y2: place.bottom }),
+    draw("line", { x1: at, x2: at, y1: up, y2: place.y(0) }),
     draw("path", { d: `M${at} ${up - 5}l5 5l-5 5l-5 -5z` }),
     place.beside(at, place.y(0) - 8, `first ≥ ${GOAL} at ${percent(size.share)}`, "goal-words"));
 }
 
-function crosshair({ x, y, top, bottom }, size, which) {
-  const at = x(size.share);
-  const line = (from, to, kind) => draw("line", { x1: at, x2: at, y1: from, y2: to, class: kind });
-  return [
-    line(top - 4, bottom, "cross"),
-    ...(size.low === null || size.high === null ? [] : [line(y(size.low), y(size.high), "whisker")]),
-    ...(size.faithfulness === null ? []
-      : [draw("circle", { cx: at, cy: y(size.faithfulness), r: 5, class: "point", "data-size": which })]),
-  ];
+const upright = (x, y1, y2, kind) => draw("line", { x1: x, x2: x, y1, y2, class: kind });
+
+function pointOf({ x, y }, { share, faithfulness, low, high }, which) {
+  const interval = low === null || high === null ? [] : [upright(x(share), y(low), y(high), "whisker")];
+  const dot = { cx: x(share), cy: y(faithfulness ?? 0), r: 5, class: "point", "data-size": which };
+  return faithfulness === null ? interval : [...interval, draw("circle", dot)];
 }
 
 /** The {row, size} whose point is nearest to a place, or null if none is near. */

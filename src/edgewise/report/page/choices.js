@@ -26,18 +26,24 @@ export function choices(element, view, update) {
   const groups = benchmarks(view);
   let state = null;
   const metric = groups.map((name) =>
-    button(name || "files", () => update(toBenchmark(view, state, name)), { "data-metric": name, title: METRICS[name] }));
+    button(name || "files", () => update(toBenchmark(view, state, name)),
+      { "data-metric": name, title: METRICS[name] }));
   const methods = view.rows.map((row) =>
-    button(row.label, () => update({ row: row.index }), { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
+    button(row.label, () => update({ row: row.index }),
+      { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
   const toggle = button("Difference", () => update({ other: state.other === null ? firstOther(view, state) : null }),
     { id: "difference", class: "chip", title: "Show what two circuits disagree on (d)" });
-  const select = el("select", { id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }) });
-  const swap = button("⇄", () => update({ row: state.other, other: state.row }), { id: "swap", class: "icon", "aria-label": "Swap the two circuits", title: "Swap the two" });
+  const select = el("select", {
+    id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }),
+  });
+  const swap = button("⇄", () => update({ row: state.other, other: state.row }),
+    { id: "swap", class: "icon", "aria-label": "Swap the two circuits", title: "Swap the two" });
   const shown = el("span", { class: "vs-name", id: "vs-here" });
   const versus = el("span", { class: "versus" }, shown, el("span", { class: "soft" }, "vs"), select, swap);
   element.append(
     el("div", { class: "group", id: "metrics", hidden: groups.length < 2 },
-      el("span", { class: "word" }, "Metric"), el("div", { class: "segments", role: "group", "aria-label": "Metric" }, ...metric)),
+      el("span", { class: "word" }, "Metric"),
+      el("div", { class: "segments", role: "group", "aria-label": "Metric" }, ...metric)),
     el("div", { class: "group grows", id: "methods", hidden: view.rows.length < 2 },
       el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Method" : "Circuit"),
       el("div", { class: "chips", role: "group", "aria-label": "Method" }, ...methods)),

@@ -3,7 +3,7 @@
 import { drawChart, hasCurve } from "edgewise/chart.js";
 import { METRICS } from "edgewise/choices.js";
 import { button, el } from "edgewise/dom.js";
-import { draw, whenChanged, widthOf } from "edgewise/panel.js";
+import { SWATCHES, draw, whenChanged, widthOf } from "edgewise/panel.js";
 import { GOAL, firstPassing } from "edgewise/plot.js";
 import { sameSize } from "edgewise/state.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
@@ -12,7 +12,6 @@ const AXES = {
   log: "A logarithmic share, so that small circuits can be told apart",
   linear: "A linear share, which the area is integrated over",
 };
-const SWATCHES = { shown: "here", other: "there dashed" };
 
 /** Fills `element` with the curve, the slider and the words; moves `size` and switches `linear`. */
 export function curvePanel(element, view, update) {
@@ -54,10 +53,10 @@ export function curvePanel(element, view, update) {
     slider.setAttribute("aria-valuetext", `${percent(size.share)}, ${counted(size.kept, "edge")}`);
     for (const one of marks.children) one.classList.toggle("now", Number(one.dataset.size) === now.size);
     chart?.point(now.size);
+    const two = now.other !== null;
     said.replaceChildren(
-      sentences(row, now.size, "shown"),
-      ...(now.other === null ? []
-        : [sentences(view.rows[now.other], sameSize(view, now.row, now.size, now.other), "other")]));
+      sentences(row, now.size, "shown", two),
+      ...(two ? [sentences(view.rows[now.other], sameSize(view, now.row, now.size, now.other), "other", two)] : []));
   });
   const render = (now) => {
     state = now;
@@ -82,37 +81,38 @@ export function curvePanel(element, view, update) {
 // A slider's mark has no room for the sign that all of them share.
 const mark = (share) => percent(share).replace(/\s*%/, "");
 
-/** What the curve says of one row at one size, in words. */
-function sentences(row, place, kind) {
+/** What the curve says of one row at one size, in words; fewer of them where two rows stand side by side. */
+function sentences(row, place, kind, brief) {
   const size = row.sizes[place];
   const kept = size.kept === size.asked
     ? counted(size.kept, "edge")
-    : `${count(size.kept)} of the ${counted(size.asked, "edge")} asked for`;
+    : `${count(size.kept)} of ${counted(size.asked, "edge")}${brief ? "" : " asked for"}`;
   const value = (words) => el("span", { class: "value" }, words);
   const line = (what, ...words) => el("p", { "data-said": what }, ...words);
   const parts = [
-    el("p", { class: "who", title: row.parameters }, el("i", { class: `swatch ${SWATCHES[kind]}` }), el("b", {}, row.label)),
+    el("p", { class: "who", title: row.parameters },
+      el("i", { class: `swatch ${SWATCHES[kind]}` }), el("b", {}, row.label)),
     line("size", value(percent(size.share)), ` · ${kept}`),
   ];
   if (size.faithfulness === null) parts.push(line("faithfulness", "Not evaluated, so there is no curve."));
   else parts.push(line("faithfulness", "faithfulness ", value(between(size.faithfulness, size.low, size.high, fixed))));
-  if (hasCurve(row)) parts.push(line("goal", passes(row)));
+  if (hasCurve(row)) parts.push(line("goal", passes(row, brief)));
   else if (size.faithfulness !== null) parts.push(line("goal", "Evaluated at one size, so there is no curve."));
   if (row.area !== null) {
-    const better = { 1: " · higher is better", "-1": " · lower is better" }[row.better] ?? "";
+    const better = brief ? "" : { 1: " · higher is better", "-1": " · lower is better" }[row.better] ?? "";
     const words = between(row.area, ...(row.interval ?? [null, null]));
     const area = line("area", `${row.benchmark || "area"} `, value(words), better);
-    area.title = [METRICS[row.benchmark], "integrated over a linear share of the edges"].filter(Boolean).join("; ");
+    area.title = `${METRICS[row.benchmark] ?? "Area"}; integrated over a linear share of the edges`;
     parts.push(area);
   }
   return el("div", { class: `said ${kind}`, "data-row": row.index }, ...parts);
 }
 
-function passes(row) {
+function passes(row, brief) {
   const place = firstPassing(row.sizes);
   if (place !== null) {
     const size = row.sizes[place];
-    return `first passes ${GOAL} at ${percent(size.share)} (${counted(size.kept, "edge")})`;
+    return `first passes ${GOAL} at ${percent(size.share)}${brief ? "" : ` (${counted(size.kept, "edge")})`}`;
   }
   const known = row.sizes.filter((size) => size.faithfulness !== null);
   const best = known.reduce((one, two) => (two.faithfulness > one.faithfulness ? two : one));

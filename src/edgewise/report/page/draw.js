@@ -21,7 +21,8 @@ export function cellColours(palette, cell) {
 
 /** How well two colours can be told apart, as WCAG has it: 1 to 21. */
 function contrast(a, b) {
-  const light = (colour) => colour.map((value) => (value / 255) ** 2.2).reduce((sum, value, at) => sum + [0.2126, 0.7152, 0.0722][at] * value, 0.05);
+  const light = ([red, green, blue]) =>
+    0.05 + 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2;
   const [one, two] = [light(a), light(b)];
   return Math.max(one, two) / Math.min(one, two);
 }
@@ -45,7 +46,8 @@ export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, 
   context.lineCap = "butt";
   const box = visible(layout, zoom);
   const thin = 1 / Math.sqrt(zoom.k);
-  for (const line of lines) if (meets(line.curve, box)) strokeLine(context, line, palette, thin, chosenEdge !== null && line.edge !== chosenEdge);
+  for (const line of lines.filter(({ curve }) => meets(curve, box)))
+    strokeLine(context, line, palette, thin, chosenEdge !== null && line.edge !== chosenEdge);
   const chosen = lines.find((line) => line.edge === chosenEdge);
   if (chosen) strokeLine(context, { ...chosen, alpha: 1, width: chosen.width + 1.5 }, palette, thin, false);
   drawCells(context, layout, cells, names, palette, zoom, chosenEdge !== null);
@@ -66,11 +68,14 @@ function strokeLine(context, line, palette, thin, dimmed) {
 
 function place(context, layout, { x, y, k }, ratio) {
   const scale = ratio * k;
-  context.setTransform(scale, 0, 0, scale, ratio * (layout.width / 2 - x * layout.width * k), ratio * (layout.height / 2 - y * layout.height * k));
+  const left = ratio * layout.width * (0.5 - x * k);
+  const top = ratio * layout.height * (0.5 - y * k);
+  context.setTransform(scale, 0, 0, scale, left, top);
 }
 
 const visible = ({ width, height }, { x, y, k }) => ({
-  left: (x - 0.5 / k) * width, right: (x + 0.5 / k) * width, top: (y - 0.5 / k) * height, bottom: (y + 0.5 / k) * height,
+  left: (x - 0.5 / k) * width, right: (x + 0.5 / k) * width,
+  top: (y - 0.5 / k) * height, bottom: (y + 0.5 / k) * height,
 });
 
 const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
@@ -119,16 +124,16 @@ const LEAST_TEXT = 6;
  */
 export function labelOf({ w, h, kind }, name, longest, zoom = 1) {
   const most = Math.min((h * zoom < 14 ? 0.8 : 0.66) * h, 13 / zoom);
-  const room = (letters) => Math.min(most, (w - 3 / zoom) / (0.62 * letters));
-  const least = Math.min(most, 9 / zoom);
-  if (kind !== "head") return most * zoom >= LEAST_TEXT ? { words: name, size: Math.min(most, room(name.length)) } : null;
-  if (room(longest) >= least) return least * zoom >= LEAST_TEXT ? { words: name, size: room(longest) } : null;
-  const size = room(2);
-  return size * zoom >= LEAST_TEXT ? { words: name.split(".h")[1], size } : null;
+  const room = (letters) => Math.min(most, (w - 3 / zoom) / (0.66 * letters));
+  const least = Math.min(most, 8.5 / zoom);
+  const legible = (words, size) => (size * zoom >= LEAST_TEXT ? { words, size } : null);
+  if (kind !== "head") return legible(name, room(name.length));
+  return room(longest) >= least ? legible(name, room(longest)) : legible(name.split(".h")[1], room(2));
 }
 
 /** The letters of the longest name of a head. */
-export const longestName = (names) => Math.max(...names.filter((name) => name.startsWith("a")).map((name) => name.length));
+export const longestName = (names) =>
+  names.reduce((most, name) => (name.startsWith("a") ? Math.max(most, name.length) : most), 0);
 
 function drawRows(context, layout, palette, zoom) {
   const size = Math.min(11, 0.5 * layout.step) / Math.sqrt(zoom.k);
@@ -148,7 +153,8 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   place(context, layout, zoom, ratio);
   const thin = 1 / Math.sqrt(zoom.k);
   if (line) {
-    strokeLine(context, { ...line, colour: "card", dashed: false, alpha: 0.9, width: line.width + 5 }, palette, thin, false);
+    const halo = { ...line, colour: "card", dashed: false, alpha: 0.9, width: line.width + 5 };
+    strokeLine(context, halo, palette, thin, false);
     strokeLine(context, { ...line, alpha: 1, width: line.width + 2 }, palette, thin, false);
   }
   context.setLineDash([]);

@@ -6,6 +6,7 @@ import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
 import { between, count, number } from "edgewise/text.js";
 import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
 
+const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
 const ONE_LIST = 50, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
 
 /** Fills `element`; `hover(edge or null)` is told which edge the pointer is on. */
@@ -21,11 +22,14 @@ export function edgesPanel(element, view, update, hover) {
     const letter = LETTERS[view.letter[edge]].toLowerCase();
     const where = kindWords(view, state, kind);
     const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
-    const words = `${rank}. ${facts.name}, score ${between(facts.mean, facts.low, facts.high)}, sign ${stabilityWords(facts.stable)}, in ${facts.present} of ${facts.sizes} sizes`;
+    const words = [`${rank}. ${facts.name}`, `score ${between(facts.mean, facts.low, facts.high)}`,
+      `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where];
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
-      class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name, "aria-pressed": state.edge === edge, "aria-label": [words, where].filter(Boolean).join(", "),
+      class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
+      "aria-pressed": String(state.edge === edge), "aria-label": words.filter(Boolean).join(", "),
       title: [`sign ${stabilityWords(facts.stable)}`, where].filter(Boolean).join("; "),
-      onpointerenter: () => hover(edge), onpointerleave: () => hover(null), onfocus: () => hover(edge), onblur: () => hover(null),
+      onpointerenter: () => hover(edge), onpointerleave: () => hover(null),
+      onfocus: () => hover(edge), onblur: () => hover(null),
     });
     one.style.setProperty("--share", `${(100 * Math.sqrt(share)).toFixed(1)}%`);
     one.append(
@@ -34,7 +38,7 @@ export function edgesPanel(element, view, update, hover) {
       el("span", { class: "name" }, facts.name),
       el("span", { class: "score" }, number(facts.learned ? facts.value : facts.mean)),
       el("span", { class: "interval" }, interval),
-      el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, facts.stable === null ? "" : facts.stable ? "✓" : "±"),
+      el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, MARKS.get(facts.stable)),
       el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""));
     return one;
   };
@@ -46,20 +50,27 @@ export function edgesPanel(element, view, update, hover) {
       el("h3", {}, title, " ", el("span", { class: "soft" }, `(${count(items.length)})`)),
       items.length ? head(view.runs[row.run], row) : el("p", { class: "note" }, "none"),
       el("div", { class: "rows" }, ...rows(items.slice(0, limit))),
-      more > 0 ? button(`Show ${count(Math.min(MORE, more))} more`, () => { limits = { ...limits, [id]: limit + MORE }; last = null; render(state, shownNow); }, { class: "link" }) : null);
+      more <= 0 ? null
+        : button(`Show ${count(Math.min(MORE, more))} more`, () => grow(id, limit + MORE), { class: "link" }));
   };
 
   let shownNow = null;
+  const grow = (id, limit) => {
+    limits = { ...limits, [id]: limit };
+    last = null;
+    render(state, shownNow);
+  };
   const lists = (now, { circuits, shown }) => {
     const name = (row) => view.rows[row].label;
     const { nodes } = view.graph;
     if (now.other !== null) {
       const only = (kind) => shown.filter((one) => one.kind === kind);
-      return [
-        list("here", `Only in ${name(now.row)}`, only(HERE), OF_SEVERAL),
-        list("there", `Only in ${name(now.other)}`, only(THERE), OF_SEVERAL, view.rows[now.other]),
-        list("shared", "In both", only(SHARED), OF_SEVERAL),
+      const parts = [
+        ["here", `Only in ${name(now.row)}`, only(HERE)], ["there", `Only in ${name(now.other)}`, only(THERE)],
+        ["shared", "In both", only(SHARED)],
       ];
+      return [jumps(parts), ...parts.map(([id, title, items]) =>
+        list(id, title, items, OF_SEVERAL, view.rows[id === "there" ? now.other : now.row]))];
     }
     if (now.node !== null) {
       const into = shown.filter(({ edge }) => view.head[edge] === now.node);
@@ -72,6 +83,13 @@ export function edgesPanel(element, view, update, hover) {
     }
     return [strongestNodes(view, circuits.total, update), list("all", "Strongest edges", shown, ONE_LIST)];
   };
+
+  const jumps = (parts) => el("div", { class: "jumps", id: "difference-lists" }, ...parts.map(([id, title, items]) => {
+    const one = button("", () => document.getElementById(`list-${id}`).scrollIntoView({ block: "start" }),
+      { class: "chip small", "data-list": id, title: "Go to this list" });
+    one.append(el("span", { class: `swatch ${id}` }), `${title} (${count(items.length)})`);
+    return one;
+  }));
 
   const render = (now, scene) => {
     const keys = [scene.shown, now.edge, now.tab === "edges"];
@@ -93,20 +111,28 @@ export function edgesPanel(element, view, update, hover) {
 
 function head(run, row) {
   const titles = [["rank", "#", ""], ["swatch none", "", ""], ["name", "edge", ""],
-    ["score", row.value ? "learned" : "score", row.value ? "What the circuit was chosen by" : "Mean over the examples; its sign says whether the edge helps"],
+    [
+      "score", row.value ? "learned" : "score",
+      row.value ? "What the circuit was chosen by" : "Mean over the examples; its sign says whether the edge helps",
+    ],
     ["interval", run.low ? "interval" : "", "Of the score, by resampling the examples"],
     ["stable", run.unstable ? "sign" : "", "✓ every resample agrees on the sign; ± it changes between resamples"],
     ["sizes", row.sizes.length > 1 ? "sizes" : "", "In how many of this method's circuits the edge is"]];
-  return el("div", { class: "edge head", "aria-hidden": "true" }, ...titles.map(([name, words, title]) => el("span", { class: name, title: title || null }, words)));
+  const spans = titles.map(([name, words, title]) => el("span", { class: name, title: title || null }, words));
+  return el("div", { class: "edge head", "aria-hidden": "true" }, ...spans);
 }
 
 function strongestNodes(view, total, update) {
-  const inner = [...total.keys()].filter((node) => ["head", "mlp"].includes(view.graph.place(node).kind) && total[node] > 0);
+  const isInner = (node) => ["head", "mlp"].includes(view.graph.place(node).kind);
+  const inner = [...total.keys()].filter((node) => total[node] > 0 && isInner(node));
   const best = inner.sort((a, b) => total[b] - total[a]).slice(0, STRONGEST_NODES);
   const logits = view.graph.logits;
-  const chip = (node) => button(view.graph.nodes[node], () => update({ node }), { class: "chip small", "data-node": view.graph.nodes[node], title: total[node] ? `total score ${number(total[node])}` : "not in this circuit" });
+  const chip = (node) => button(view.graph.nodes[node], () => update({ node }), {
+    class: "chip small", "data-node": view.graph.nodes[node],
+    title: total[node] ? `total score ${number(total[node])}` : "not in this circuit",
+  });
   return el("section", { class: "list", id: "list-nodes" },
     el("h3", {}, "Strongest heads and MLPs"),
-    el("p", { class: "note" }, "By total score of their edges. Choose one, or logits, to rank the edges into it and out of it."),
+    el("p", { class: "note" }, "By total score. Choose one, or logits, to rank the edges into it and out of it."),
     el("div", { class: "chips" }, ...best.map(chip), chip(logits), chip(0)));
 }

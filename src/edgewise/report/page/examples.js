@@ -2,7 +2,7 @@
 
 import { button, el } from "edgewise/dom.js";
 import { draw, whenChanged, widthOf } from "edgewise/panel.js";
-import { promptOf } from "edgewise/prompt.js";
+import { outcomeOf, promptOf } from "edgewise/prompt.js";
 import { heldExamples, isRatio, worst } from "edgewise/single.js";
 import { HEIGHT, drawStrip } from "edgewise/strip.js";
 import { count, counted, percent } from "edgewise/text.js";
@@ -20,7 +20,9 @@ export function examplesPanel(element, view, update) {
     "aria-valuemin": 1, "data-keys": "",
   });
   const note = el("p", { class: "quiet", id: "examples-note" });
-  const detail = el("div", { id: "example-detail" });
+  const parts = ["heading", "prompt", "outcome"].map((part) => el("div", { id: `example-${part}` }));
+  const [heading, prompt, outcome] = parts;
+  const detail = el("div", { id: "example-detail" }, ...parts);
   const panel = el("div", { class: "panel examples" }, said, svg, note, detail);
   element.append(panel);
 
@@ -36,18 +38,22 @@ export function examplesPanel(element, view, update) {
     note.textContent = notes(view, now, strip);
     note.hidden = note.textContent === "";
   });
-  const renderDetail = whenChanged((now) => [now.row, now.size, now.other, now.example, width()], (now) => {
+  const renderPrompt = whenChanged((now) => [view.rows[now.row].run, shownExample(view, now)], (now) => {
+    prompt.replaceChildren(...promptOf(view, view.rows[now.row].run, shownExample(view, now)));
+  });
+  const renderOutcome = whenChanged((now) => [now.row, now.size, now.other, now.example, width()], (now) => {
     const example = shownExample(view, now);
     detail.hidden = example < 0;
-    if (example < 0) return;
-    strip?.mark(example);
-    detail.replaceChildren(headOf(example, strip, step), ...promptOf(view, now, example, width()));
+    strip?.mark(Math.max(0, example));
+    heading.replaceChildren(headOf(example, strip, step));
+    outcome.replaceChildren(...outcomeOf(view, now, example, width()));
   });
   const render = (now) => {
     state = now;
     if (now.tab !== "examples") return;
     renderStrip(now);
-    renderDetail(now);
+    renderPrompt(now);
+    renderOutcome(now);
   };
   const width = widthOf(panel, 340, () => state && render(state));
 

@@ -5,11 +5,11 @@ import { layoutOf } from "edgewise/layout.js";
 import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
-const HEAD = 64, FOOT = 28, LINE = 20, SCALE = 2;
+const HEAD = 44, FOOT = 28, LINE = 20, SCALE = 2;
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
 
 // What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
-const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogate}/gu;
 
 /** Text as it may stand in XML. */
 export const escaped = (text) =>
@@ -23,7 +23,7 @@ const tag = (name, attributes, inside = "") => {
 const text = (x, y, words, attributes = {}) => tag("text", { x: round(x), y: round(y), ...attributes }, escaped(words));
 const round = (number) => Number(number.toFixed(2));
 
-/** What a picture shows, in words: title and one line about the circuit. */
+/** What a picture shows, in lines of words: the title, the circuit, and the second one of difference mode. */
 export function headingOf(view, state) {
   const circuit = (row, { share, kept, faithfulness, low, high }) => {
     const faithful = Number.isFinite(faithfulness) ? `faithfulness ${between(faithfulness, low, high, fixed)}` : "";
@@ -32,17 +32,22 @@ export function headingOf(view, state) {
   const row = view.rows[state.row];
   const other = otherOf(view, state);
   const chosen = state.node === null ? "" : ` · edges of ${view.graph.nodes[state.node]} alone`;
-  const versus = other ? ` versus ${circuit(other.row, other.row.sizes[other.size])}` : "";
-  return [view.about.title, circuit(row, row.sizes[state.size]) + versus + chosen];
+  const versus = other ? [`versus ${circuit(other.row, other.row.sizes[other.size])}`] : [];
+  return [view.about.title, circuit(row, row.sizes[state.size]) + chosen, ...versus];
 }
 
-/** The name of a file: title, method and size, in letters that every file system takes. */
+/** The name of a file: title, methods and size, in letters that every file system takes. */
 export function fileName(view, state, ending) {
   const row = view.rows[state.row];
   const other = state.other === null ? [] : ["vs", view.rows[state.other].label];
-  const words = [view.about.title, row.label, row.benchmark, ...other, `${Number((100 * row.sizes[state.size].share).toPrecision(3))}pct`];
-  const plain = words.filter(Boolean).join(" ").normalize("NFKD").toLowerCase().replace(/[^a-z0-9.]+/g, "-").replace(/^[-.]+|[-.]+$/g, "");
-  return `${plain.slice(0, 120) || "circuit"}.${ending}`;
+  const share = Number((100 * row.sizes[state.size].share).toPrecision(3));
+  const words = [view.about.title, row.label, row.benchmark, ...other, `${share}pct`].map(plain).filter(Boolean);
+  return `${words.join("-")}.${ending}`;
+}
+
+function plain(words) {
+  const letters = words.normalize("NFKD").toLowerCase().replace(/[^a-z0-9.]+/g, "-");
+  return letters.slice(0, 40).replace(/^[-.]+|[-.]+$/g, "");
 }
 
 /** The shown circuit as the text of an SVG file, in the colours of a palette. */
@@ -55,21 +60,25 @@ export function svgOf(view, state, palette) {
   const shown = shownEdges(view, state, circuits);
   const { lines, left } = linesOf(view, state, circuits, shown, layout);
   const cells = cellsOf(view, state, circuits, shown);
-  const [title, about] = headingOf(view, state);
+  const [title, ...about] = headingOf(view, state);
+  const head = HEAD + LINE * about.length;
+  const side = { "font-size": 11, "text-anchor": "end", fill: palette.soft };
   const legend = legendOf(state, circuits, palette, width - 40, shown.length, left);
   const parts = [
-    tag("title", {}, escaped(`${title}: ${about}`)),
+    tag("title", {}, escaped([title, ...about].join(" · "))),
     tag("rect", { width: "100%", height: "100%", fill: palette.card }),
     text(20, 30, title, { "font-size": 18, "font-weight": 600, fill: palette.ink }),
-    text(20, 52, about, { "font-size": 13, fill: palette.soft }),
-    tag("g", { transform: `translate(0 ${HEAD})` }, [...lines.map((line) => lineOf(view, line, palette)),
-      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes[cell.node], longestName(graph.nodes), palette)),
-      ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, { "font-size": 11, "text-anchor": "end", fill: palette.soft })),
+    ...about.map((words, at) => text(20, 52 + LINE * at, words, { "font-size": 13, fill: palette.soft })),
+    tag("g", { transform: `translate(0 ${head})` }, [...lines.map((line) => lineOf(view, line, palette)),
+      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette)),
+      ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
-    tag("g", { transform: `translate(20 ${HEAD + height + 22})`, "font-size": 12, fill: palette.soft }, legend.svg),
+    tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": 12, fill: palette.soft }, legend.svg),
   ];
-  const tall = HEAD + height + FOOT + legend.height;
-  const all = { xmlns: "http://www.w3.org/2000/svg", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "font-family": FONT };
+  const tall = head + height + FOOT + legend.height;
+  const all = {
+    xmlns: "http://www.w3.org/2000/svg", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "font-family": FONT,
+  };
   return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
 }
 
@@ -77,28 +86,37 @@ function lineOf(view, { edge, curve, colour, dashed, width, alpha }, palette) {
   const [x0, y0, ax, ay, bx, by, x1, y1] = curve.map(round);
   return tag("path", {
     d: `M${x0} ${y0}C${ax} ${ay} ${bx} ${by} ${x1} ${y1}`, fill: "none", stroke: palette[colour],
-    "stroke-width": round(width), "stroke-opacity": round(alpha), ...(dashed ? { "stroke-dasharray": dashOf(width).map(round).join(" ") } : {}),
+    "stroke-width": round(width), "stroke-opacity": round(alpha),
+    ...(dashed ? { "stroke-dasharray": dashOf(width).map(round).join(" ") } : {}),
   }, tag("title", {}, escaped(view.edgeName(edge))));
 }
 
-function cellOf({ x, y, w, h, kind }, cell, name, longest, palette) {
+function cellOf({ x, y, w, h, kind }, cell, names, palette) {
   const { fill, ink, edge } = cellColours(palette, cell);
   const marked = cell.chosen || cell.pinned;
-  const label = labelOf({ w, h, kind }, name, longest);
-  return tag("g", { opacity: cell.dimmed ? 0.4 : 1 }, [
-    tag("rect", { x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill, stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8 }),
-    label ? text(x, y + 0.36 * label.size, label.words, { "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink }) : "",
-  ].join(""));
+  const label = labelOf({ w, h, kind }, names[cell.node], longestName(names));
+  const box = {
+    x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill,
+    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8,
+  };
+  const words = () => text(x, y + 0.36 * label.size, label.words, {
+    "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink,
+  });
+  return tag("g", { opacity: cell.dimmed ? 0.4 : 1 }, tag("rect", box) + (label ? words() : ""));
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */
 function legendOf(state, { counts, row, other }, palette, width, shown, left) {
-  const byReader = [["q", "into q"], ["k", "into k"], ["v", "into v"], ["mlp", "into an MLP"], ["logits", "into logits"]];
+  const byReader = [
+    ["q", "into q"], ["k", "into k"], ["v", "into v"], ["mlp", "into an MLP"], ["logits", "into logits"],
+  ];
   const bySign = [["positive", "positive score"], ["negative", "negative score"]];
   const difference = () => [["here", `only in ${row.label} (${count(counts[HERE])})`],
-    ["there", `only in ${other.row.label} (${count(counts[THERE])})`], ["shared", `in both (${count(counts[SHARED])})`]];
+    ["there", `only in ${other.row.label} (${count(counts[THERE])})`],
+    ["shared", `in both (${count(counts[SHARED])})`]];
   const keys = other ? difference() : state.colour === "sign" ? bySign : byReader;
-  const items = [...keys.map(([key, words]) => [palette[key], words, ""]), [palette.soft, "dashed: negative score", "5 4"],
+  const items = [...keys.map(([key, words]) => [palette[key], words, ""]),
+    [palette.soft, "dashed: negative score", "5 4"],
     ["none", "width: strength of the score", ""], ["none", "fill of a cell: total of its edges", ""]];
   if (left) items.push(["none", `only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`, ""]);
   let x = 0, y = 0;
@@ -106,7 +124,10 @@ function legendOf(state, { counts, row, other }, palette, width, shown, left) {
     const mark = colour === "none" ? 0 : 30;
     const wide = mark + 6.8 * words.length;
     if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];
-    const line = { x1: x, x2: x + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 3, ...(dash ? { "stroke-dasharray": dash } : {}) };
+    const line = {
+      x1: x, x2: x + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 3,
+      ...(dash ? { "stroke-dasharray": dash } : {}),
+    };
     const part = (mark ? tag("line", line) : "") + text(x + mark, y, words);
     x += wide + 22;
     return part;

@@ -4,18 +4,20 @@ import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
 import { board } from "edgewise/board.js";
 import { choices } from "edgewise/choices.js";
+import { chosen } from "edgewise/chosen.js";
 import { actionsOf, controls, isDark } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
 import { examplesPanel } from "edgewise/examples.js";
 import { edgesPanel } from "edgewise/edges.js";
 import { filters } from "edgewise/filters.js";
+import { help } from "edgewise/help.js";
 import { listenKeys } from "edgewise/keys.js";
 import { cellsOf, circuitsOf, shownEdges } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
 import { changed, fromAddress, toAddress } from "edgewise/state.js";
 import { tabs } from "edgewise/tabs.js";
-import { count } from "edgewise/text.js";
+import { count, counted } from "edgewise/text.js";
 
 /** Loads the document's view, and shows it; what goes wrong is said on the page. */
 export async function start(document) {
@@ -48,6 +50,7 @@ function show(document, view) {
   };
 
   describe(document, view);
+  help(at("help"));
   const stage = board(document, view, update, () => state);
   const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say: sayIn(at("said")) });
   const find = search(at("find"), view, update);
@@ -60,7 +63,7 @@ function show(document, view) {
   const edges = edgesPanel(at("panel-edges"), view, update, stage.point);
   const panels = [
     choices(at("choices"), view, update), filters(at("filters"), view, update), find,
-    controls(document, view, update, act), tabs(document, update),
+    controls(document, act), chosen(at("chosen"), view, update, act.pin), tabs(document, update),
     curvePanel(at("curve"), view, update), examplesPanel(at("panel-examples"), view, update),
     attentionPanel(at("panel-attention"), view, update), aboutPanel(at("panel-about"), view, update),
   ];
@@ -72,9 +75,10 @@ function show(document, view) {
       stage.recolour();
     }
     const scene = sceneNow(state);
-    stage.render(state, scene);
     panels.forEach((panel) => panel.render(state));
     edges.render(state, scene);
+    // Last, as the board takes the room that the others leave.
+    stage.render(state, scene);
     remember(view, state);
   };
   listenKeys(document, view, { state: () => state, update, act, focusSearch: find.focus });
@@ -90,7 +94,8 @@ function describe(document, view) {
   const { layers, heads, edges, held } = view.graph;
   document.getElementById("title").textContent = view.about.title;
   const part = held < edges ? `, of which the page holds the strongest ${count(held)}` : "";
-  document.getElementById("subtitle").textContent = `${count(layers)} layers × ${count(heads)} heads · ${count(edges)} edges${part}`;
+  const shape = `${counted(layers, "layer")} × ${counted(heads, "head")}`;
+  document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, "edge")}${part}`;
 }
 
 /** Scenes are made again only where what they depend on changed. */

@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** How the circuit that is shown and the other one are marked beside words, as in the picture. */
+export const SWATCHES = { shown: "here", other: "there dashed" };
+
 /** An SVG element with attributes and children; strings become text. */
 export function draw(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);

@@ -1,24 +1,25 @@
 // One example: its two prompts token by token, its answers, and what model and circuits make of it.
 
 import { el } from "edgewise/dom.js";
-import { draw } from "edgewise/panel.js";
+import { SWATCHES, draw } from "edgewise/panel.js";
 import { heightRange, heightScale, linePath, shareScale } from "edgewise/plot.js";
 import { faithfulWords, heldExamples, metricOf, singleFaithfulness } from "edgewise/single.js";
 import { sameSize } from "edgewise/state.js";
 import { fixed, number, percent } from "edgewise/text.js";
 import { pieces } from "edgewise/tokens.js";
 
-const SWATCHES = { shown: "here", other: "there dashed" };
 const SPARK = { height: 56, side: 6 };
 
-/** What is known of an example, as elements. */
-export function promptOf(view, state, example, width) {
-  const prompt = view.runs[view.rows[state.row].run].prompts[example];
+/** An example's tokens and answers, as elements. */
+export function promptOf(view, run, example) {
+  const prompt = view.runs[run].prompts[example];
+  return prompt ? [tokenPairs(prompt), answers(prompt)] : [el("p", { class: "quiet" }, "Its prompt isn't held.")];
+}
+
+/** What the circuits of a state make of an example, as elements. */
+export function outcomeOf(view, state, example, width) {
   const circuits = circuitsOf(view, state, example);
-  return [
-    ...(prompt ? [tokenPairs(prompt), answers(prompt)] : [el("p", { class: "quiet" }, "Its prompt isn't held.")]),
-    ...(circuits.length ? [metrics(view, circuits, example), ...sparkline(circuits, example, width)] : []),
-  ];
+  return circuits.length ? [metrics(view, circuits, example), ...sparkline(circuits, example, width)] : [];
 }
 
 /** A token as text in which blanks are visible, but subtly so. */

@@ -8,6 +8,7 @@ export const MOST_LINES = 2000;
 export const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
 export const IN = 0, HERE = 1, THERE = 2, SHARED = 3, OUTSIDE = 4;
+const NONE = 255;
 
 const orders = new WeakMap();
 
@@ -18,7 +19,8 @@ export function orderOf(row) {
     const edges = Uint32Array.from({ length: scores.length }, (_, edge) => edge);
     const strength = scores.map(Math.abs);
     // Edges come by strength of the runs' scores: with one run there is nothing to sort.
-    if (strength.some((value, at) => at > 0 && value > strength[at - 1])) edges.sort((a, b) => strength[b] - strength[a] || a - b);
+    const sorted = strength.every((value, at) => at === 0 || value <= strength[at - 1]);
+    if (!sorted) edges.sort((a, b) => strength[b] - strength[a] || a - b);
     orders.set(row.scores, { edges, most: strength[edges[0]] || 1 });
   }
   return orders.get(row.scores);
@@ -32,11 +34,11 @@ export function otherOf(view, state) {
   return { row, size, has: (edge) => row.has(size, edge) };
 }
 
-/** Circuits of a state before any filter: what each edge is to them, [edge] or 255, with counts and nodes' totals. */
+/** Circuits of a state before any filter: what each edge is to them, [edge], with counts and nodes' totals. */
 export function circuitsOf(view, state) {
   const row = view.rows[state.row];
   const other = otherOf(view, state);
-  const kind = new Uint8Array(view.n).fill(255);
+  const kind = new Uint8Array(view.n).fill(NONE);
   const counts = [0, 0, 0, 0, 0];
   const total = new Float64Array(view.graph.nodes.length);
   for (let edge = 0; edge < view.n; edge++) {
@@ -58,7 +60,7 @@ export function circuitsOf(view, state) {
 
 /** The edges that are shown, strongest first, as {edge, kind, negative, share of the strongest, pinned}.
  *
- * Strength is that of what the circuits were chosen by; the sign is that of the run's score, as learned values have none.
+ * Strength is that of what the circuits were chosen by; the sign is that of the run's score: learned values have none.
  */
 export function shownEdges(view, state, circuits) {
   const { row, other, kind } = circuits;
@@ -126,7 +128,8 @@ const matching = (names, words) =>
 /** The lines of the edges that are shown, weakest first, at most `most`: those of pins and the chosen edge always. */
 export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES) {
   const few = shown.length <= most ? shown : strongest(shown, most, state);
-  const kept = state.edge === null || few.some((one) => one.edge === state.edge) ? few : [...few, chosenEdge(view, circuits, state.edge)];
+  const there = state.edge === null || few.some((one) => one.edge === state.edge);
+  const kept = there ? few : [...few, chosenEdge(view, circuits, state.edge)];
   const base = Math.max(0.22, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
   const chosen = state.pins.length > 0 && state.node === null;
   let dashed = 0;
@@ -146,13 +149,17 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
 /** The chosen edge, though no filter or circuit has it. */
 function chosenEdge(view, { row, other, kind }, edge) {
   const one = kind[edge] === THERE ? other.row : row;
-  const share = Math.abs(one.scores[edge]) / orderOf(one).most;
-  return { edge, kind: kind[edge] === 255 ? OUTSIDE : kind[edge], negative: view.runs[one.run].mean[edge] < 0, share, pinned: false };
+  return {
+    edge, kind: kind[edge] === NONE ? OUTSIDE : kind[edge], negative: view.runs[one.run].mean[edge] < 0,
+    share: Math.abs(one.scores[edge]) / orderOf(one).most, pinned: false,
+  };
 }
 
 function strongest(shown, most, state) {
   // What two circuits disagree on is what one looks for: shared edges are left out first.
-  const first = (one) => (one.pinned || one.edge === state.edge ? 2 : one.kind === SHARED || one.kind === OUTSIDE ? 0 : 1);
+  const isFirst = (one) => one.pinned || one.edge === state.edge;
+  const isLast = (one) => one.kind === SHARED || one.kind === OUTSIDE;
+  const first = (one) => (isFirst(one) ? 2 : isLast(one) ? 0 : 1);
   const kept = [2, 1, 0].flatMap((rank) => shown.filter((one) => first(one) === rank)).slice(0, most);
   return kept.sort((a, b) => b.share - a.share);
 }

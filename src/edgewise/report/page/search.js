@@ -5,6 +5,7 @@ import { orderOf, searchOf } from "edgewise/scene.js";
 import { edgeNamed } from "edgewise/state.js";
 import { number } from "edgewise/text.js";
 
+const NOTHING = "No node or edge has this name. Names are like a5.h3, m2, input, logits, a5.h3->a7.h1<q>.";
 const MOST_NODES = 6, MOST_EDGES = 6;
 
 /** What words may mean: [{node} or {edge}], whole names first, then by place and by strength. */
@@ -29,7 +30,7 @@ export function suggestionsFor(view, state, words) {
 }
 
 /** The patch that chooses what was found. */
-const chosen = (one) => (one.node === undefined ? { edge: one.edge, node: null, search: "" } : { node: one.node, edge: null, search: "" });
+const chosen = ({ node = null, edge = null }) => ({ node, edge, search: "" });
 
 /** Fills `element` with the search field and its suggestions. */
 export function search(element, view, update) {
@@ -38,8 +39,12 @@ export function search(element, view, update) {
   let active = -1;
   const input = el("input", {
     type: "search", id: "search", placeholder: "Find a5.h3 or a5.h3->logits", autocomplete: "off", spellcheck: "false",
-    role: "combobox", "aria-label": "Find a node or an edge", "aria-expanded": "false", "aria-controls": "suggestions", "aria-autocomplete": "list",
-    oninput: () => { update({ search: input.value }); offer(input.value); },
+    role: "combobox", "aria-label": "Find a node or an edge", "aria-expanded": "false",
+    "aria-controls": "suggestions", "aria-autocomplete": "list",
+    oninput: () => {
+      update({ search: input.value });
+      offer(input.value);
+    },
     onfocus: () => offer(input.value),
     onblur: () => close(),
     onkeydown: (event) => pressed(event),
@@ -62,8 +67,8 @@ export function search(element, view, update) {
   const offer = (words) => {
     found = suggestionsFor(view, state, words);
     active = -1;
-    const none = words.trim() && !found.length ? [el("li", { class: "none" }, "No node or edge has this name. Names are like a5.h3, m2, input, logits, a5.h3->a7.h1<q>.")] : [];
-    list.replaceChildren(...found.map(option), ...none);
+    list.replaceChildren(...found.map(option));
+    if (words.trim() && !found.length) list.append(el("li", { class: "none" }, NOTHING));
     list.hidden = list.children.length === 0;
     input.setAttribute("aria-expanded", String(!list.hidden));
   };
@@ -71,9 +76,14 @@ export function search(element, view, update) {
     const row = view.rows[state.row];
     const edge = one.edge !== undefined;
     const words = !edge ? "node" : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
-    return el("li", { id: `found-${at}`, role: "option", "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); pick(one); } },
-      el("span", { class: "name" }, edge ? view.edgeName(one.edge) : view.graph.nodes[one.node]), el("span", { class: "soft" }, words));
+    const take = (event) => {
+      event.preventDefault();
+      pick(one);
+    };
+    return el("li", { id: `found-${at}`, role: "option", "aria-selected": "false", onpointerdown: take },
+      el("span", { class: "name" }, nameOf(one)), el("span", { class: "soft" }, words));
   };
+  const nameOf = ({ node, edge }) => (node === undefined ? view.edgeName(edge) : view.graph.nodes[node]);
   const move = (by) => {
     if (!found.length) return;
     active = (active + by + found.length) % found.length;
@@ -88,8 +98,8 @@ export function search(element, view, update) {
       move(event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1);
     } else if (event.key === "Enter") {
       const words = input.value.trim().toLowerCase();
-      const name = ({ node, edge }) => (node === undefined ? view.edgeName(edge) : view.graph.nodes[node]);
-      const one = active >= 0 ? found[active] : found.find((each) => name(each).toLowerCase() === words) ?? (found.length === 1 ? found[0] : null);
+      const exact = found.find((each) => nameOf(each).toLowerCase() === words);
+      const one = active >= 0 ? found[active] : exact ?? (found.length === 1 ? found[0] : null);
       if (one) pick(one);
       else close();
     } else if (event.key === "Escape") {

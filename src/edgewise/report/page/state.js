@@ -67,7 +67,8 @@ export function toAddress(view, state) {
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
   if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
   add("search", state.search, "");
-  if (state.letters.includes(false)) words.set("into", LETTERS.filter((_, at) => state.letters[at]).join(" ") || "none");
+  const into = LETTERS.filter((_, at) => state.letters[at]);
+  if (into.length < LETTERS.length) words.set("into", into.join(" ") || "none");
   add("sign", state.sign, "both");
   add("least", short(state.least), "0");
   add("all", String(state.all), "false");
@@ -79,7 +80,8 @@ export function toAddress(view, state) {
   add("theme", state.theme, "auto");
   const { x, y, k } = state.zoom;
   if (k !== 1 || x !== 0.5 || y !== 0.5) words.set("zoom", [k, x, y].map(short).join(" "));
-  return words.size ? `#${words}` : "";
+  const address = words.toString();
+  return address && `#${address}`;
 }
 
 const short = (number) => String(Number(number.toPrecision(4)));

@@ -26,7 +26,8 @@ export function drawStrip(svg, view, state, width) {
     x: (rank) => FRAME.left + place.each * rank,
     y: (value) => scale(Math.max(range[0], Math.min(value, range[1]))), // far ones are cut at the frame
   };
-  const bars = order.map((example, rank) => barOf(place, example, values[example], rank));
+  const bars = order.map((example, rank) => barOf(place, values[example], rank));
+  const chosen = draw("path", { class: "bar chosen" });
   const mark = draw("path", { class: "chosen" });
   const hovered = words(width - FRAME.right, HEIGHT - 2, "end", "");
   hovered.id = "examples-hover";
@@ -34,7 +35,8 @@ export function drawStrip(svg, view, state, width) {
   svg.setAttribute("width", width);
   svg.setAttribute("aria-valuemax", order.length);
   svg.replaceChildren(
-    ...bars, ...levels(place), ...otherDots(place, view, state, order), mark,
+    ...["above", "below", "undefined"].map((kind) => barsOf(bars, kind)), chosen,
+    ...levels(place), ...otherDots(place, view, state, order), mark,
     words(FRAME.left, HEIGHT - 2, "start", "← worst"), hovered);
 
   const name = (example) => `example ${count(example)} · ${faithfulWords(values[example])}`;
@@ -48,7 +50,7 @@ export function drawStrip(svg, view, state, width) {
     },
     mark(example) {
       const rank = ranks.get(example) ?? 0;
-      bars.forEach((bar, which) => bar.classList.toggle("chosen", which === rank));
+      chosen.setAttribute("d", bars[rank].path);
       mark.setAttribute("d", `M${place.x(rank) + place.each / 2} ${HEIGHT - FRAME.bottom + 1}l4 6h-8z`);
       svg.setAttribute("aria-valuenow", rank + 1);
       svg.setAttribute("aria-valuetext", name(example));
@@ -56,14 +58,22 @@ export function drawStrip(svg, view, state, width) {
   };
 }
 
-function barOf({ x, y, each }, example, value, rank) {
+function barOf({ x, y, each }, value, rank) {
   const known = !Number.isNaN(value);
   const top = known ? y(Math.max(value, 0)) : y(0) - UNDEFINED;
   const bottom = known ? y(Math.min(value, 0)) : y(0);
-  return draw("rect", {
-    x: x(rank), y: top, width: Math.max(0.5, each - (each > 3 ? 1 : 0)), height: Math.max(1, bottom - top),
-    class: `bar ${known ? (value < 0 ? "below" : "above") : "undefined"}`, "data-example": example,
-  });
+  const wide = Math.max(0.5, each - (each > 3 ? 1 : 0)).toFixed(2);
+  const high = Math.max(1, bottom - top).toFixed(2);
+  return {
+    kind: known ? (value < 0 ? "below" : "above") : "undefined",
+    path: `M${x(rank).toFixed(2)} ${top.toFixed(2)}h${wide}v${high}h-${wide}z`,
+  };
+}
+
+// One path for all bars of a kind: hundreds of elements would take long to make again for every size.
+function barsOf(bars, kind) {
+  const paths = bars.filter((bar) => bar.kind === kind).map((bar) => bar.path);
+  return draw("path", { class: `bar ${kind}`, "data-bars": paths.length, d: paths.join("") });
 }
 
 const words = (x, y, anchor, text) => draw("text", { x, y, "text-anchor": anchor, class: "axis" }, text);

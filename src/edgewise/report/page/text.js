@@ -14,7 +14,8 @@ export function number(value, digits = 3) {
   if (!Number.isFinite(value)) return "n/a";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  return signed(size >= 1e5 || size < 1e-4 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits))));
+  const far = size >= 1e5 || size < 1e-4;
+  return signed(far ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits))));
 }
 
 /** A number with its interval: "0.93 [0.91, 0.95]"; without one, the number alone. */

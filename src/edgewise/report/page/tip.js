@@ -49,7 +49,9 @@ function edgeTip(view, state, line) {
 
 function nodeTip(view, node, degrees) {
   const { kind, layer, head } = view.graph.place(node);
-  const what = { input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}` };
+  const what = {
+    input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}`,
+  };
   const { into, out, total } = degrees;
   return [view.graph.nodes[node], [
     ["is", what[kind]],
@@ -58,12 +60,13 @@ function nodeTip(view, node, degrees) {
   ]];
 }
 
-/** Fills the tip with what is said of a target {line} or {node}, beside the pointer or, for a finger, below; null hides it. */
+/** Says in the tip what a target {line} or {node} is, beside the pointer or, for a finger, below; null hides it. */
 export function showTip(tip, view, state, circuits, target, event) {
   tip.hidden = target === null;
   if (target === null) return;
-  const [name, lines] = target.line ? edgeTip(view, state, target.line) : nodeTip(view, target.node, degreesOf(view, circuits, target.node));
-  const hint = target.line ? null : state.node === target.node ? "click to show all again" : "click to see its edges only";
+  const { line, node } = target;
+  const [name, lines] = line ? edgeTip(view, state, line) : nodeTip(view, node, degreesOf(view, circuits, node));
+  const hint = line ? null : state.node === node ? "click to show all again" : "click to see its edges only";
   tip.replaceChildren(
     el("strong", {}, name),
     el("dl", {}, ...lines.filter(Boolean).flatMap(([term, words]) => [el("dt", {}, term), el("dd", {}, words)])),
@@ -88,7 +91,7 @@ export function degreesOf(view, { kind, total }, node) {
   return { into, out, total: total[node] };
 }
 
-/** The summary of the picture in parts {words, key of a colour or null}, for its caption and for those who don't see it. */
+/** The picture in words, for its caption and for those who don't see it: parts {words, key of a colour or null}. */
 export function summary(view, state, circuits, shown, left) {
   const { row, other, counts } = circuits;
   const { kept } = row.sizes[state.size];
