@@ -9,7 +9,6 @@ import shutil
 import zipfile
 from dataclasses import fields, replace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import test_cli
@@ -40,8 +39,6 @@ from edgewise import (
     write_result,
 )
 from edgewise.cli.report import _facts
-from edgewise.evaluate import faithfulness_intervals
-from edgewise.report import figures
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, read_statistics
@@ -177,30 +174,6 @@ def test_recipes_of_one_name_are_told_apart_by_their_parameters(found, tmp_path)
         )
 
 
-def test_the_figure_shows_every_methods_faithfulness_and_the_bests_interval(found, tmp_path):
-    write_result(found, tmp_path / "r")
-    result = read_result(tmp_path / "r")
-    for benchmark, best in ((CMD, min), (CPR, max)):
-        rows = result.of(benchmark)
-        _, axis = plt.subplots()
-        figures._draw(axis, benchmark, rows)
-        drawn = {line.get_label().rsplit("  ", 1)[0]: line for line in axis.lines if "  " in str(line.get_label())}
-        assert set(drawn) == {row.name for row in rows}
-        for row in rows:
-            np.testing.assert_allclose(drawn[row.name].get_ydata(), row.curve.faithfulness)
-            assert tuple(drawn[row.name].get_xdata()) == SIZES
-        row = best(rows, key=lambda row: row.area)
-        curve = row.curve
-        ends = faithfulness_intervals(curve.values, curve.full, curve.empty)
-        (band,) = axis.collections
-        heights = band.get_paths()[0].vertices[:, 1]
-        for end in [one.low for one in ends] + [one.high for one in ends]:
-            assert np.isclose(heights, end).any()
-        plt.close()
-    for kind in ("png", "svg"):
-        assert (tmp_path / "r" / "figures" / f"faithfulness.{kind}").stat().st_size > 5000
-
-
 def test_a_record_names_the_models_content_and_is_shown_in_one_line(found):
     record = RunRecord.of(found)
     assert record.weights == found.model.content != found.model.digest
@@ -221,8 +194,6 @@ def shown(folder):
     _facts(result.run)
     for benchmark in result.benchmarks:
         area_table(result.of(benchmark), benchmark)
-    for row in result.rows:
-        figures._look(row)
     json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)
     read_circuits(folder)
     read_statistics(folder)

@@ -54,7 +54,7 @@ from edgewise.tasks import load_third
 # The same fixture: a command in this process.
 edgewise = test_cli.edgewise
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--tau-grid", "5,10", "--kappa-grid", "1")
-TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png")
+TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png", "figure.svg")
 PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
          "ILP + Bootstrapping + PNR"]  # fmt: skip
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +22,10 @@ from edgewise.cli.console import check_words, err, print_json, say, warn
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import Learned
 from edgewise.report.comparisons import Contest, pair_tables, pairs
-from edgewise.report.figures import write_figures
 from edgewise.report.study import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
 from edgewise.report.words import drawn, one_line, shown
-from edgewise.results import ResultRow, read_result
+from edgewise.results import ResultRow
 from edgewise.score import MaskIg
 from edgewise.statistics import z_value
 from edgewise.study import Cell, Competence, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
@@ -117,31 +115,6 @@ def test_sentences_are_one_line_of_text(name, capsys):
         assert not (STEERING - {"\n"}) & set(text) and text.count("\n") == 1
     if name and name.isprintable():
         assert found.out == f"{name}: a {name} b\n" and found.err == f"{name}\n"
-
-
-def test_figures_draw_every_name_as_it_is(folder, tmp_path, capfd):
-    result = read_result(folder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name, methods in (("$x_1$ and $y^", NAMES), ("\n" * 99, ["\n" * 999]), ("名前" * 9999, [r"\$"])):
-            run = replace(result.run, model=name, task=name)
-            paths = write_figures(tmp_path / "figures", replace(result, run=run, rows=tuple(rows(methods))))
-            assert all(path.stat().st_size > 5000 for path in paths)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_legend_names_every_line_even_one_that_begins_with_an_underscore(folder, tmp_path):
-    """Text in an SVG is drawn as paths, behind a comment that says what it is."""
-    result = replace(read_result(folder), rows=tuple(rows(["_hidden", "$x_1$", "plain"])))
-    svg = write_figures(tmp_path / "figures", result)[1].read_text()
-    for name in ("_hidden  ", "$x_1$  ", "plain  "):
-        assert f"<!-- {name}" in svg
-    assert r"$\mathdefault{10^{-1}}$" in svg
-
-
-def test_equal_results_give_equal_figures(folder, tmp_path):
-    first, second = (write_figures(tmp_path / name, read_result(folder)) for name in "ab")
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
 def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tmp_path):

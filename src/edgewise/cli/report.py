@@ -32,12 +32,12 @@ def command(
 
 
 def _report_run(folder: Path, json: bool) -> None:
+    from ..report.figures import Findings
     from ..report.tables import key_value_table
     from ..report.write_result import write_derived
-    from ..results import read_result
 
-    result = read_result(folder)
-    written = write_derived(folder, result)
+    found = Findings.read(folder)
+    result, written = found.result, write_derived(folder, found)
     if json:
         print_json({"run": result.run.record(), "written": [str(path) for path in written]})
         return

@@ -135,7 +135,7 @@ def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> N
         say(competence(cell))
     for verdict in about["verdicts"]:
         say(sentence(verdict))
-    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png")
+    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png, figure.svg")
 
 
 def _names(given: list[str]) -> tuple[str, ...]:

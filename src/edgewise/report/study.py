@@ -1,4 +1,4 @@
-"""A study's tables on the terminal and as Markdown, CSV and LaTeX; its figure."""
+"""A study's tables on the terminal and as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from rich.table import Table
 from rich.text import Text
 
 from ..disk import write_bytes, write_json, write_text
-from ..evaluate import BOTH, CONFIDENCE, Benchmark
-from ..study import GREEDY, Cell, Entry, Study, StudyTable, TableRow, published_words, study_tables
+from ..evaluate import CONFIDENCE
+from ..study import Entry, Study, StudyTable, TableRow, published_words, study_tables
 from ..study.tables import DIGITS, verdicts
-from .figures import add_legend, drawing, rendered
+from .figures import KINDS, drawing, rendered
+from .figures.study import study_figure
 from .numbers import interval, number
 from .readme import write_study_readme
 from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
-from .words import drawn, one_line, shown
+from .words import one_line, shown
 
 # In a narrower terminal an interval has a line of its own.
 NARROW = 60
@@ -71,8 +69,10 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         write_text(folder / name, text)
     write_json(folder / "tables.json", about)
     with drawing():
-        image = rendered(_figure(study), "png", dpi=90)
-    write_bytes(folder / "figure.png", image)
+        figure = study_figure(study)
+        images = {f"figure.{kind}": rendered(figure, kind) for kind in KINDS}
+    for name, image in images.items():
+        write_bytes(folder / name, image)
     write_study_readme(folder, study.plan)  # last: it names every file
     return about
 
@@ -260,41 +260,3 @@ def _escape(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
     return "".join(marks.get(mark, mark) for mark in one_line(text))
-
-
-def _figure(study: Study) -> Figure:
-    """Faithfulness of greedy and of the chosen method on test, per metric and column: mean and range over seeds."""
-    columns = len(study.cells)
-    figure = Figure(figsize=(3.4 * columns + 0.6, 5.4), layout="constrained")
-    axes = figure.subplots(2, columns, squeeze=False, sharex=True)
-    for row, benchmark in enumerate(BOTH):
-        for axis, cell in zip(axes[row], study.cells, strict=True):
-            _draw(axis, cell, benchmark)
-        definition = drawn(study.plan.settings.faithfulness.name)
-        axes[row][0].set_ylabel(f"faithfulness ({definition})", fontsize=8, parse_math=False)
-    for axis in axes[-1]:
-        axis.set_xlabel("edges asked for, share of all", fontsize=8)
-    return figure
-
-
-def _draw(axis: Axes, cell: Cell, benchmark: Benchmark) -> None:
-    chosen = cell.chosen(benchmark)
-    compared = {GREEDY.name: cell.test[benchmark][0], chosen.name: cell.on_test(benchmark, chosen)}
-    axis.axhline(1, color="#111827", linewidth=0.8)
-    lines: list[Line2D] = []
-    for (name, repeats), colour in zip(compared.items(), ("#6b7280", "#2563eb"), strict=False):
-        heights = [curve.faithfulness for curve in repeats.curves]
-        points = [
-            (share, sum(ys) / len(ys), min(ys), max(ys))
-            for share, *ys in zip(repeats.curves[0].shares, *heights, strict=True)
-            if share > 0
-        ]
-        x, mean, low, high = zip(*points, strict=True)
-        axis.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        lines += axis.plot(x, mean, color=colour, marker="o", markersize=2.5, linewidth=1.4,
-                           label=f"{drawn(name)}  {repeats.mean:.4f}")  # fmt: skip
-    axis.set_xscale("log")
-    axis.set_title(f"{drawn(short(cell.task))} · {drawn(short(cell.model))}", fontsize=9, parse_math=False)
-    look = {"title": benchmark.name, "title_fontsize": 7, "loc": "lower right"}
-    add_legend(axis, lines, fontsize=7, frameon=False, **look)
-    axis.spines[["top", "right"]].set_visible(False)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ..disk import whole_folder, write_text
 from ..pipeline import Discovery
-from ..results import Result, RunRecord, fill_result, read_result
+from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
-from .figures import write_figures
+from .figures import Findings, write_figures
 from .readme import write_result_readme
 from .view import view_of
 from .view_page import page_of
@@ -21,13 +21,13 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) 
     """
     with whole_folder(Path(folder), overwrite, FILES) as draft:
         record = fill_result(draft, found)
-        write_derived(draft, read_result(draft))
+        write_derived(draft, Findings.read(draft))
     return record
 
 
-def write_derived(folder: Path, result: Result) -> list[Path]:
+def write_derived(folder: Path, found: Findings) -> list[Path]:
     """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
-    figures = write_figures(folder / "figures", result)
+    figures = write_figures(folder / "figures", found)
     page = folder / "viewer.html"
     write_text(page, page_of(view_of([folder])))
-    return [*figures, page, *write_result_readme(folder, result)]  # the last names every file
+    return [*figures, page, *write_result_readme(folder, found.result)]  # the last names every file

@@ -3,7 +3,8 @@
 study.json        the plan; a folder goes on only with the plan that it was begun with
 store/            finished units, by the digest of what they depend on: scores, selections, values, cells
 README.md         what every file is
-tables.md .csv .tex .json, curves.csv    derived; no timings, so that the same command gives the same bytes
+tables.md .csv .tex .json, curves.csv, figure.png .svg
+                  derived; no timings, so that the same command gives the same bytes
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PLAN, STORE = "study.json", "store"
 # Where a study that is to replace another is worked on, in the folder of unfinished work.
 BESIDE = "study"
 # The files of a study's folder, by their paths in it.
-FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.png|README\.md|store/({STORE_FILES})"
+FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md|store/({STORE_FILES})"
 # What a study keeps with its plan: digests of what it reads and of one's own methods, and the versions then.
 SEEN = ("methods", "files", "versions")
 Choice = tuple[Benchmark, Recipe]
