@@ -11,7 +11,7 @@ from ...evaluate import Benchmark
 from ...study.stability import jaccard, mean_overlap
 from ..words import drawn
 from .findings import Findings, left_out
-from .sheet import SMALL, Sheet, percent, text_width
+from .sheet import SMALL, Sheet, heading_width, percent, text_width
 
 CELL, LARGEST, ABOVE, BELOW, GAP = 0.36, 6.0, 0.34, 0.3, 0.35
 # The narrowest cell in which a number can be read.
@@ -24,15 +24,20 @@ def agreement_figure(found: Findings) -> Figure:
     names = {b: [f"{drawn(row.name)}  {at}" for at, row in enumerate(found.rows(b), 1)] for b in shown}
     left = {b: max(text_width(name, SMALL) for name in names[b]) + 0.12 for b in shown}
     side = {b: min(CELL * len(names[b]), LARGEST) for b in shown}
-    width = sum(left[b] + side[b] for b in shown) + GAP * (len(shown) - 1)
+    heads = {b: f"below the diagonal at {_share(found, b)} of the edges" for b in shown}
+    widths = {b: max(left[b] + side[b], heading_width(b.name, heads[b])) for b in shown}
+    width = sum(widths.values()) + GAP * (len(shown) - 1)
     sheet = Sheet.make(max(width, 5.0), ABOVE + max(side.values()) + BELOW, found.title, _caption(found))
     start = 0.0
     for benchmark in shown:
-        share = percent(found.exported(benchmark).curve.shares[found.size(benchmark)])
-        sheet.heading(start, 0, benchmark.name, f"below the diagonal at {share} of the edges")
+        sheet.heading(start, 0, benchmark.name, heads[benchmark])
         _draw(sheet, start + left[benchmark], side[benchmark], names[benchmark], _overlaps(found, benchmark))
-        start += left[benchmark] + side[benchmark] + GAP
+        start += widths[benchmark] + GAP
     return sheet.figure
+
+
+def _share(found: Findings, benchmark: Benchmark) -> str:
+    return percent(found.exported(benchmark).curve.shares[found.size(benchmark)])
 
 
 def _overlaps(found: Findings, benchmark: Benchmark) -> np.ndarray:

@@ -12,7 +12,7 @@ from ...formats.edge_file import edge_name
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
 from .findings import Findings
 from .looks import READERS, reader_kinds
-from .sheet import FAINT, SMALL, Sheet, minus, percent
+from .sheet import FAINT, SMALL, Sheet, minus, number_ticks, percent
 
 PLOT, BESIDE, MOST, GAP, ABOVE, LEGEND = 2.9, 2.1, 25, 0.2, 0.2, 0.3
 # How far from the mean one sees, at least and at most, in multiples of it.
@@ -30,10 +30,7 @@ def intervals_figure(found: Findings) -> Figure:
     draw_dots(axis, relative, "interval, relative to the mean score")
     reach = 1.1 * min(max(LEAST, *(abs(end) for one in relative for end in (one.low, one.high))), FARTHEST)
     axis.set_xlim(-reach, reach)
-    ticks = [tick for tick in (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0) if abs(tick) < reach]
-    if len(ticks) < 3:
-        far = float(f"{0.8 * reach:.1g}")
-        ticks = [-far, 0.0, far]
+    ticks, _ = number_ticks(-reach, reach, 4)
     axis.set_xticks(ticks, [minus(percent(tick)) for tick in ticks])
     axis.axvline(-1, color=FAINT, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.2}

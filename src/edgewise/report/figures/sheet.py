@@ -91,7 +91,8 @@ class Sheet:
 
     @classmethod
     def make(cls, width: float, height: float, title: str, caption: str) -> Sheet:
-        """A sheet with room for what is drawn, and for as many lines of text as there are."""
+        """A sheet with room for what is drawn, and for as many lines of text as there are; wider for a long word."""
+        width = max(width, *(1.06 * text_width(word, LARGE) for word in title.split(" ")))
         above, below = lines_of(title, LARGE, width), lines_of(caption, SMALL, width)
         top = MARGIN + len(above) * LARGE * LINE + 0.12
         ends = top + height + 0.12
@@ -122,8 +123,7 @@ class Sheet:
         """What a part of the sheet is about: a name, and some words on it, on one line."""
         below = top + NORMAL / 72
         self.words(left, below, name, weight="bold", va="baseline")
-        # Bold letters are about a sixth wider.
-        self.words(left + 1.2 * text_width(name, NORMAL) + 0.1, below, words, SMALL, color=FAINT, va="baseline")
+        self.words(left + _bold_width(name) + 0.1, below, words, SMALL, color=FAINT, va="baseline")
 
     def legend(self, left: float, top: float, lines: Sequence[Line2D], columns: int = 1, **look: Any) -> None:
         """The labels of lines as they are, from an upper left corner on."""
@@ -136,6 +136,15 @@ class Sheet:
         legend = self.figure.legend(lines, [f"line {number}" for number in range(len(lines))], **look)
         for text, line in zip(legend.get_texts(), lines, strict=True):
             text.set(text=line.get_label(), parse_math=False)
+
+
+def heading_width(name: str, words: str) -> float:
+    """The inches that a heading takes."""
+    return _bold_width(name) + 0.1 + 1.06 * text_width(words, SMALL)
+
+
+def _bold_width(name: str) -> float:
+    return 1.2 * text_width(name, NORMAL)  # bold letters are about a sixth wider
 
 
 def legend_height(lines: int) -> float:
