@@ -102,11 +102,8 @@ def clash(boxes: np.ndarray, others: np.ndarray) -> tuple[int, int] | None:
     """The first two boxes [xy01] that overlap by more than a pixel; a box isn't compared with itself."""
     if not len(boxes) or not len(others):
         return None
-    left, right = (
-        np.maximum(boxes[:, None, :2], others[None, :, :2]),
-        np.minimum(boxes[:, None, 2:], others[None, :, 2:]),
-    )
-    found = np.argwhere((right - left > 1).all(-1))
+    begin, end = np.maximum(boxes[:, None, :2], others[:, :2]), np.minimum(boxes[:, None, 2:], others[:, 2:])
+    found = np.argwhere((end - begin > 1).all(-1))
     if boxes is others:
         found = found[found[:, 0] < found[:, 1]]
     return tuple(found[0]) if len(found) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,21 @@ FloatArray = NDArray[np.float64]
 MOST = 150
 # In inches: the pitch of cells and of rows, the sizes of a panel, the names of layers, what stands above and below.
 COLUMN, ROW, LARGEST, LABELS, ABOVE, LEGEND, GAP = 0.46, 0.62, (6.4, 12.0), 0.5, 0.48, 0.28, 0.4
-# The font sizes of cells' names, the largest that fits is taken.
+# The font sizes of what stands in cells: the largest that fits is taken.
 FONTS = (6.5, 6.0, 5.5, 5.0, 4.5)
 DASHED = (0, (2.5, 1.2))
 # Where at the bottom of a head's cell its edges enter, as a share of its width.
 ASIDE = {"q": -0.3, "k": 0.0, "v": 0.3}
 # [step] of a way from 0 to 1.
 STEPS = np.linspace(0, 1, 24)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """[node] what stands in every cell, and its font size."""
+
+    names: tuple[str, ...]
+    font: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +73,18 @@ class Places:
             x[mlp] = LABELS + column * (heads + 0.8)
             y[first:mlp], y[mlp] = row * (layer + 1.25), row * (layer + 1.25 + 0.4)
         return cls(graph, x, y, widths, 0.26 * row, (width, height))
+
+    @cached_property
+    def labels(self) -> Labels | None:
+        """The names of all nodes in the largest font that fits into their cells, else heads by their number; None if
+        that doesn't fit either."""
+        whole = self.graph.node_names
+        for names in (whole, tuple(name.partition(".h")[2] or name.rstrip("0123456789") for name in whole)):
+            for font in FONTS:
+                wide = np.array([text_width(name, font) for name in names])
+                if font / 72 <= 0.95 * self.height and (wide <= 0.94 * self.widths).all():
+                    return Labels(names, font)
+        return None
 
     def boxes(self, nodes: NDArray[np.bool_]) -> FloatArray:
         """[node, corner, xy] the cells of some nodes."""
@@ -144,22 +165,17 @@ def _draw(axis: Axes, places: Places, circuit: Circuit, score: FloatArray) -> No
     ):  # fmt: skip
         look: dict[str, Any] = {"facecolors": face, "edgecolors": edge, "linewidths": 0.6, "zorder": order}
         axis.add_collection(PolyCollection(list(places.boxes(nodes)), **look), autolim=False)
+    seen[[0, -1]] = True
     _name(axis, places, np.flatnonzero(seen))
 
 
 def _name(axis: Axes, places: Places, nodes: NDArray[np.intp]) -> None:
-    """The names of cells and of layers, if they can be read."""
-    graph = places.graph
-    names = [graph.node_names[node] for node in nodes]
-    room = places.widths[nodes] * 0.94
-    fits = [
-        font for font in FONTS
-        if font / 72 <= places.height * 0.95
-        and all(text_width(name, font) <= wide for name, wide in zip(names, room, strict=True))
-    ]  # fmt: skip
+    """The names of cells, if they can be read, and of layers."""
+    graph, labels = places.graph, places.labels
     look: dict[str, Any] = {"va": "center_baseline", "zorder": 4}
-    for node, name in zip(nodes.tolist(), names, strict=True) if fits else ():
-        axis.text(places.x[node], places.y[node], name, size=fits[0], ha="center", **look)
+    if labels is not None:
+        for node in nodes.tolist():
+            axis.text(places.x[node], places.y[node], labels.names[node], size=labels.font, ha="center", **look)
     every = -(-graph.n_layers // 40)
     for layer in range(0, graph.n_layers, every):
         y = places.y[graph.attention_sources(layer)]

@@ -82,9 +82,9 @@ def _share_axis(axis: Axes, scale: str, shares: Sequence[float]) -> None:
     least = min(shares, default=0.01)
     if scale == "log":
         axis.set_xscale("log")
-        decades = [10.0**power for power in range(int(np.floor(np.log10(least))), 1)]
-        low = least / 1.25
-        ticks = [tick for tick in decades if low <= tick]
+        low, decades = least / 1.25, range(int(np.floor(np.log10(least))), 1)
+        steps = (1, 2, 5) if least > 0.05 else (1,)
+        ticks = [step * 10.0**power for power in decades for step in steps if low <= step * 10.0**power <= 1]
     else:
         low, ticks = -0.02, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     axis.set_xticks(ticks, [percent(tick) for tick in ticks])

@@ -52,7 +52,9 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
         least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))
-        relative.append(Dot("", 0.0, least, most, *look, minus(f"{mean:+.3g}") + f"  {words}" * bool(words)))
+        relative.append(
+            Dot("", 0.0, least, most, *look, minus(f"{mean:+#.3g}".rstrip(".")) + f"  {words}" * bool(words))
+        )
     return means, relative
 
 

@@ -176,7 +176,7 @@ def rounded(number: float, digits: int, sign: str = "-") -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, as short as it can be."""
+    """A share in percent."""
     return f"{100 * share:.3g} %"
 
 
