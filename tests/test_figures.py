@@ -77,22 +77,21 @@ def made(
     return Findings(Result(replace(RunRecord.of(small), **about), tuple(rows)), known, circuits)
 
 
+ONE = {"benchmarks": (CMD,), "names": METHODS[:2]}
 KINDS = {
     "usual": {},
-    "one metric": {"benchmarks": (CPR,)},
+    "one metric, one example": {"benchmarks": (CPR,), "examples": 1},
     "one method": {"names": ("Greedy",)},
-    "no greedy": {"names": ("mine", "yours")},
-    "one example": {"examples": 1},
+    "no greedy, parallel": {"names": ("mine", "yours"), "graph": Graph(2, 2, 4, parallel=True)},
     "tiny": {"graph": Graph(1, 1, 1), "sizes": (0, 0.1, 0.5, 1.0)},
-    "parallel": {"graph": Graph(2, 2, 4, parallel=True)},
-    "no edge asked": {"graph": Graph(1, 1, 1), "sizes": (0, 0.01)},
-    "large": {"graph": Graph(30, 9, 8), "names": METHODS[:3]},
-    "broad": {"graph": Graph(2, 48, 8), "names": METHODS[:2], "benchmarks": (CMD,)},
-    "deep": {"graph": Graph(90, 2, 8), "names": METHODS[:2]},
-    "all scores 0": {"mean": 0.0},
-    "all scores equal": {"mean": -1e-300},
-    "huge scores": {"mean": 1e200},
-    "long names": {"names": (LONGEST, LONGEST + "x"), "benchmarks": (CMD,), "model": LONGEST, "task": "w " * 200},
+    "no edge asked": ONE | {"graph": Graph(1, 1, 1), "sizes": (0, 0.01)},
+    "large": ONE | {"graph": Graph(30, 9, 8)},
+    "broad": ONE | {"graph": Graph(2, 48, 8)},
+    "deep": ONE | {"graph": Graph(90, 2, 8)},
+    "all scores 0": ONE | {"mean": 0.0},
+    "all scores equal": ONE | {"mean": -1e-300},
+    "huge scores": ONE | {"mean": 1e200},
+    "long names": ONE | {"names": (LONGEST, LONGEST + "x"), "model": LONGEST, "task": "w " * 200},
     "strange names": {"names": ("_hidden", "$x_1$", r"\frac{1}", "two\nlines", "\x1b[31m"), "model": "$a_b$"},
     "many methods": {"names": [f"method {number}" for number in range(60)], "benchmarks": (CMD,)},
 }

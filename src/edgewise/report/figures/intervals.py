@@ -52,9 +52,8 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
         least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))
-        relative.append(
-            Dot("", 0.0, least, most, *look, minus(f"{mean:+#.3g}".rstrip(".")) + f"  {words}" * bool(words))
-        )
+        score = minus(f"{mean:+#.3g}".rstrip("."))
+        relative.append(Dot("", 0.0, least, most, *look, f"{score}  {words}".rstrip()))
     return means, relative
 
 
