@@ -51,13 +51,14 @@ def written(small, tmp_path_factory):
 
 
 def made(
-    small, graph=None, names=METHODS, benchmarks=(CMD, CPR), sizes=SIZES, examples=12, mean=None, seed=0, **run
+    small, graph=None, names=METHODS, benchmarks=(CMD, CPR), sizes=SIZES, examples=12, mean=None, seed=0, far=1, **run
 ) -> Findings:
     """What a run of some shape could have found."""
     rng, graph = np.random.default_rng(seed), graph or Graph(3, 4, 8)
     count = graph.n_edges
-    mean = rng.standard_t(1.3, count) * 1e-3 if mean is None else np.full(count, mean)
-    half = 0.2 * np.abs(mean) + np.median(np.abs(mean))
+    is_any, mean = mean is None, np.full(count, mean)
+    mean = rng.standard_t(1.3, count) * 1e-3 if is_any else mean
+    half = 0.2 * np.abs(mean) + (np.median(np.abs(mean)) if is_any else 0.1)
     kept = np.abs(mean) > half
     known = EdgeStatistics(graph, mean, mean - half, mean + half, kept, ~kept, np.where(kept, mean, 0))
     full, empty = rng.normal(4, 0.5, examples), rng.normal(0, 0.5, examples)
@@ -68,7 +69,7 @@ def made(
             order = np.argsort(-np.abs(mean) * np.exp(rng.normal(0, 0.5, count)))
             ours = tuple(Circuit(graph, np.isin(np.arange(count), order[:few])).prune() for few in asked)
             shares = np.array(sizes)[:, None] ** (0.2 / (1 + number % 3))
-            values = empty + shares * (full - empty) + rng.normal(0, 0.2, (len(sizes), examples))
+            values = empty + shares * (full - empty) + far * rng.normal(0, 0.2, (len(sizes), examples))
             curve = Curve(tuple(sizes), asked, tuple(one.n_edges for one in ours), values, full, empty)
             recipe = {"solver": "ilp", "filter": "none", "pnr": None, "learner": None, "choices": []}
             rows.append(ResultRow(benchmark, name, recipe, curve.area(benchmark), curve, ()))
@@ -89,8 +90,10 @@ KINDS = {
     "broad": ONE | {"graph": Graph(2, 48, 8)},
     "deep": ONE | {"graph": Graph(90, 2, 8)},
     "all scores 0": ONE | {"mean": 0.0},
-    "all scores equal": ONE | {"mean": -1e-300},
-    "huge scores": ONE | {"mean": 1e200},
+    "all scores equal": ONE | {"mean": -1e-3},
+    "scores as good as 0": ONE | {"mean": -5e-324},
+    "huge scores": ONE | {"mean": 1e100},
+    "huge faithfulness": ONE | {"far": 1e305},
     "long names": ONE | {"names": (LONGEST, LONGEST + "x"), "model": LONGEST, "task": "w " * 200},
     "strange names": {"names": ("_hidden", "$x_1$", r"\frac{1}", "two\nlines", "\x1b[31m"), "model": "$a_b$"},
     "many methods": {"names": [f"method {number}" for number in range(60)], "benchmarks": (CMD,)},
@@ -380,4 +383,4 @@ def test_of_very_many_methods_the_best_are_shown_and_the_rest_is_said(small):
 
 def test_no_number_is_minus_0():
     assert [rounded(value, 2, "+") for value in (-0.001, 0.001, -0.01, 0.25)] == ["0.00", "0.00", "−0.01", "+0.25"]
-    assert rounded(-1e-9, 4) == "0.0000" and rounded(-2, 0) == "−2"
+    assert rounded(-1e-9, 4) == "0.0000" and rounded(-2, 0) == "−2" and rounded(-1.23456e200, 4) == "−1.235e+200"

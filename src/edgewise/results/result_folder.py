@@ -175,8 +175,8 @@ def read_statistics(folder: str | Path) -> EdgeStatistics:
     shapes = {name: ("b" if name in BOOLEAN else "f", (graph.n_edges,)) for name in STATISTICS}
     try:
         arrays = read_arrays(folder / "statistics.npz", shapes)
-        if not all(np.isfinite(arrays[name]).all() for name in ("low", "high")):
-            raise InputError("statistics.npz has intervals that aren't finite")
+        for name in ("mean", "low", "high"):
+            check_metric(f"{name} in statistics.npz", arrays[name])
         score = np.where(arrays["kept"], arrays["mean"], 0.0)
         return EdgeStatistics(graph, score=score, **arrays)
     except InputError as error:

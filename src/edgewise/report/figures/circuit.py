@@ -82,7 +82,7 @@ class Places:
         for names in (whole, tuple(name.partition(".h")[2] or name.rstrip("0123456789") for name in whole)):
             for font in FONTS:
                 wide = np.array([text_width(name, font) for name in names])
-                if font / 72 <= 0.95 * self.height and (wide <= 0.94 * self.widths).all():
+                if font / 72 <= 0.95 * self.height and (wide <= self.widths).all():
                     return Labels(names, font)
         return None
 

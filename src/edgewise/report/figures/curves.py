@@ -42,7 +42,7 @@ def asking(curve: Curve) -> list[int]:
 
 def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], benchmark: Benchmark, words: str) -> None:
     """Two panels beside each other of the same heights; `words` say what the height is."""
-    around = [0.0, 1.0]
+    around = [1.0]
     around += [float(value) for line in lines for ends in (line.heights, line.low, line.high) if ends is not None
                for value in ends]  # fmt: skip
     low, high = padded(around)

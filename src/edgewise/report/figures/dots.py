@@ -56,7 +56,7 @@ def words_width(dots: Sequence[Dot]) -> float:
 
 def draw_dots(axis: Axes, dots: Sequence[Dot], words: str) -> None:
     """The first on top; 0 is in sight. `words` say what the numbers are."""
-    low, high = padded([0.0, *(end for dot in dots for end in (dot.low, dot.high))])
+    low, high = padded([*(end for dot in dots for end in (dot.low, dot.high))])
     axis.set_xlim(low, high)
     axis.set_ylim(max(1, len(dots)) - 0.5, -0.5)
     axis.axvline(0, color=FAINT, linewidth=0.8, zorder=1)

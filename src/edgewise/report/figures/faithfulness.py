@@ -11,7 +11,7 @@ from ..words import drawn
 from .curves import ABOVE, BELOW, PANEL, Line, asking, draw_panels, panels_width
 from .findings import Findings, left_out
 from .looks import Look, looks
-from .sheet import SMALL, Sheet, legend_height, legend_width, percent
+from .sheet import SMALL, Sheet, legend_height, legend_width, percent, rounded
 
 
 def faithfulness_figure(found: Findings) -> Figure:
@@ -49,7 +49,7 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
 
 def _label(found: Findings, benchmark: Benchmark, row: ResultRow) -> str:
     roles = ["best"] * (row is found.best(benchmark)) + ["exported"] * (row is found.exported(benchmark))
-    return f"{drawn(row.name)}  {row.area:.4f}" + (f"  ({', '.join(roles)})" if roles else "")
+    return f"{drawn(row.name)}  {rounded(row.area, 4)}" + (f"  ({', '.join(roles)})" if roles else "")
 
 
 def _caption(found: Findings) -> str:

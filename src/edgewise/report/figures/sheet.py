@@ -31,6 +31,10 @@ SMALL, NORMAL, LARGE = 7.0, 8.0, 11.0
 INK, FAINT, PALE = "#1a1a1a", "#6b6b6b", "#d4d4d4"
 # In inches: around the sheet, and from one line of text to the next, per point of its size.
 MARGIN, LINE = 0.2, 1.35 / 72
+# Letters of a PNG are put on whole pixels, which takes some more room.
+ROOM = 1.06
+# The largest number that an axis can hold.
+FARTHEST = 1e300
 
 
 @contextmanager
@@ -59,14 +63,13 @@ def rendered(figure: Figure, kind: str) -> bytes:
 
 @lru_cache(maxsize=10_000)
 def text_width(text: str, size: float) -> float:
-    """How wide a line of text is drawn, in inches."""
+    """How wide a line of text is drawn at most, in inches."""
     width, _, _ = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
-    return float(width) / 72
+    return ROOM * float(width) / 72
 
 
 def lines_of(text: str, size: float, width: float) -> list[str]:
     """Text in lines that fit into a width, broken between words."""
-    width *= 0.95  # letters of a PNG are put on whole pixels, which takes some more room
     lines: list[str] = []
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines else word
@@ -92,7 +95,7 @@ class Sheet:
     @classmethod
     def make(cls, width: float, height: float, title: str, caption: str) -> Sheet:
         """A sheet with room for what is drawn, and for as many lines of text as there are; wider for a long word."""
-        width = max(width, *(1.06 * text_width(word, LARGE) for word in title.split(" ")))
+        width = max(width, *(text_width(word, LARGE) for word in title.split(" ")))
         above, below = lines_of(title, LARGE, width), lines_of(caption, SMALL, width)
         top = MARGIN + len(above) * LARGE * LINE + 0.12
         ends = top + height + 0.12
@@ -140,11 +143,11 @@ class Sheet:
 
 def heading_width(name: str, words: str) -> float:
     """The inches that a heading takes."""
-    return _bold_width(name) + 0.1 + 1.06 * text_width(words, SMALL)
+    return _bold_width(name) + 0.1 + text_width(words, SMALL)
 
 
 def _bold_width(name: str) -> float:
-    return 1.2 * text_width(name, NORMAL)  # bold letters are about a sixth wider
+    return 1.15 * text_width(name, NORMAL)  # bold letters are about a sixth wider
 
 
 def legend_height(lines: int) -> float:
@@ -170,8 +173,9 @@ def minus(number: str) -> str:
 
 
 def rounded(number: float, digits: int, sign: str = "-") -> str:
-    """A number with so many digits behind its point; `sign` is '+' if positive ones have one, too. 0 has none."""
-    text = f"{number:{sign}.{digits}f}"
+    """A number with so many digits behind its point; `sign` is '+' if positive ones have one, too. 0 has none, and
+    what is huge is short."""
+    text = f"{number:{sign}.{digits}{'f' if abs(number) < 1e6 else 'g'}}"
     return minus(text) if float(text) else text.lstrip("+-")
 
 
@@ -181,7 +185,9 @@ def percent(share: float) -> str:
 
 
 def padded(values: Sequence[float] | np.ndarray, by: float = 0.06) -> tuple[float, float]:
-    """The range of values with some room on both sides."""
-    low, high = float(np.min(values)), float(np.max(values))
+    """The range of values with some room on both sides; what no axis can hold is left out."""
+    known = np.asarray(values, np.float64)
+    known = known[np.abs(known) <= FARTHEST]
+    low, high = float(known.min(initial=0.0)), float(known.max(initial=0.0))
     room = by * (high - low) or max(abs(high), 1.0) * by
     return low - room, high + room
