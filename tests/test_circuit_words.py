@@ -322,7 +322,9 @@ def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
     assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
     reached = [place for place, value in enumerate(curve.faithfulness[:-1]) if value >= 0.9]
     assert usual.place == (reached[0] if reached else 0)
-    for name in ("one", "portfolio", "tuned"):
+    for name, chosen in (("one", None), ("portfolio", "Portfolio"), ("tuned", "Tuned")):
+        found = read_result(runs / name)
+        assert chosen is None or all(exported_row(found, b).name == chosen for b in found.benchmarks)
         for file in sorted((runs / name / "circuits").iterdir()):
             metric, size = file.stem.split("-", 1)
             assert open_circuit(runs / name, metric=metric, size=size).circuit == Circuit.load(file)

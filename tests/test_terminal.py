@@ -164,6 +164,7 @@ def test_quiet_leaves_the_results_alone_and_verbose_says_what_runs(edgewise, tmp
         assert "torch 2" in err and "Python 3" in err and re.search(r"score: [\d.]+ s, at most 3 at once", err)
     assert "opposites" in refused(edgewise, "--quiet", "--verbose", *words)
     assert "torch 2" not in edgewise("--verbose", *words, "--quiet")[2]  # the nearer word counts
+    assert "score: 0 of 3" in edgewise("--quiet", *words, "--verbose")[2]
     # What is wrong is told, and what may mean nothing, however quiet.
     assert "mcqa" in refused(edgewise, "--quiet", "score", "--task", "no", "--out", tmp_path / "t")
     assert edgewise(*words)[2] != ""
@@ -213,11 +214,11 @@ def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
         for _ in range(2):
             for done in range(3):
                 report("learn: loss 0.5", done, 2)
-        report("learn", 0, 9)
+        report("learn", 0, 2)
     last = [line for line in re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", file.getvalue()).splitlines() if "learn" in line][
         -1
     ]
-    assert "0/9" in last and "left -:--:--" in last  # nothing is known yet of the one that began anew
+    assert "0/2" in last and "left -:--:--" in last  # nothing is known yet of the one that began anew
 
 
 def study_table(is_difference: bool) -> StudyTable:
