@@ -26,7 +26,7 @@ from edgewise.report.circuit_words import KINDS, circuit_tables, describe
 from edgewise.report.curve_words import HEIGHT, can_show, curve_lines
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.numbers import interval, number, score_text
-from edgewise.report.open_circuit import OpenCircuit, exported_row, open_circuit
+from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
 from edgewise.results import fill_result, read_circuits, read_result
 from edgewise.study.stability import jaccard
@@ -318,13 +318,13 @@ def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
             assert opened.circuit == circuits[benchmark, "Mine"][place] and not opened.reason
             assert opened.faithfulness == opened.row.curve.faithfulness[place]
     usual = open_circuit(runs / "one")
-    curve, row = usual.row.curve, exported_row(result, result.benchmarks[0])
+    curve, row = usual.row.curve, result.exported(result.benchmarks[0])
     assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
     reached = [place for place, value in enumerate(curve.faithfulness[:-1]) if value >= 0.9]
     assert usual.place == (reached[0] if reached else 0)
     for name, chosen in (("one", None), ("portfolio", "Portfolio"), ("tuned", "Tuned")):
         found = read_result(runs / name)
-        assert chosen is None or all(exported_row(found, b).name == chosen for b in found.benchmarks)
+        assert chosen is None or all(found.exported(b).name == chosen for b in found.benchmarks)
         for file in sorted((runs / name / "circuits").iterdir()):
             metric, size = file.stem.split("-", 1)
             assert open_circuit(runs / name, metric=metric, size=size).circuit == Circuit.load(file)

@@ -18,13 +18,15 @@ from PIL import Image
 
 from edgewise import CMD, CPR, Circuit, Curve, Graph, RunRecord, Settings, discover, wrap_model, write_result
 from edgewise.evaluate import compare, faithfulness_intervals, size_to_edges
-from edgewise.report.figures import FIGURES, Findings, circuit, drawing, findings, rendered, write_figures
+from edgewise.report import findings
+from edgewise.report.figures import FIGURES, circuit, drawing, rendered, write_figures
 from edgewise.report.figures.agreement import _overlaps
 from edgewise.report.figures.curves import SCALES
 from edgewise.report.figures.looks import reader_kinds
 from edgewise.report.figures.scores import DECADES
 from edgewise.report.figures.sheet import rounded
 from edgewise.report.figures.study import study_figure
+from edgewise.report.findings import Findings
 from edgewise.results import Result, ResultRow
 from edgewise.statistics import EdgeStatistics
 from edgewise.study import paper_recipes
@@ -213,7 +215,7 @@ def test_curves_are_drawn_on_a_linear_and_a_logarithmic_share_without_sizes_that
         heights = [line.get_ydata() for line in curves]
         for row, drawn in zip(found.rows(benchmark), heights, strict=True):
             np.testing.assert_allclose(drawn, row.curve.faithfulness[1:])
-        best, (area,) = found.best(benchmark).curve, axis.collections
+        best, (area,) = found.result.best(benchmark).curve, axis.collections
         ys = area.get_paths()[0].vertices[:, 1]
         if axis.get_xscale() == "linear":  # the area that is CMD or CPR, between the curve and 1 or 0
             assert {float(1 if benchmark == CMD else 0)} < set(ys.tolist()) and np.isin(best.faithfulness[1:], ys).all()
@@ -247,7 +249,7 @@ def test_differences_are_paired_and_sorted_and_say_what_is_sure(small):
 def test_without_greedy_methods_are_compared_with_the_best(small):
     found = made(small, names=("mine", "yours"))
     for benchmark in (CMD, CPR):
-        assert found.reference(benchmark) is found.best(benchmark)
+        assert found.reference(benchmark) is found.result.best(benchmark)
         (less,) = found.differences[benchmark].values()
         assert benchmark.better * less.difference <= 0
 
@@ -263,11 +265,12 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
         rows = tuple(row for row in found.result.rows if (row.benchmark, row.name) in names)
         mine = replace(found, result=replace(found.result, run=RunRecord.of(one), rows=rows))
         for b in (CMD, CPR):
-            assert mine.exported(b).name == one.exported(b).recipe.name
+            assert mine.result.exported(b).name == one.exported(b).recipe.name
     for b in (CMD, CPR):
-        share = found.exported(b).curve.shares[found.size(b)]
+        row = found.result.exported(b)
+        share = row.curve.shares[row.curve.telling]
         path = written / "circuits" / f"{b.name.lower()}-{share:g}.json"
-        assert Circuit.load(path) == found.circuits[b, found.exported(b).name][found.size(b)]
+        assert Circuit.load(path) == found.circuits[b, row.name][row.curve.telling]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_the_size_to_look_at_is_the_smallest_that_is_faithful_or_5_percent(small
     kept = tuple(max(1, number) for number in row.curve.asked)
     curve = replace(row.curve, kept=kept, values=values, full=full, empty=empty)
     mine = replace(found, result=replace(found.result, rows=(replace(row, curve=curve),)))
-    assert mine.size(CMD) == expected
+    assert mine.result.exported(CMD).curve.telling == expected
 
 
 def test_what_an_edge_leads_into_is_what_its_name_says():
@@ -363,7 +366,7 @@ def test_the_strongest_edges_have_their_intervals(small):
 
 def test_agreement_is_the_overlap_of_sets(small):
     found = made(small, benchmarks=(CMD,), graph=Graph(4, 6, 8))
-    rows, size = found.rows(CMD), found.size(CMD)
+    rows, size = found.rows(CMD), found.result.exported(CMD).curve.telling
     sets = [[set(one.edges) for one in found.circuits[CMD, row.name]] for row in rows]
     seen = _overlaps(found, CMD)
     for a, b in combinations(range(len(rows)), 2):

@@ -32,7 +32,7 @@ def command(
 
 
 def _report_run(folder: Path, json: bool) -> None:
-    from ..report.figures import Findings
+    from ..report.findings import Findings
     from ..report.tables import key_value_table
     from ..report.write_result import write_derived
 

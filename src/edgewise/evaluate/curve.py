@@ -18,6 +18,8 @@ SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
 # Far beyond any metric, and small enough to calculate with.
 LARGEST_METRIC = 1e100
+# A circuit to look at first: the smallest that is as faithful as this, or else that of this share of the edges.
+FAITHFUL, USUAL = 0.9, 0.05
 
 
 def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
@@ -92,6 +94,15 @@ class Curve:
         if len(self.shares) < 2:
             raise InputError("a curve of fewer than two sizes has no area; give more sizes")
         return area(self.shares, benchmark.height(self.faithfulness))
+
+    @property
+    def telling(self) -> int:
+        """The place of the size to look at first: the smallest circuit that is faithful, or else the one nearest to
+        5 % of the edges; neither empty nor all of the model, unless there is no other."""
+        partial = [at for at, kept in enumerate(self.kept) if kept > 0 and self.shares[at] < 1]
+        partial = partial or [len(self.shares) - 1]
+        faithful = [at for at in partial if self.faithfulness[at] >= FAITHFUL]
+        return faithful[0] if faithful else min(partial, key=lambda at: abs(self.shares[at] - USUAL))
 
     def reweighted(self, weights: FloatArray) -> FloatArray:
         """[resample, size] faithfulness under weights [resample, example]; see `reweighted_faithfulness`."""

@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 
 from ..circuit import Circuit
 from ..errors import InputError, unknown_name
-from ..evaluate import Benchmark, Curve
+from ..evaluate import FAITHFUL, Benchmark, Curve
 from ..formats.files import read_file
 from ..results import Result, ResultRow, read_circuits, read_result
 from ..scores import EdgeScores
-from ..study.recipes import PORTFOLIO, TUNED
 from .numbers import number, percent
 
-# A circuit to begin with: the smallest that is as faithful as this, or else the one of this share of the edges.
-FAITHFUL, USUAL = 0.9, 0.05
 # What folders hold that have no circuit -> what to do instead.
 ELSEWHERE = {
     "scores.json": "has scores, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
@@ -87,19 +84,12 @@ def open_circuit(
 def _of_run(folder: Path, method: str | None, metric: str | None, size: str | None) -> OpenCircuit:
     result = read_result(folder)
     benchmark = _benchmark(result, metric)
-    row = exported_row(result, benchmark) if method is None else _row(result, benchmark, method)
+    row = result.exported(benchmark) if method is None else _row(result, benchmark, method)
     place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
     circuit = read_circuits(folder)[benchmark, row.name][place]
     share = percent(row.curve.shares[place])
     name = f"{row.name} for {benchmark.name} at {share} % of the edges"
     return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
-
-
-def exported_row(result: Result, benchmark: Benchmark) -> ResultRow:
-    """The method whose circuits a run wrote: one that was chosen beforehand, or else the best."""
-    rows = {row.name: row for row in result.of(benchmark)}
-    beforehand = [rows[name] for name in (PORTFOLIO, TUNED) if name in rows]
-    return beforehand[0] if beforehand else max(rows.values(), key=lambda row: benchmark.better * row.area)
 
 
 def as_known(kind: str, name: str, known: list[str]) -> str:
@@ -135,12 +125,10 @@ def _size(curve: Curve, size: str) -> int:
 
 
 def _usual_size(curve: Curve) -> tuple[int, str]:
-    """The place of a size to begin with, and why; all edges are no circuit."""
-    parts = [place for place, share in enumerate(curve.shares) if share < 1] or [0]
-    values = curve.faithfulness
-    for place in parts:
-        if values[place] >= FAITHFUL:
-            return place, f"the smallest with a faithfulness of {FAITHFUL:g} or more"
-    best = number(max(float(values[place]) for place in parts), digits=2)
-    nearest = min(parts, key=lambda place: abs(curve.shares[place] - USUAL))
-    return nearest, f"no size has a faithfulness of {FAITHFUL:g} (at most {best})"
+    """The place of a size to begin with, and why."""
+    place, values = curve.telling, curve.faithfulness
+    if values[place] >= FAITHFUL:
+        return place, f"the smallest with a faithfulness of {FAITHFUL:g} or more"
+    parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
+    best = number(max(parts, default=float(values[place])), digits=2)
+    return place, f"no size has a faithfulness of {FAITHFUL:g} (at most {best})"

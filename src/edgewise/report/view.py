@@ -23,20 +23,15 @@ from ..results import (
     ResultRow,
     RunRecord,
     read_attention,
-    read_circuits,
     read_examples,
     read_learned,
-    read_result,
-    read_statistics,
 )
 from ..results.submission import circuit_files
-from ..study import PORTFOLIO, is_study
-from ..study.recipes import TUNED
+from ..study import is_study
+from .findings import Findings
 from .tables import short
 
 FloatArray = NDArray[np.floating]
-# A circuit that is this faithful is said to do the task.
-ENOUGH = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +127,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
 def _part(path: Path) -> View:
     """What one path holds: a view of one run."""
     if os.path.isfile(path / "run.json"):
-        return _of_run(path)
+        return view_of_run(path, Findings.read(path))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
     if os.path.isdir(path):
@@ -143,22 +138,22 @@ def _part(path: Path) -> View:
     return _of_circuits(path, [path])
 
 
-def _of_run(folder: Path) -> View:
-    result = read_result(folder)
-    run, statistics = result.run, read_statistics(folder)
+def view_of_run(folder: Path, found: Findings) -> View:
+    """What there is to see in a result folder, of which the findings were read already."""
+    result, statistics = found.result, found.statistics
+    run, curve = result.run, result.rows[0].curve
     name = f"{short(run.model)} · {short(run.task)}"
-    curve = result.rows[0].curve
     seen = ViewRun(
         name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
         curve.empty, read_examples(folder, run), read_attention(folder, run),
     )  # fmt: skip
-    circuits, learned = read_circuits(folder), read_learned(folder, result)
     rows = tuple(
-        _row(row, circuits[row.benchmark, row.name], value, run)
-        for row, value in zip(result.rows, learned, strict=True)
+        _row(row, found.circuits[row.benchmark, row.name], value, run)
+        for row, value in zip(result.rows, read_learned(folder, result), strict=True)
     )
-    shown = _exported(result)
-    return View(name, run.graph, (seen,), rows, shown, telling_size(rows[shown].sizes))
+    first = result.exported(result.benchmarks[0])
+    shown, share = result.rows.index(first), first.curve.shares[first.curve.telling]
+    return View(name, run.graph, (seen,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
 
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
@@ -226,20 +221,6 @@ def _facts(result: Result) -> dict[str, str]:
         "edges whose sign is unstable": f"{run.sign_instability:.1%}",
         "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
     }
-
-
-def _exported(result: Result) -> int:
-    """The place of the row to show first: of the first metric, what was chosen beforehand, or else the best."""
-    benchmark = result.benchmarks[0]
-    ours = [place for place, row in enumerate(result.rows) if row.benchmark == benchmark]
-    beforehand = [place for place in ours if result.rows[place].name in (TUNED, PORTFOLIO)]
-    return beforehand[-1] if beforehand else max(ours, key=lambda at: benchmark.better * result.rows[at].area)
-
-
-def telling_size(sizes: Sequence[ViewSize]) -> int:
-    """The place of the size to show first: the smallest that is 90 % faithful, or else the middle one."""
-    reached = [at for at, one in enumerate(sizes) if one.faithfulness is not None and one.faithfulness >= ENOUGH]
-    return reached[0] if reached else len(sizes) // 2
 
 
 def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> list[str]:

@@ -8,9 +8,10 @@ from ..disk import whole_folder, write_text
 from ..pipeline import Discovery
 from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
-from .figures import Findings, write_figures
+from .figures import write_figures
+from .findings import Findings
 from .readme import write_result_readme
-from .view import view_of
+from .view import view_of_run
 from .view_page import page_of
 
 
@@ -29,5 +30,5 @@ def write_derived(folder: Path, found: Findings) -> list[Path]:
     """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
     figures = write_figures(folder / "figures", found)
     page = folder / "viewer.html"
-    write_text(page, page_of(view_of([folder])))
+    write_text(page, page_of(view_of_run(folder, found)))
     return [*figures, page, *write_result_readme(folder, found.result)]  # the last names every file

@@ -34,7 +34,7 @@ from ..reading import read_arrays, read_format, read_json
 from ..records import typed
 from ..scores import fill_folder
 from ..statistics import EdgeStatistics
-from ..study import GREEDY
+from ..study import GREEDY, PORTFOLIO, TUNED
 from .examples import fill_examples
 from .record import IntervalRecord, RunRecord, check_interval, exported_record
 
@@ -87,6 +87,16 @@ class Result:
     def of(self, benchmark: Benchmark) -> list[ResultRow]:
         """The rows of one benchmark."""
         return [row for row in self.rows if row.benchmark == benchmark]
+
+    def best(self, benchmark: Benchmark) -> ResultRow:
+        """The row of the best area; of equals the first."""
+        return max(self.of(benchmark), key=lambda row: benchmark.better * row.area)
+
+    def exported(self, benchmark: Benchmark) -> ResultRow:
+        """The row whose circuits the folder has as files: one that was chosen beforehand, or else the best."""
+        rows = {row.name: row for row in self.of(benchmark)}
+        beforehand = [PORTFOLIO] * (benchmark.name in self.run.portfolio) + [TUNED] * (self.run.tuning is not None)
+        return next((rows[name] for name in beforehand if name in rows), self.best(benchmark))
 
     def __repr__(self) -> str:
         return f"Result({self.run.model!r} on {self.run.task!r}, {len(self.rows)} curves)"

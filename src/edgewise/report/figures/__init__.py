@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from ...disk import write_bytes
 from ...errors import InputError
+from ..findings import Findings
 from .agreement import agreement_figure
 from .circuit import circuit_figure
 from .differences import differences_figure
 from .faithfulness import faithfulness_figure
-from .findings import Findings
 from .intervals import intervals_figure
 from .scores import scores_figure
 from .sheet import KINDS, drawing, rendered

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from ...evaluate import Benchmark
 from ...study.stability import jaccard, mean_overlap
+from ..findings import Findings, left_out
 from ..words import drawn
-from .findings import Findings, left_out
 from .sheet import SMALL, Sheet, heading_width, percent, text_width
 
 CELL, LARGEST, ABOVE, BELOW, GAP = 0.36, 6.0, 0.34, 0.3, 0.35
@@ -37,12 +37,13 @@ def agreement_figure(found: Findings) -> Figure:
 
 
 def _share(found: Findings, benchmark: Benchmark) -> str:
-    return percent(found.exported(benchmark).curve.shares[found.size(benchmark)])
+    curve = found.result.exported(benchmark).curve
+    return percent(curve.shares[curve.telling])
 
 
 def _overlaps(found: Findings, benchmark: Benchmark) -> np.ndarray:
     """[method, method] below the diagonal at one size, above it the mean over sizes."""
-    size, rows = found.size(benchmark), found.rows(benchmark)
+    size, rows = found.result.exported(benchmark).curve.telling, found.rows(benchmark)
     overlaps = np.ones((len(rows), len(rows)))
     for a, one in enumerate(rows):
         for b, other in enumerate(rows[:a]):

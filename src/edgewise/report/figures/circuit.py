@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from ...circuit import Circuit
 from ...evaluate import Benchmark
 from ...graph import Graph
+from ..findings import Findings
 from ..words import drawn
-from .findings import Findings
 from .looks import READERS, reader_kinds
 from .sheet import FAINT, INK, SMALL, Sheet, lines_of, percent, rounded, text_width
 
@@ -119,7 +119,7 @@ def circuit_figure(found: Findings) -> Figure:
     sheet = Sheet.make(whole, above + height + LEGEND, found.title, _caption(found))
     for at, benchmark in enumerate(shown):
         left = at * (width + GAP)
-        sheet.heading(left, 0, benchmark.name, drawn(found.exported(benchmark).name))
+        sheet.heading(left, 0, benchmark.name, drawn(found.result.exported(benchmark).name))
         sheet.words(left, 0.2, "\n".join(words[benchmark]), size=SMALL, color=FAINT)
         axis = sheet.axes(left, above, width, height)
         axis.set_xlim(0, width)
@@ -136,7 +136,9 @@ def circuit_figure(found: Findings) -> Figure:
 
 
 def _circuit(found: Findings, benchmark: Benchmark) -> Circuit:
-    return found.circuits[benchmark, found.exported(benchmark).name][found.size(benchmark)]
+    return found.circuits[benchmark, found.result.exported(benchmark).name][
+        found.result.exported(benchmark).curve.telling
+    ]
 
 
 def strongest(circuit: Circuit, score: FloatArray) -> NDArray[np.intp]:
@@ -184,7 +186,11 @@ def _name(axis: Axes, places: Places, nodes: NDArray[np.intp]) -> None:
 
 def _words(found: Findings, benchmark: Benchmark) -> str:
     """What is seen of one metric's circuit."""
-    circuit, curve, size = _circuit(found, benchmark), found.exported(benchmark).curve, found.size(benchmark)
+    circuit, curve, size = (
+        _circuit(found, benchmark),
+        found.result.exported(benchmark).curve,
+        found.result.exported(benchmark).curve.telling,
+    )
     return (
         f"{percent(curve.shares[size])} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in "
         f"the circuit; faithfulness {rounded(curve.faithfulness[size], 2)}"

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from ...evaluate import CONFIDENCE, Benchmark, Comparison
 from ...study import GREEDY
+from ..findings import Findings, left_out
 from ..words import drawn
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
-from .findings import Findings, left_out
 from .looks import BLUE, GREY, VERMILLION
 from .sheet import FAINT, SMALL, Sheet, rounded
 

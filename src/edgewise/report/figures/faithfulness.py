@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from ...evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ...results import ResultRow
+from ..findings import Findings, left_out
 from ..words import drawn
 from .curves import ABOVE, BELOW, PANEL, Line, asking, draw_panels, panels_width
-from .findings import Findings, left_out
 from .looks import Look, looks
 from .sheet import SMALL, Sheet, legend_height, legend_width, percent, rounded
 
@@ -24,7 +24,11 @@ def faithfulness_figure(found: Findings) -> Figure:
     top = 0.0
     for benchmark in shown:
         rows = found.rows(benchmark)
-        names = (found.reference(benchmark).name, found.best(benchmark).name, found.exported(benchmark).name)
+        names = (
+            found.reference(benchmark).name,
+            found.result.best(benchmark).name,
+            found.result.exported(benchmark).name,
+        )
         look = looks([row.name for row in rows], *names)
         lines = [_line(row, look[row.name], row.name == names[1]) for row in rows]
         definition = drawn(rows[0].curve.definition.name)
@@ -48,7 +52,7 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
 
 
 def _label(found: Findings, benchmark: Benchmark, row: ResultRow) -> str:
-    roles = ["best"] * (row is found.best(benchmark)) + ["exported"] * (row is found.exported(benchmark))
+    roles = ["best"] * (row is found.result.best(benchmark)) + ["exported"] * (row is found.result.exported(benchmark))
     return f"{drawn(row.name)}  {rounded(row.area, 4)}" + (f"  ({', '.join(roles)})" if roles else "")
 
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...formats.edge_file import edge_name
+from ..findings import Findings
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
-from .findings import Findings
 from .looks import READERS, reader_kinds
 from .sheet import FAINT, SMALL, Sheet, minus, number_ticks, percent
 

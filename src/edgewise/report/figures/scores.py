@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from .findings import Findings
+from ..findings import Findings
 from .looks import BLUE, ORANGE
 from .sheet import FAINT, INK, SMALL, Sheet, number_ticks, percent
 

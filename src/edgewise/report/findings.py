@@ -1,4 +1,4 @@
-"""What a run's figures are drawn of."""
+"""What a run's figures and its page are made of."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ...circuit import Circuit
-from ...evaluate import Benchmark, Comparison, resample
-from ...results import Result, ResultRow, read_circuits, read_result, read_statistics
-from ...statistics import EdgeStatistics
-from ...study import GREEDY, PORTFOLIO, TUNED
-from ..tables import method_name, short
-from ..words import drawn
+from ..circuit import Circuit
+from ..evaluate import Benchmark, Comparison, resample
+from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
+from ..statistics import EdgeStatistics
+from ..study import GREEDY
+from .tables import method_name, short
+from .words import drawn
 
-# A circuit that is this faithful is worth a look; without one, so large a share of the edges is shown.
-FAITHFUL, OTHERWISE = 0.9, 0.05
 # More methods can't be told apart.
 MOST_METHODS = 40
 
@@ -41,25 +39,15 @@ class Findings:
         how = (method_name(run.settings[name]) for name in ("scorer", "ablation"))
         return "  ·  ".join(drawn(name) for name in (short(run.model), short(run.task), *how))
 
-    def best(self, benchmark: Benchmark) -> ResultRow:
-        """The row of the best area; of equals the first."""
-        return max(self.result.of(benchmark), key=lambda row: benchmark.better * row.area)
-
-    def exported(self, benchmark: Benchmark) -> ResultRow:
-        """The row whose circuits the folder has as files: one that was chosen beforehand, or else the best."""
-        rows, run = {row.name: row for row in self.result.of(benchmark)}, self.result.run
-        beforehand = [PORTFOLIO] * (benchmark.name in run.portfolio) + [TUNED] * (run.tuning is not None)
-        return next((rows[name] for name in beforehand if name in rows), self.best(benchmark))
-
     def reference(self, benchmark: Benchmark) -> ResultRow:
         """The row that others are compared with: greedy, or the best if greedy wasn't tried."""
         rows = self.result.of(benchmark)
-        return next((row for row in rows if row.name == GREEDY.name), self.best(benchmark))
+        return next((row for row in rows if row.name == GREEDY.name), self.result.best(benchmark))
 
     def rows(self, benchmark: Benchmark) -> list[ResultRow]:
         """The rows to show, the best first; of very many the best, the exported one and the reference."""
         ordered = sorted(self.result.of(benchmark), key=lambda row: -benchmark.better * row.area)
-        always = (self.exported(benchmark), self.reference(benchmark))
+        always = (self.result.exported(benchmark), self.reference(benchmark))
         return [row for at, row in enumerate(ordered) if at < MOST_METHODS or row in always]
 
     @cached_property
@@ -75,15 +63,6 @@ class Findings:
                 if row is not reference
             }
         return found
-
-    def size(self, benchmark: Benchmark) -> int:
-        """The size to look at, by its place among the sizes: the smallest that is faithful, in part of the model."""
-        row = self.exported(benchmark)
-        curve = row.curve
-        partial = [at for at, kept in enumerate(curve.kept) if 0 < kept < self.result.run.graph.n_edges]
-        faithful = [at for at in partial if curve.faithfulness[at] >= FAITHFUL]
-        small = [at for at in partial if curve.shares[at] <= OTHERWISE]
-        return (faithful[:1] or small[-1:] or partial[:1] or [len(curve.shares) - 1])[0]
 
     def __repr__(self) -> str:
         return f"Findings({self.result!r})"
