@@ -316,6 +316,16 @@ def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_pat
     assert "no tokenizer" in refused(edgewise, "score", "--model", tmp_path / "model", "--out", tmp_path / "more")
 
 
+def test_without_rows_to_validate_on_there_is_no_portfolio(edgewise, tmp_path):
+    rows = [row | {"split": "test" if number % 2 else "train"} for number, row in enumerate([GOOD] * 6)]
+    path = write(tmp_path / "task.jsonl", rows)
+    code, out, err = edgewise(
+        "run", "--task", path, "--learned", "--learn-steps", 2, "--out", tmp_path / "out", "--json"
+    )
+    assert code == 0 and "no rows of split validation" in err
+    assert json.loads(out)["portfolio"] == {} and "Learned" in json.loads(out)["areas"]["CMD"]
+
+
 def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt

@@ -174,7 +174,11 @@ def _load_validation(model: Model, task: str, split: str, examples: int | None, 
     """What a portfolio chooses by; None if the task has no validation examples apart from those evaluated."""
     from ..tasks import has_splits, is_task_file, load_task
 
-    if split == "validation" or (is_task_file(task) and not has_splits(Path(task))):
+    if split == "validation":
+        return None
+    if is_task_file(task) and not has_splits(Path(task), "validation"):
+        if has_splits(Path(task)):
+            note(f"{task} has no rows of split validation, so there is no portfolio of methods chosen by them")
         return None
     return load_task(task, model, "validation", examples, seed)
 
@@ -219,7 +223,9 @@ def _show(folder: Path, record: RunRecord) -> None:
     say(f"circuits/ has those of {chosen}")
     _explain_tuning(record)
     for benchmark, choices in record.portfolio.items():
-        runs = [(method, [share for share, _ in same]) for method, same in groupby(choices.items(), lambda one: one[1])]
+        # A small graph has sizes that ask for no edge: all methods are alike there.
+        seen = [(share, one) for share, one in choices.items() if int(float(share) * record.graph.n_edges)]
+        runs = [(method, [share for share, _ in same]) for method, same in groupby(seen, lambda one: one[1])]
         taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
         say(f"Portfolio {benchmark}, by share of the edges: {taken}")
     show_open(open_circuit(folder))

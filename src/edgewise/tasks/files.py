@@ -77,9 +77,9 @@ def _each(rows: Mapping[int, Any], read: Callable[[Any], Read]) -> tuple[dict[in
     return found, problems
 
 
-def has_splits(path: Path) -> bool:
-    """Whether any row of a file says which split it is of."""
-    return any("split" in row for row in read_rows(path))
+def has_splits(path: Path, split: str | None = None) -> bool:
+    """Whether any row of a file says which split it is of, or is of that one."""
+    return any("split" in row and split in (None, row["split"]) for row in read_rows(path))
 
 
 def count_copies(path: Path) -> tuple[int, int]:
