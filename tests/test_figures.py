@@ -62,7 +62,7 @@ def made(
     mean = rng.standard_t(1.3, count) * 1e-3 if is_any else mean
     half = 0.2 * np.abs(mean) + (np.median(np.abs(mean)) if is_any else 0.1)
     kept = np.abs(mean) > half
-    known = EdgeStatistics(graph, mean, mean - half, mean + half, kept, ~kept, np.where(kept, mean, 0))
+    known = EdgeStatistics(graph, mean, mean - half, mean + 2 * half, kept, ~kept, np.where(kept, mean, 0))
     full, empty = rng.normal(4, 0.5, examples), rng.normal(0, 0.5, examples)
     asked = tuple(size_to_edges(size, count) for size in sizes)
     rows, circuits = [], {}
@@ -173,7 +173,7 @@ def test_a_users_settings_of_matplotlib_change_nothing(small, tmp_path):
     found = made(small, names=METHODS[:1])
     with drawing():
         expected = rendered(FIGURES["scores"](found), "svg")
-    with matplotlib.rc_context({"font.size": 30, "lines.linewidth": 9, "text.usetex": True}):
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": True, "font.family": "monospace"}):
         with drawing():
             assert rendered(FIGURES["scores"](found), "svg") == expected
         assert matplotlib.rcParams["font.size"] == 30
@@ -184,7 +184,11 @@ def test_names_are_drawn_as_they_are(small):
     names = ["_hidden", "$x_1$", r"\frac{1}", "plain"]
     found = made(small, names=names, model="$a_b$", task="_t")
     with drawing():
-        svg = {name: rendered(make(found), "svg").decode() for name, make in FIGURES.items()}
+        figures = {name: make(found) for name, make in FIGURES.items()}
+        svg = {name: rendered(figure, "svg").decode() for name, figure in figures.items()}
+    for figure in figures.values():
+        typeset = [text.get_text() for text in figure.findobj(Text) if text.get_parse_math()]
+        assert not [words for words in typeset if "$" in words or "\\" in words]
     for figure in svg.values():
         assert "<!-- $a_b$  ·  _t  ·" in figure
     for name in names:

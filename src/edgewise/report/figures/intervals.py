@@ -16,7 +16,7 @@ from .sheet import FAINT, SMALL, Sheet, minus, number_ticks, percent
 
 PLOT, BESIDE, MOST, GAP, ABOVE, LEGEND = 2.9, 2.1, 25, 0.2, 0.2, 0.3
 # How far from the mean one sees, at least and at most, in multiples of it.
-LEAST, FARTHEST, BEYOND = 0.05, 3.0, 1e6
+LEAST, FARTHEST = 0.05, 3.0
 
 
 def intervals_figure(found: Findings) -> Figure:
@@ -50,16 +50,11 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
         is_unstable, is_kept = bool(known.sign_unstable[edge]), bool(known.kept[edge])
         look = (READERS[kind], not is_unstable, "o" if is_kept else "X")
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
-        least, most = sorted(_relative(end, mean) for end in (low, high))
+        least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))
         score = minus(f"{mean:+#.3g}".rstrip("."))
         relative.append(Dot("", 0.0, least, most, *look, f"{score}  {words}".rstrip()))
     return means, relative
-
-
-def _relative(end: float, mean: float) -> float:
-    """How far an end of an interval is from its mean, in multiples of the mean; never out of all bounds."""
-    return min(max((end - mean) / mean, -BEYOND), BEYOND) if mean else 0.0
 
 
 def _caption(found: Findings, shown: int) -> str:
