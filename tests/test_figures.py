@@ -84,20 +84,19 @@ ONE = {"benchmarks": (CMD,), "names": METHODS[:2]}
 KINDS = {
     "usual": {},
     "one metric, one example": {"benchmarks": (CPR,), "examples": 1},
-    "one method": {"names": ("Greedy",)},
+    "one method": ONE | {"names": ("Greedy",)},
     "no greedy, parallel": {"names": ("mine", "yours"), "graph": Graph(2, 2, 4, parallel=True)},
-    "tiny": {"graph": Graph(1, 1, 1), "sizes": (0, 0.1, 0.5, 1.0)},
+    "tiny": ONE | {"graph": Graph(1, 1, 1), "sizes": (0, 0.1, 0.5, 1.0)},
     "no edge asked": ONE | {"graph": Graph(1, 1, 1), "sizes": (0, 0.01)},
     "large": ONE | {"graph": Graph(30, 9, 8)},
     "broad": ONE | {"graph": Graph(2, 48, 8)},
     "deep": ONE | {"graph": Graph(90, 2, 8)},
     "all scores 0": ONE | {"mean": 0.0},
-    "all scores equal": ONE | {"mean": -1e-3},
     "scores as good as 0": ONE | {"mean": -5e-324},
     "huge scores": ONE | {"mean": 1e100},
     "huge faithfulness": ONE | {"far": 1e305},
     "long names": ONE | {"names": (LONGEST, LONGEST + "x"), "model": LONGEST, "task": "w " * 200},
-    "strange names": {"names": ("_hidden", "$x_1$", r"\frac{1}", "two\nlines", "\x1b[31m"), "model": "$a_b$"},
+    "strange names": ONE | {"names": ("_hidden", "$x_1$", r"\frac{1}", "two\nlines", "\x1b[31m"), "model": "$a_b$"},
     "many methods": {"names": [f"method {number}" for number in range(60)], "benchmarks": (CMD,)},
 }
 
@@ -202,8 +201,8 @@ def test_names_that_steer_terminals_or_never_end_are_drawn(small, capfd):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with drawing():
-            for make in FIGURES.values():
-                assert len(rendered(make(found), "png")) > 5000
+            for name in ("faithfulness", "differences", "agreement"):
+                assert len(rendered(FIGURES[name](found), "png")) > 5000
     assert capfd.readouterr() == ("", "")
 
 
