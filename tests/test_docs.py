@@ -123,3 +123,11 @@ def test_names_that_a_docstring_explains_become_a_list():
     assert (
         docs_pages().explained("Plain words. And more.\n\n    code  here") == "Plain words. And more.\n\n    code  here"
     )
+
+
+def test_the_viewers_keys_are_those_of_its_page():
+    source = (ROOT / "src/edgewise/report/page/controls.js").read_text(encoding="utf-8")
+    keys = dict(re.findall(r'\["(.+?)", "(.+?)"\],', source.partition("KEYS = [")[2].partition("];")[0]))
+    assert len(keys) > 10
+    listed = dict(re.findall(r"\| (.+?) \| (.+?) \|", (ROOT / "docs/viewer.md").read_text(encoding="utf-8")))
+    assert {key: listed.get(key) for key in keys} == keys | {"?": "help"}

@@ -967,12 +967,12 @@ def gguf(draw: Draw) -> Input:
 # --- commands: what uses the readers, and prints what was read
 
 COMMANDS = {
-    "result": (result, ("report", "compare", "convert", "view", "report --json", "compare --json", "view --json")),
+    "result": (result, ("report", "compare", "convert", "view", "show", "export", "report --json", "compare --json")),
     "study": (study, ("report", "compare", "report --json", "compare --json")),
     "scores": (scores, ("select", "convert", "select --json", "convert --json")),
     "ranking": (ranking, ("select", "convert", "select --json", "convert --json")),
-    "circuit.json": (eap_json, ("select", "convert", "view", "select --json", "convert --json")),
-    "circuit.pt": (eap_pt, ("select", "convert", "view", "select --json", "convert --json")),
+    "circuit.json": (eap_json, ("select", "convert", "view", "show", "export", "select --json", "convert --json")),
+    "circuit.pt": (eap_pt, ("select", "convert", "view", "show", "export", "select --json", "convert --json")),
     "submission": (submission, ("check", "check --json")),
 }
 SHOWN = (
@@ -1007,10 +1007,8 @@ def command(draw: Draw) -> Input:
     kind = draw(st.sampled_from(sorted(COMMANDS)))
     attack, words = COMMANDS[kind]
     read = f"{kind} {draw(st.sampled_from(words))}"
-    if kind == "result" and draw(st.booleans()):
-        return replace(_named(draw), read=read)
-    found = draw(attack())
-    return replace(found, read=read, verdict=None)
+    found = _named(draw) if kind == "result" and draw(st.booleans()) else draw(attack())
+    return replace(found, read=read, verdict=None, draws="report" in read)
 
 
 def _named(draw: Draw) -> Input:
@@ -1029,5 +1027,10 @@ def _named(draw: Draw) -> Input:
         run["versions"] = {name: name}
     else:
         run[place] = name
+    examples = json.loads(valid.result()["examples.json"]) | {"split": run["test"]["split"]}
+    for prompt in examples["prompts"]:
+        prompt["clean"][0] = prompt["correct"] = name
     given = Input(valid.result(), f"named: {place} is {name[:40]!r}")
-    return given.with_file("run.json", json.dumps(run).encode()).with_file("curve.json", json.dumps(curve).encode())
+    for file, held in (("run.json", run), ("curve.json", curve), ("examples.json", examples)):
+        given = given.with_file(file, json.dumps(held).encode())
+    return given

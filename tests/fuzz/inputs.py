@@ -46,12 +46,14 @@ class Input:
     words    what was done to a valid input
     verdict  what a strict reader must do; None where both ways are right
     read     by which of a reader's ways in, if it has several
+    draws    whether that also draws figures
     """
 
     files: Mapping[str, Entry]
     words: str
     verdict: str | None = None
     read: str = ""
+    draws: bool = False
 
     def __repr__(self) -> str:
         return f"Input({self.words!r}, {self.verdict or 'either'}, {self.read!r})"

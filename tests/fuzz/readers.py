@@ -261,6 +261,7 @@ def run_command(folder: Path, given: Input) -> None:
         "select": ("--edges", "10"),
         "convert": (str(beside / "converted.pt"), "--overwrite"),
         "view": ("--no-open", "--overwrite", "--out", str(beside / "view.html")),
+        "export": ("--overwrite", "--out", str(beside / "circuit.graphml")),
     }.get(words[0], ())
     with _small_models():
         code, out, err = _run([words[0], str(where), *more, *words[1:]])

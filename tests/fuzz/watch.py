@@ -24,7 +24,8 @@ from edgewise import InputError
 from .inputs import ACCEPT, REFUSE, Input
 
 SECONDS = 2.0  # of computing
-PATIENCE = 10.0  # by the clock, which runs on while other processes compute
+DRAWING = 4.0  # of computing more, for who also draws all figures
+PATIENCE = 20.0  # by the clock, which runs on while other processes compute
 MEMORY = 500 * 2**20
 # What a hostile file sets if its code runs.
 RAN = "EDGEWISE_FUZZ_CODE_RAN"
@@ -63,7 +64,7 @@ def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> See
     before = time.process_time()
     held = _prepare_memory()
     try:
-        with _limited(), _stdin():
+        with _limited(_allowed(given)), _stdin():
             read(folder, given)
     except (Exception, TooLongError, SystemExit, KeyboardInterrupt) as raised:
         error = raised
@@ -91,7 +92,7 @@ def _judge(given: Input, error: BaseException | None, seconds: float, memory: in
         raise failed(f"wrong: {error}", error.signature)
     if error is not None and not isinstance(error, InputError):
         raise failed(f"{type(error).__name__}: {str(error)[:SHOWN]}", place(error))
-    if seconds > SECONDS:
+    if seconds > _allowed(given):
         raise failed(f"too long: {seconds:.1f} s of computing")
     if memory > MEMORY:
         raise failed(f"too much memory: {memory / 2**20:,.0f} MB")
@@ -122,9 +123,14 @@ def _lacked_memory(error: BaseException) -> bool:
     return False
 
 
+def _allowed(given: Input) -> float:
+    """How many seconds of computing an input may take."""
+    return SECONDS + DRAWING * given.draws
+
+
 @contextmanager
-def _limited() -> Iterator[None]:
-    """At most `SECONDS` of computing, `PATIENCE` by the clock and `MEMORY` beyond what is in use."""
+def _limited(seconds: float) -> Iterator[None]:
+    """At most so many seconds of computing, `PATIENCE` by the clock and `MEMORY` beyond what is in use."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise TooLongError
@@ -132,7 +138,7 @@ def _limited() -> Iterator[None]:
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGPROF, signal.SIGALRM)}
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + MEMORY, hard))
-    signal.setitimer(signal.ITIMER_PROF, SECONDS * 1.5)
+    signal.setitimer(signal.ITIMER_PROF, seconds * 1.5)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         with warnings.catch_warnings():

@@ -28,7 +28,7 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) 
 
 def write_derived(folder: Path, found: Findings) -> list[Path]:
     """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
+    page, text = folder / "viewer.html", page_of(view_of_run(folder, found))  # reads the rest, so it comes first
     figures = write_figures(folder / "figures", found)
-    page = folder / "viewer.html"
-    write_text(page, page_of(view_of_run(folder, found)))
+    write_text(page, text)
     return [*figures, page, *write_result_readme(folder, found.result)]  # the last names every file
