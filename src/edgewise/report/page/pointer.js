@@ -1,19 +1,12 @@
 // Mouse, pen and fingers on the board: hover, click, drag, wheel and pinch.
 
-import { MOST_ZOOM } from "edgewise/state.js";
-
-/** A zoom such that the board stays filled. */
-export function bounded({ x, y, k }) {
-  const scale = Math.max(1, Math.min(MOST_ZOOM, k));
-  const inside = (middle) => Math.max(0.5 / scale, Math.min(1 - 0.5 / scale, middle));
-  return { x: inside(x), y: inside(y), k: scale };
-}
+import { MOST_ZOOM, filled } from "edgewise/state.js";
 
 /** The zoom after scaling by a factor about a point of the board, in shares of its width and height. */
 export function scaled(zoom, factor, px = 0.5, py = 0.5) {
   const k = Math.max(1, Math.min(MOST_ZOOM, zoom.k * factor));
   const move = (1 / zoom.k - 1 / k);
-  return bounded({ x: zoom.x + (px - 0.5) * move, y: zoom.y + (py - 0.5) * move, k });
+  return filled({ x: zoom.x + (px - 0.5) * move, y: zoom.y + (py - 0.5) * move, k });
 }
 
 /** Listens on a canvas; calls `hover(x, y, event)`, `leave()`, `click(x, y, event)` and `zoomTo(zoom)`. */
@@ -46,7 +39,7 @@ export function listen(canvas, { zoom, zoomTo, hover, leave, click }) {
     } else if (moved > 4 && k > 1) {
       leave();
       canvas.classList.add("dragged");
-      zoomTo(bounded({ x: x - (now[0] - before[0]) / width / k, y: y - (now[1] - before[1]) / height / k, k }));
+      zoomTo(filled({ x: x - (now[0] - before[0]) / width / k, y: y - (now[1] - before[1]) / height / k, k }));
     }
   });
   const release = (event) => {

@@ -6,6 +6,13 @@ export const TABS = ["edges", "examples", "attention", "about"];
 const CENTRE = { x: 0.5, y: 0.5, k: 1 };
 export const MOST_ZOOM = 24;
 
+/** A zoom such that the board stays filled. */
+export function filled({ x, y, k }) {
+  const scale = Math.max(1, Math.min(MOST_ZOOM, k));
+  const inside = (middle) => Math.max(0.5 / scale, Math.min(1 - 0.5 / scale, middle));
+  return { x: inside(x), y: inside(y), k: scale };
+}
+
 /** The state that a page opens with. */
 export function initial(view) {
   const row = within(view.about.shown, view.rows.length);
@@ -55,7 +62,7 @@ export function toAddress(view, state) {
   const row = view.rows[state.row];
   if (state.row !== first.row) {
     words.set("method", row.label);
-    if (row.benchmark) words.set("metric", row.benchmark);
+    if (benchmarks(view).length > 1 || row.benchmark) words.set("metric", row.benchmark);
   }
   if (state.row !== first.row || state.size !== first.size) words.set("size", short(row.sizes[state.size].share));
   if (state.other !== null) {
@@ -97,7 +104,7 @@ export function fromAddress(view, hash) {
   const here = view.rows[row];
   const vs = words.has("vs") ? rowNamed(view, words.get("vs"), words.get("vsmetric"), here) : null;
   const into = words.get("into")?.split(" ");
-  const zoom = (words.get("zoom") ?? "").split(" ");
+  const [k, x, y] = (words.get("zoom") ?? "").split(" ");
   const head = node("head");
   return Object.freeze({
     ...first, row,
@@ -117,9 +124,9 @@ export function fromAddress(view, hash) {
     head: head !== null && view.graph.place(head).kind === "head" ? head : null,
     linear: words.get("axis") === "linear",
     theme: one("theme", ["light", "dark"], "auto"),
-    zoom: {
-      x: bounded(zoom[1], 0, 1) ?? 0.5, y: bounded(zoom[2], 0, 1) ?? 0.5, k: bounded(zoom[0], 1, MOST_ZOOM) ?? 1,
-    },
+    zoom: filled({
+      x: bounded(x, 0, 1) ?? CENTRE.x, y: bounded(y, 0, 1) ?? CENTRE.y, k: bounded(k, 1, MOST_ZOOM) ?? CENTRE.k,
+    }),
   });
 }
 
