@@ -1,0 +1,312 @@
+"""Keys, search, and the address that holds what is shown."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from .made_up import circuit_alone, mask_of, ranked
+
+ILP = 1
+# What a reader can tell two pictures apart by.
+PICTURE = """() => ({
+  caption: document.getElementById("caption").innerText,
+  chosen: document.getElementById("chosen").innerText,
+  said: document.getElementById("curve-said").innerText,
+  pressed: [...document.querySelectorAll("[aria-pressed=true]")].map((one) => one.innerText),
+  panel: document.querySelector("[role=tabpanel]:not([hidden])").innerText,
+  search: document.getElementById("search").value,
+  least: document.getElementById("least").value,
+  all: document.getElementById("all").checked,
+  size: document.getElementById("size-slider").value,
+  theme: document.documentElement.dataset.theme,
+  tab: document.querySelector("[role=tab][aria-selected=true]").innerText,
+  lines: document.querySelector("#curve-plot").innerHTML,
+})"""
+
+
+def picture(page):
+    return page.drawn().page.evaluate(PICTURE)
+
+
+def pixels(page) -> bytes:
+    return page.page.evaluate("document.getElementById('graph').toDataURL()")
+
+
+def test_every_key_of_the_help_does_what_it_says(page, view):
+    page.press("?")
+    assert page.page.locator("#help").is_visible()
+    keys = " ".join(page.page.locator("#help kbd").all_inner_texts()).split()
+    tried = set("? Esc ← → ↑ ↓ m d / p + − 0 l t f".split())
+    assert set(keys) == tried, "a key that isn't tried here, or that the help doesn't tell of"
+    page.press("Escape")
+    assert page.page.locator("#help").is_hidden()
+
+    shown = page.page.locator("#size-slider")
+    page.press("ArrowRight")
+    assert shown.input_value() == "2"
+    page.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert shown.input_value() == "0"
+    page.press("ArrowDown")
+    assert page.pressed("#methods") == ["Learned"]
+    page.press("ArrowDown")  # from the last to the first
+    assert page.pressed("#methods") == ["Greedy"]
+    page.press("ArrowUp", "ArrowUp")
+    assert page.pressed("#methods") == ["ILP"]
+    page.press("m")
+    assert page.pressed("#metrics") == ["CPR"] and page.pressed("#methods") == ["ILP"]
+    page.press("m", "d")
+    assert page.pressed("#metrics") == ["CMD"] and page.page.locator("#other").is_visible()
+    page.press("d")
+    assert page.page.locator("#other").is_hidden()
+    page.press("/")
+    assert page.page.evaluate("document.activeElement.id") == "search"
+    page.page.keyboard.type("mdlt")  # letters go into the field, and do nothing else
+    assert page.drawn().pressed("#metrics") == ["CMD"] and page.page.locator("#search").input_value() == "mdlt"
+    page.press("Escape")
+    assert page.page.locator("#search").input_value() == ""
+    page.press("p")
+    assert page.words("#said") == "Choose a node first, then pin it"
+    page.click_node("m1").press("p")
+    assert page.words("#pin") == "Unpin"
+    page.press("p")
+    assert page.words("#pin") == "Pin"
+    page.press("+", "+", "-")
+    assert page.asked()["zoom"].split()[0] == "1.5"
+    page.press("0")
+    assert "zoom" not in page.asked()
+    assert page.page.locator("[data-axis=log]").get_attribute("aria-pressed") == "true"
+    page.press("l")
+    assert page.page.locator("[data-axis=linear]").get_attribute("aria-pressed") == "true"
+    light = page.page.evaluate("document.documentElement.dataset.theme")
+    page.press("t")
+    assert {light, page.page.evaluate("document.documentElement.dataset.theme")} == {"light", "dark"}
+    page.press("f")
+    page.page.wait_for_function("document.fullscreenElement !== null")
+    page.press("f")
+    page.page.wait_for_function("document.fullscreenElement === null")
+    page.press("Escape")
+    assert page.page.locator("#chosen [data-tag]").count() == 0
+
+
+def test_escape_shows_all_again_and_once_more_undoes_everything(page, view):
+    first = picture(page)["caption"]
+    page.press("d").click("[data-sign=negative]").click_node("m1").press("+", "p", "Escape")
+    assert set(page.asked()) == {"vs", "zoom", "sign", "pins"}
+    page.press("Escape")
+    assert page.asked() == {} and picture(page)["caption"] == first
+
+
+def test_keys_with_a_modifier_are_the_browsers(page):
+    before = picture(page)
+    page.press("Control+ArrowRight", "Alt+m", "Control+0", "Meta+d")
+    assert picture(page) == before
+
+
+def test_a_nodes_name_finds_it(page, view):
+    page.press("/").page.keyboard.type("a2.h")
+    names = page.drawn().page.locator("#suggestions .name").all_inner_texts()
+    assert names[:3] == ["a2.h0", "a2.h1", "a2.h2"]
+    graph = view.graph
+    heads = [graph.node_names.index(f"a2.h{head}") for head in range(3)]
+    of = np.isin(graph.edge_source, heads) | np.isin(graph.edge_head, heads)
+    inside = ranked(view, ILP, of & mask_of(view, ILP, 1))
+    assert names[3:] == (inside + ranked(view, ILP, of & ~mask_of(view, ILP, 1)))[:6]
+    # While one types, the picture shows what is meant so far.
+    assert page.listed("all") == inside
+    page.press("ArrowDown", "ArrowDown", "Enter")
+    assert page.words("#chosen .node").startswith("a2.h1") and page.asked() == {"node": "a2.h1"}
+
+
+def test_an_edges_name_finds_it_even_outside_the_circuit(page, view):
+    outside = ranked(view, ILP, ~mask_of(view, ILP, 1))[0]
+    page.press("/").page.keyboard.type(outside)
+    option = page.drawn().page.locator("#suggestions li")
+    assert option.all_inner_texts() == [f"{outside}\nnot in this circuit"] or outside in option.first.inner_text()
+    page.watch().press("Enter")
+    assert page.words("#chosen [data-tag]") == outside
+    assert tuple(page.places()["curves"][outside]) in {tuple(line["curve"]) for line in page.lines()}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("a1.h1", lambda source, end: "a1.h1" in (source, end.split("<")[0])),
+        ("A1.H1 -> ", None),
+        ("m0->logits", lambda source, end: (source, end) == ("m0", "logits")),
+        ("input → a3.h0", lambda source, end: source == "input" and end.split("<")[0] == "a3.h0"),
+        ("a0->m", lambda source, end: source.startswith("a0") and end.startswith("m")),
+        ("<k>", lambda source, end: end.endswith("<k>")),
+        ("->logits", lambda source, end: end == "logits"),
+    ],
+)
+def test_a_search_shows_the_edges_that_are_meant(page, view, words, meant):
+    if meant is None:
+        meant = lambda source, end: source == "a1.h1"  # noqa: E731
+    page.size(3).page.locator("#search").fill(words)
+    matching = np.array([meant(*name.split("->")) for name in view.graph.edge_names])
+    assert page.drawn().listed("all") == ranked(view, ILP, matching)
+
+
+def test_what_is_not_there_is_said(page):
+    page.press("/").page.keyboard.type("a99.h1")
+    assert "No node or edge has this name" in page.drawn().words("#suggestions")
+    page.press("Enter", "Escape")
+    assert page.asked() == {}
+
+
+def test_a_suggestion_is_chosen_by_the_mouse(page):
+    page.press("/").page.keyboard.type("m2")
+    page.drawn().page.locator("#suggestions li").first.click()
+    assert page.drawn().words("#chosen .node").startswith("m2") and page.page.locator("#suggestions").is_hidden()
+
+
+def many_changes(page):
+    page.method(2).size(2).click("#difference").click_node("a1.h0").click("#pin").click_node("a2.h2")
+    page.click("[data-letter=k]").click("[data-sign=negative]").click("[data-colour=sign]").slide("#least", 30)
+    page.page.locator("#all").check()
+    page.press("+", "l", "t").click("#tab-attention")
+    page.page.locator("#attention-example").select_option("3")
+    page.page.locator("#search").fill("a")
+    return page.drawn()
+
+
+def test_the_address_brings_another_reader_to_the_same_picture(page, open_page, path):
+    before = picture(many_changes(page))
+    address = page.address()
+    assert {"method", "metric", "size", "vs", "node", "pins", "into", "sign", "least", "all", "colour", "tab"} <= set(
+        page.asked()
+    )
+    other = open_page(path, address)
+    assert picture(other) == before
+    assert other.address() == address
+    page.page.mouse.move(0, 0)
+    assert pixels(page.drawn()) == pixels(other)
+
+
+def test_the_address_of_the_page_as_it_opens_is_plain(page):
+    page.size(2)
+    assert page.asked() == {"size": "0.3"}
+    page.size(1)
+    assert page.address() == ""
+
+
+def test_an_edited_address_moves_the_page(page, view):
+    page.page.evaluate("location.hash = '#method=Greedy&metric=CPR&size=0.3&node=logits'")
+    assert page.drawn().pressed("#methods") == ["Greedy"] and page.pressed("#metrics") == ["CPR"]
+    graph, mask = view.graph, mask_of(view, 3, 2)
+    assert page.listed("into") == ranked(view, 3, mask & (graph.edge_head == graph.n_nodes - 1))
+
+
+def test_a_circuit_beside_a_run_has_an_address_too(open_page, written, view):
+    alone = circuit_alone()
+    rows = (*view.rows, *(replace(row, run=1) for row in alone.rows))
+    path = written(replace(view, runs=(*view.runs, *alone.runs), rows=rows))
+    page = open_page(path).click("[data-metric='']")
+    assert page.pressed("#methods") == ["mine · mine"]
+    other = open_page(path, page.address())
+    assert other.pressed("#methods") == ["mine · mine"] and picture(other) == picture(page)
+    page.click("#difference")
+    assert picture(open_page(path, page.address())) == picture(page)
+
+
+HOSTILE = [
+    "#", "#%", "#%00%ff%fe", "#&&&===", "#method=%3Cscript%3E", "#into=", "#into=none", "#least=1", "#size=-1",
+    "#size=NaN&least=-Infinity&example=1e999&zoom=NaN+NaN+NaN", "#size=1e308", "#search=->->->", "#example=-5",
+    "#node=__proto__&edge=constructor&pins=toString+hasOwnProperty&head=input&tab=__proto__&vs=__proto__",
+    "#zoom=1+0+0", "#zoom=24+1+1", "#zoom=1e-9+0.5+0.5", "#edge=->", "#edge=a0.h0->", "#edge=a0.h0->a0.h0<q>",
+    "#method=Greedy&metric=nothing&vs=Greedy&vsmetric=nothing", "#theme=purple&sign=0&colour=1",
+    "#method=" + "x" * 5000, "#search=" + "%5C(%5B*" * 100, "#" + "node=a0.h0&" * 500,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", HOSTILE)
+def test_any_address_gives_a_page_that_works(page, view, address):
+    page.page.evaluate("(hash) => { location.hash = hash; }", address)
+    page.drawn().press("Escape", "Escape", "0").method(0)
+    page.click("[data-sign=both]").size(1)
+    # The whole circuit is in sight: the input below, the logits above.
+    places = page.places()
+    for name in ("input", "logits", "a0.h0", "m3"):
+        cell = places["cells"][name]
+        assert page.hover(places["left"] + cell["x"], places["top"] + cell["y"])["name"] == name
+    assert page.listed("all") == ranked(view, 0, mask_of(view, 0, 1))
+
+
+@pytest.mark.parametrize("address", ["#zoom=1+0+0", "#zoom=2+0+1"])
+def test_an_address_can_not_move_the_circuit_out_of_sight(page, address):
+    page.page.evaluate("(hash) => { location.hash = hash; }", address)
+    scale, across, up = map(float, page.drawn().asked().get("zoom", "1 0.5 0.5").split())
+    assert 0.5 / scale <= across <= 1 - 0.5 / scale and 0.5 / scale <= up <= 1 - 0.5 / scale
+
+
+def test_random_states_survive_their_addresses(page, view):
+    """fromAddress undoes toAddress for every state, and toAddress of any words is an address that stays as it is."""
+    draw = random.Random(0)
+    graph = view.graph
+    node = lambda: draw.choice([None, draw.randrange(graph.n_nodes)])  # noqa: E731
+    head = lambda: draw.choice([None, graph.attention_sources(draw.randrange(4)) + draw.randrange(3)])  # noqa: E731
+    states = []
+    for _ in range(300):
+        row = draw.randrange(5)
+        states.append({
+            "row": row, "size": draw.randrange(4), "other": draw.choice([None, *(set(range(5)) - {row})]),
+            "node": node(), "edge": draw.choice([None, draw.randrange(graph.n_edges)]),
+            "pins": draw.sample(range(graph.n_nodes), draw.randrange(4)),
+            "search": draw.choice(["", "a1", "a0.h0->m1", " +&=#%\u00e9\U0001f600<b>", "100% + 1"]),
+            "letters": [draw.random() < 0.7 for _ in range(5)], "sign": draw.choice(["both", "positive", "negative"]),
+            "least": draw.choice([0, 0.01, 0.6310, 1]), "all": draw.random() < 0.5,
+            "colour": draw.choice(["reader", "sign"]), "tab": draw.choice(["edges", "examples", "attention", "about"]),
+            "example": draw.randrange(6), "head": head(), "linear": draw.random() < 0.5,
+            "theme": draw.choice(["auto", "light", "dark"]),
+            "zoom": draw.choice([{"k": 1, "x": 0.5, "y": 0.5}, {"k": 2, "x": 0.3125, "y": 0.75}]),
+        })  # fmt: skip
+    back = page.module("state", ROUND_TRIP, states)
+    assert back == states
+    words = [random_words(draw) for _ in range(300)]
+    assert page.module("state", SETTLED, words) == []
+
+
+def random_words(draw: random.Random) -> str:
+    names = ["method", "metric", "size", "vs", "vsmetric", "node", "edge", "pins", "search", "into", "sign", "least"]
+    names += ["all", "colour", "tab", "example", "head", "axis", "theme", "zoom", "", "x", "__proto__"]
+    values = [
+        "Greedy",
+        "ILP",
+        "CPR",
+        "0.3",
+        "1e5",
+        "-1",
+        "a1.h1",
+        "a0.h0->m1",
+        "m1 m1",
+        "q",
+        "true",
+        "\ud800",
+        "%",
+        "NaN",
+    ]
+    parts = (f"{draw.choice(names)}={draw.choice(values)}" for _ in range(draw.randrange(8)))
+    return "#" + draw.choice(["&", "&&", ";", "#"]).join(parts)
+
+
+ROUND_TRIP = """async ({ fromAddress, toAddress }, states) => {
+  const { load } = await import("edgewise/data.js");
+  const view = await load(document);
+  const names = Object.keys(states[0]);
+  return states.map((state) => {
+    const found = fromAddress(view, toAddress(view, state));
+    return Object.fromEntries(names.map((name) => [name, found[name]]));
+  });
+}"""
+SETTLED = """async ({ fromAddress, toAddress }, addresses) => {
+  const { load } = await import("edgewise/data.js");
+  const view = await load(document);
+  return addresses.filter((address) => {
+    const once = toAddress(view, fromAddress(view, address));
+    return toAddress(view, fromAddress(view, once)) !== once;
+  });
+}"""

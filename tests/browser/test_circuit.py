@@ -1,0 +1,359 @@
+"""Which circuit a page shows, and which of its edges: what is drawn and listed is what the view holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .made_up import (
+    SHARES,
+    between,
+    faithfulness,
+    fixed,
+    letters,
+    mask_of,
+    number,
+    percent,
+    present,
+    ranked,
+    strength_of,
+)
+
+CELLS = "all => all.map((one) => [one.ariaLabel, ...Array.from(one.children, (part) => part.textContent)])"
+CMD_GREEDY, CMD_ILP, CMD_LEARNED, CPR_GREEDY, CPR_ILP = range(5)
+
+
+def drawn_edges(page) -> dict[str, dict]:
+    """The lines on the canvas, by the names of their edges."""
+    by_curve = {tuple(curve): name for name, curve in page.places()["curves"].items()}
+    return {by_curve[tuple(line["curve"])]: line for line in page.lines()}
+
+
+@pytest.mark.parametrize("size", range(len(SHARES)))
+def test_the_slider_moves_the_circuit_the_point_and_the_words(page, view, size):
+    page.watch().size((size + 1) % len(SHARES)).size(size)
+    row, shown = view.rows[view.shown], view.rows[view.shown].sizes[size]
+    said = page.words("#curve-said [data-said=size]")
+    kept = f"{shown.kept} edges" if shown.kept == shown.asked else f"{shown.kept} of {shown.asked} edges asked for"
+    assert said == f"{percent(shown.share)} · {kept}"
+    words = between(shown.faithfulness, shown.low, shown.high, fixed)
+    assert page.words("#curve-said [data-said=faithfulness]") == f"faithfulness {words}"
+    assert page.words("#curve-said [data-said=goal]").startswith(f"first passes 0.9 at {percent(row.sizes[1].share)}")
+    assert f"Circuit of {shown.kept} edges of {view.graph.n_edges}" in page.words("#caption")
+    assert page.page.locator("#size-slider").input_value() == str(size)
+    assert page.page.locator("#curve-plot .point").get_attribute("data-size") == str(size)
+    mask = mask_of(view, view.shown, size)
+    assert page.listed("all") == ranked(view, view.shown, mask)
+    assert set(drawn_edges(page)) == set(ranked(view, view.shown, mask))
+
+
+def test_the_point_lies_on_the_curve_and_moves_with_the_size(page, view):
+    found = []
+    for size in range(len(SHARES)):
+        page.size(size)
+        point = page.page.locator("#curve-plot .point")
+        found.append([float(point.get_attribute(name)) for name in ("cx", "cy")])
+    x, y = np.array(found).T
+    logs, reached = np.log(SHARES), np.array([size.faithfulness for size in view.rows[view.shown].sizes])
+    # Both axes are straight: shares logarithmic, and more faithful is higher.
+    np.testing.assert_allclose(np.polyval(np.polyfit(logs, x, 1), logs), x, atol=0.1)
+    slope, start = np.polyfit(reached, y, 1)
+    np.testing.assert_allclose(slope * reached + start, y, atol=0.1)
+    assert slope < 0
+    page.press("l")
+    across = float(page.page.locator("#curve-plot .point").get_attribute("cx"))
+    page.size(0)
+    assert float(page.page.locator("#curve-plot .point").get_attribute("cx")) < x[0] + 0.2 * (across - x[0])
+
+
+def test_a_click_on_the_curve_chooses_the_size(page, view):
+    page.size(2)
+    point = page.page.locator("#curve-plot .point").bounding_box()
+    page.size(0)
+    page.page.mouse.click(point["x"] + point["width"] / 2, point["y"] + 60)
+    assert percent(SHARES[2]) in page.drawn().words("#curve-said [data-said=size]")
+
+
+def test_methods_and_metrics_are_buttons(page, view):
+    assert page.pressed("#methods") == ["ILP"] and page.pressed("#metrics") == ["CMD"]
+    page.method(CMD_LEARNED)
+    assert page.pressed("#methods") == ["Learned"]
+    assert page.listed("all") == ranked(view, CMD_LEARNED, mask_of(view, CMD_LEARNED, 1))
+    assert page.words("#curve-said [data-said=goal]") == f"never passes 0.9: at most 0.88, at {percent(1)}"
+    # Learned has no circuits for CPR: the first method there is shown.
+    page.click("[data-metric=CPR]")
+    assert page.pressed("#metrics") == ["CPR"] and page.pressed("#methods") == ["Greedy"]
+    assert page.page.locator("#methods button:visible").all_inner_texts() == ["Greedy", "ILP"]
+    assert page.words("#curve-said [data-said=area]") == f"CPR {between(0.79, 0.74, 0.84)} · higher is better"
+    page.method(CPR_ILP).click("[data-metric=CMD]")
+    assert page.pressed("#methods") == ["ILP"]
+    assert page.words("#curve-said [data-said=area]") == f"CMD {between(0.31, 0.26, 0.36)} · lower is better"
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, size):
+    page.watch().size(size).click("#difference")
+    page.page.locator("#other").select_option("Learned")
+    page.drawn()
+    here, there = mask_of(view, CMD_ILP, size), mask_of(view, CMD_LEARNED, size)
+    expected = {
+        "here": ranked(view, CMD_ILP, here & ~there),
+        "there": ranked(view, CMD_LEARNED, there & ~here),
+        "shared": ranked(view, CMD_ILP, here & there),
+    }
+    assert all(expected.values())
+    for name, edges in expected.items():
+        assert page.listed(name) == edges
+        assert f"({len(edges)})" in page.words(f"#list-{name} h3")
+    caption = page.words("#caption")
+    counts = [len(expected[name]) for name in ("here", "there", "shared")]
+    assert "{} only in ILP · {} only in Learned · {} in both".format(*counts) in caption
+    lines = drawn_edges(page)
+    assert set(lines) == set().union(*expected.values())
+    colours = {name: {lines[edge]["colour"] for edge in edges} for name, edges in expected.items()}
+    assert all(len(found) == 1 for found in colours.values()) and len(set().union(*colours.values())) == 3
+    faint = max(lines[edge]["alpha"] for edge in expected["shared"])
+    assert faint < min(lines[edge]["alpha"] for name in ("here", "there") for edge in expected[name])
+    # Both circuits are spoken of beside the curve.
+    said = page.page.locator("#curve-said [data-said=faithfulness]").all_inner_texts()
+    sizes = [view.rows[row].sizes[size] for row in (CMD_ILP, CMD_LEARNED)]
+    assert said == [f"faithfulness {between(one.faithfulness, one.low, one.high, fixed)}" for one in sizes]
+
+
+def test_difference_mode_can_be_swapped_and_left(page, view):
+    page.click("#difference")
+    assert page.words("#vs-here") == "ILP" and page.page.locator("#other").input_value() == str(CMD_GREEDY)
+    only = page.listed("here")
+    page.click("#swap")
+    assert page.words("#vs-here") == "Greedy" and page.listed("there") == only
+    page.click("#difference")
+    assert page.page.locator("#other").is_hidden()
+    assert page.listed("all") == ranked(view, CMD_GREEDY, mask_of(view, CMD_GREEDY, 1))
+
+
+def test_what_ilp_has_and_greedy_lacks_across_metrics(page, view):
+    """The second circuit may be of another metric."""
+    page.click("#difference")
+    page.page.locator("#other").select_option(str(CPR_ILP))
+    page.drawn()
+    here, there = mask_of(view, CMD_ILP, 1), mask_of(view, CPR_ILP, 1)
+    assert page.listed("here") == ranked(view, CMD_ILP, here & ~there)
+    assert page.listed("there") == ranked(view, CPR_ILP, there & ~here)
+
+
+@pytest.mark.parametrize("row", [CMD_ILP, CMD_LEARNED])
+def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
+    page.method(row).size(2)
+    run, index = view.runs[0], {name: edge for edge, name in enumerate(view.graph.edge_names)}
+    edges = page.listed("all")
+    found = page.page.locator("#list-all [data-edge]").evaluate_all(CELLS)
+    assert [cells[2] for _, *cells in found] == edges
+    for rank, (words, *cells) in enumerate(found, start=1):
+        name = cells[2]
+        edge = index[name]
+        low, mean, high = run.low[edge], run.mean[edge], run.high[edge]
+        assert cells == [
+            str(rank), "", name, number(mean if row == CMD_ILP else view.rows[row].value[edge]),
+            f"[{number(low, 2)}, {number(high, 2)}]", "±" if run.unstable[edge] else "✓",
+            f"{present(view, row, edge)}/4",
+        ]  # fmt: skip
+        assert words.startswith(f"{rank}. {name}, score {between(mean, low, high)}, sign ")
+        assert ("unstable" in words) == run.unstable[edge]
+    if row == CMD_LEARNED:  # weak scores are among its edges
+        assert {True, False} == {bool(run.unstable[index[name]]) for name in edges}
+
+
+def test_lines_show_strength_sign_and_what_an_edge_ends_in(page, view):
+    page.watch().size(3)
+    lines = drawn_edges(page)
+    mean = dict(zip(view.graph.edge_names, view.runs[0].mean, strict=True))
+    ends = dict(zip(view.graph.edge_names, letters(view.graph), strict=True))
+    by_strength = sorted(lines, key=lambda name: abs(mean[name]))
+    widths = [lines[name]["width"] for name in by_strength]
+    assert (np.diff(widths) > 0).all() and widths[-1] > 2 * widths[0]
+    assert {name for name, line in lines.items() if line["dashed"]} == {name for name in lines if mean[name] < 0}
+    colours = {end: {line["colour"] for name, line in lines.items() if ends[name] == end} for end in set(ends.values())}
+    assert [len(found) for found in colours.values()] == [1] * 5 and len(set().union(*colours.values())) == 5
+    page.click("[data-colour=sign]")
+    lines = drawn_edges(page)
+    signs = {sign: {line["colour"] for name, line in lines.items() if (mean[name] < 0) == sign} for sign in (0, 1)}
+    assert [len(found) for found in signs.values()] == [1, 1] and signs[0] != signs[1]
+
+
+@pytest.mark.parametrize("end", ["q", "k", "v", "MLP", "logits"])
+def test_edges_into_queries_keys_values_mlps_and_logits_are_filtered(page, view, end):
+    page.watch().size(2).click(f"[data-letter='{end}']")
+    mask = mask_of(view, CMD_ILP, 2)
+    without = mask & (letters(view.graph) != end)
+    assert 0 < without.sum() < mask.sum()
+    assert page.listed("all") == ranked(view, CMD_ILP, without)
+    assert set(drawn_edges(page)) == set(ranked(view, CMD_ILP, without))
+    assert f"{without.sum()} chosen by node, search and filters" in page.words("#caption")
+    page.click("#reset")
+    assert page.listed("all") == ranked(view, CMD_ILP, mask)
+
+
+def test_edges_are_filtered_by_sign_and_least_score(page, view):
+    mean, mask = view.runs[0].mean, mask_of(view, CMD_ILP, 2)
+    page.size(2).click("[data-sign=negative]")
+    assert page.listed("all") == ranked(view, CMD_ILP, mask & (mean < 0))
+    page.click("[data-sign=positive]")
+    assert page.listed("all") == ranked(view, CMD_ILP, mask & (mean > 0))
+    page.click("[data-sign=both]").slide("#least", 95)
+    share = 10 ** (4 * (95 / 100 - 1))
+    assert page.words("#least-said") == f"{percent(share)} of strongest"
+    strength = strength_of(view, CMD_ILP)
+    strong = strength >= share * strength.max()
+    assert 0 < (mask & strong).sum() < mask.sum()
+    assert page.listed("all") == ranked(view, CMD_ILP, mask & strong)
+
+
+def test_edges_outside_the_circuit_can_be_shown_too(page, view):
+    page.watch().page.locator("#all").check()
+    page.drawn()
+    mask = mask_of(view, CMD_ILP, 1)
+    assert page.listed("all") == ranked(view, CMD_ILP, np.ones_like(mask))
+    lines = drawn_edges(page)
+    assert set(lines) == set(view.graph.edge_names)
+    outside = ranked(view, CMD_ILP, ~mask)
+    assert max(lines[name]["alpha"] for name in outside) < min(lines[name]["alpha"] for name in lines.keys() - outside)
+
+
+def test_the_three_strongest_edges_into_logits(page, view):
+    page.size(2).click("#list-nodes [data-node=logits]")
+    into = mask_of(view, CMD_ILP, 2) & (letters(view.graph) == "logits")
+    assert page.listed("into") == ranked(view, CMD_ILP, into) and into.sum() >= 3
+    assert page.page.locator("#list-out").count() == 0
+
+
+def test_the_strongest_heads_and_mlps_are_offered(page, view):
+    graph, strength = view.graph, strength_of(view, CMD_ILP)
+    mask = mask_of(view, CMD_ILP, 1)
+    totals = {
+        name: strength[mask & ((graph.edge_source == node) | (graph.edge_head == node))].sum()
+        for node, name in enumerate(graph.node_names)
+    }
+    inner = sorted((name for name in totals if name[0] in "am"), key=lambda name: -totals[name])
+    offered = page.page.locator("#list-nodes [data-node]")
+    assert offered.all_inner_texts() == [*inner[:8], "logits", "input"]
+    titles = offered.evaluate_all("all => all.map((one) => one.title)")
+    assert titles[:8] == [f"total score {number(totals[name])}" for name in inner[:8]]
+
+
+def test_an_edge_is_chosen_in_the_list(page, view):
+    name = page.listed("all")[4]
+    page.watch().click(f"[data-edge='{name}']")
+    assert page.words("#chosen [data-tag]") == name
+    assert page.page.locator(f"[data-edge='{name}']").get_attribute("aria-pressed") == "true"
+    lines = page.lines()
+    assert max(lines, key=lambda line: line["width"])["alpha"] == 1
+    page.click("#chosen button")
+    assert page.page.locator("#chosen [data-tag]").count() == 0
+
+
+@pytest.mark.parametrize("row", [CMD_ILP, CPR_ILP])
+@pytest.mark.parametrize("size", [0, 3])
+def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
+    if row == CPR_ILP:
+        page.click("[data-metric=CPR]")
+    page.size(size).click("#tab-examples")
+    values = faithfulness(view, row, size)
+    order = sorted(range(len(values)), key=lambda at: (np.isnan(values[at]), values[at]))
+    known = values[~np.isnan(values)]
+    assert f"{(known < 0.5).sum()} of {len(known)} below 0.5" in page.words("#examples-said")
+    assert "Undefined on 1 example" in page.words("#examples-note")
+    page.click("#examples-worst")
+    loss = -values if view.rows[row].better > 0 else np.abs(1 - values)
+    assert page.words("#example-heading h3") == f"Example {np.nanargmax(loss)}"
+    strip = page.page.locator("#examples-strip")
+    strip.focus()
+    page.press("Home")
+    for rank, example in enumerate(order):
+        shown = "undefined" if np.isnan(values[example]) else fixed(values[example])
+        assert page.words("#example-heading h3") == f"Example {example}"
+        assert strip.get_attribute("aria-valuenow") == str(rank + 1)
+        assert strip.get_attribute("aria-valuetext") == f"example {example} · {shown}"
+        rows = page.page.locator("#example-metrics tbody tr").evaluate_all(
+            "all => all.map((row) => [row.dataset.of, ...Array.from(row.cells, (cell) => cell.textContent).slice(1)])"
+        )
+        run = view.runs[0]
+        say = fixed if abs(run.full[example] - run.empty[example]) >= 0.1 else number
+        metric = view.rows[row].metric[size, example]
+        assert rows == [
+            ["model", say(run.full[example]), ""], ["shown", say(metric), shown], ["empty", say(run.empty[example]), ""]
+        ]  # fmt: skip
+        page.press("ArrowRight")
+
+
+def test_an_examples_tokens_and_answers_are_shown_and_what_differs_is_marked(page, view):
+    page.click("#tab-examples").page.locator("#examples-strip").focus()
+    page.press("End", "ArrowLeft")
+    example = int(page.words("#example-heading h3").split()[1])
+    prompt = view.runs[0].prompts[example]
+    for side, tokens in (("clean", prompt.clean), ("corrupted", prompt.corrupted)):
+        shown = page.page.locator(f"#example-tokens .token[data-side={side}]").all_text_contents()
+        assert shown == [token.replace(" ", "·") for token in tokens]
+    pairs = zip(prompt.clean, prompt.corrupted, strict=True)
+    differ = page.page.locator("#example-tokens .differ").evaluate_all("all => all.map((one) => one.dataset.position)")
+    assert differ == [str(at) for at, pair in enumerate(pairs) if pair[0] != pair[1]]
+    assert page.words("#example-answers") == f"Right answer ·{prompt.correct[1:]} against ·{prompt.incorrect[1:]}"
+
+
+def test_a_click_on_the_strip_chooses_the_example_there(page, view):
+    page.click("#tab-examples")
+    values = faithfulness(view, CMD_ILP, 1)
+    box = page.page.locator("#examples-strip").bounding_box()
+    page.page.mouse.move(box["x"] + 36, box["y"] + 40)
+    worst = int(np.nanargmin(values))
+    assert page.words("#examples-hover") == f"example {worst} · {fixed(values[worst])}"
+    page.page.mouse.click(box["x"] + 36, box["y"] + 40)
+    assert page.drawn().words("#example-heading h3") == f"Example {worst}"
+
+
+@pytest.mark.parametrize("example", [1, 3])
+def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
+    page.click("#tab-attention")
+    seen, names = view.runs[0].attention, view.graph.node_names
+    page.page.locator("#attention-example").select_option(str(example))
+    head = seen.heads[3]
+    page.page.locator("#attention-head").select_option(str(head))
+    page.drawn()
+    held = page.page.locator("#attention-head option").evaluate_all("all => all.map((one) => one.textContent)")
+    assert {words.split(" ")[0] for words in held} == {names[node] for node in seen.heads}
+    assert page.words("#attention-said").startswith(names[head])
+    clean, corrupted = (seen.pattern(example, head, side) for side in (False, True))
+    prompt = view.runs[0].prompts[example]
+    box = page.page.locator("[data-map=clean]")
+    box.scroll_into_view_if_needed()
+    box = box.bounding_box()
+    canvas = page.page.locator("[data-map=clean] canvas").bounding_box()
+    side = canvas["width"] / len(clean)
+    for query, key in ((0, 0), (3, 1), (6, 0), (6, 5), (6, 6)):
+        page.page.mouse.move(canvas["x"] + (key + 0.5) * side, canvas["y"] + (query + 0.5) * side)
+        page.drawn()
+        for name, tokens, value in (("clean", prompt.clean, clean), ("corrupted", prompt.corrupted, corrupted)):
+            said = f"'{tokens[query].strip()}' looks at '{tokens[key].strip()}': {fixed(value[query, key])}"
+            assert page.words(f"[data-reading={name}]") == said
+        change = clean[query, key] - corrupted[query, key]
+        assert page.words("[data-reading=difference]").endswith(f": {'+' if change > 0 else ''}{fixed(change)}")
+    # Nobody looks ahead.
+    page.page.mouse.move(canvas["x"] + 5.5 * side, canvas["y"] + 0.5 * side)
+    assert page.drawn().words("[data-reading=clean]") == ""
+
+
+def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view):
+    page.click("#tab-attention").click_node("a2.h2")
+    assert page.words("#attention-said").split(" ")[0] == "Patterns"  # on example 0
+    assert "this is example 1" in page.words("#attention-said")
+    assert page.page.locator("#attention-head").input_value() == str(view.graph.node_names.index("a2.h2"))
+    page.click_node("a2.h1")
+    assert page.words("#attention-said").startswith("Patterns of a2.h1 aren't held; those of ")
+
+
+def test_the_about_tab_says_what_was_run(page, view):
+    page.click("#tab-about")
+    words = page.words("#panel-about")
+    for name, fact in view.runs[0].facts.items():
+        assert name in words and fact in words
+    assert f"all {view.graph.n_edges} edges are here" in words
+    assert "Attention is held of 6 heads on 2 examples" in words
