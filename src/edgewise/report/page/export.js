@@ -53,8 +53,9 @@ function plain(words) {
 /** The shown circuit as the text of an SVG file, in the colours of a palette. */
 export function svgOf(view, state, palette) {
   const { graph } = view;
-  const width = Math.max(900, Math.min(3200, 70 * (graph.heads + 2.1) + 52));
-  const height = Math.max(360, Math.min(2600, 66 * (graph.layers + 2.15)));
+  // Whole numbers, or else a PNG's pixels at the border are half transparent.
+  const width = Math.round(Math.max(900, Math.min(3200, 70 * (graph.heads + 2.1) + 52)));
+  const height = Math.round(Math.max(360, Math.min(2600, 66 * (graph.layers + 2.15))));
   const layout = layoutOf(graph, width, height);
   const circuits = circuitsOf(view, state);
   const shown = shownEdges(view, state, circuits);
