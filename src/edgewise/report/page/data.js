@@ -1,6 +1,7 @@
 // The page's two blocks of data as one value of typed arrays.
 
 import { graphOf } from "edgewise/graph.js";
+import { plain } from "edgewise/tokens.js";
 
 /** The view that a document holds: reads, inflates and decodes its two blocks. */
 export async function load(document) {
@@ -36,7 +37,7 @@ export function decode(about, bytes) {
   const runs = about.runs.map((run, at) => runOf(run, `run${at}`, array));
   const labels = labelsOf(about);
   return {
-    about, graph, n, source, destination, head, letter, runs,
+    about: { ...about, title: plain(about.title) }, graph, n, source, destination, head, letter, runs,
     rows: about.rows.map((row, at) => rowOf(row, at, labels[at], array, runs)),
     edgeName: (edge) => `${graph.nodes[source[edge]]}->${graph.destinationName(destination[edge])}`,
   };
@@ -46,8 +47,9 @@ function runOf(run, name, array) {
   const part = (which) => array(`${name}.${which}`);
   const unstable = part("unstable");
   const patterns = run.patterns && { ...run.patterns, at: patternsOf(run.patterns, part) };
+  const facts = Object.entries(run.facts).map((pair) => pair.map(plain));
   return {
-    ...run, patterns,
+    ...run, patterns, name: plain(run.name), facts: Object.fromEntries(facts),
     mean: part("mean"), low: part("low"), high: part("high"),
     unstable: unstable && unstable.row(0), full: part("full"), empty: part("empty"),
   };
@@ -73,7 +75,7 @@ function rowOf(row, index, label, array, runs) {
   const value = array(`row${index}.value`);
   const scores = value ?? runs[row.run].mean;
   return {
-    ...row, index, label, scores, value,
+    ...row, index, label, scores, value, parameters: plain(row.parameters),
     metric: array(`row${index}.metric`),
     examples: runs[row.run].examples,
     has: masks.has,
@@ -90,7 +92,7 @@ function rowOf(row, index, label, array, runs) {
 function labelsOf({ rows, runs }) {
   const taken = new Map();
   return rows.map((row) => {
-    const name = runs.length > 1 ? `${row.method} · ${runs[row.run].name}` : row.method;
+    const name = plain(runs.length > 1 ? `${row.method} · ${runs[row.run].name}` : row.method);
     const key = `${row.benchmark}\n${name}`;
     taken.set(key, (taken.get(key) ?? 0) + 1);
     return taken.get(key) > 1 ? `${name} (${taken.get(key)})` : name;

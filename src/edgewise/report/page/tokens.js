@@ -11,11 +11,14 @@ export function pieces(text) {
   const found = [{ text: "·".repeat(before.length), blank: true }];
   for (const part of inner.split(/([\n\r\t])/)) {
     const sign = ENDS[part];
-    found.push(sign ? { text: sign, blank: true } : { text: part.replace(UNSEEN, escaped), blank: false });
+    found.push(sign ? { text: sign, blank: true } : { text: plain(part), blank: false });
   }
   found.push({ text: "·".repeat(after.length), blank: true });
   return found.filter((piece) => piece.text !== "");
 }
+
+/** Text without anything that hides it, or that turns the direction of the words around it. */
+export const plain = (text) => text.replace(UNSEEN, escaped);
 
 const escaped = (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
