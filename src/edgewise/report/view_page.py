@@ -175,4 +175,5 @@ def _asset(name: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # The name of a file may hold bytes that are no text.
+    return words.encode("utf-8", "replace").decode().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
