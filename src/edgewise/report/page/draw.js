@@ -16,7 +16,7 @@ export function cellColours(palette, cell) {
   if (!cell.inside) return { fill: palette["cell-out"], ink: palette.faint, edge: palette.line };
   const fill = mixed(palette["cell-low"], palette["cell-high"], 0.1 + 0.9 * Math.sqrt(cell.share));
   const clearer = contrast(fill, parts(palette.card)) > contrast(fill, parts(palette.ink)) ? palette.card : palette.ink;
-  return { fill: `rgb(${fill})`, ink: clearer, edge: palette["strong-line"] };
+  return { fill: `rgb(${fill})`, ink: cell.dimmed ? palette.soft : clearer, edge: palette["strong-line"] };
 }
 
 /** How well two colours can be told apart, as WCAG has it: 1 to 21. */
@@ -103,6 +103,7 @@ function drawCells(context, layout, cells, names, palette, zoom, quiet) {
     const label = labelOf(at, names[cell.node], longest, zoom.k);
     if (label) {
       context.font = `${cell.inside ? 600 : 400} ${label.size}px system-ui, sans-serif`;
+      if (cell.dimmed) context.globalAlpha = 1; // the cell steps back, its name stays legible
       context.fillStyle = colours.ink;
       context.fillText(label.words, at.x, at.y + 0.04 * label.size);
     }

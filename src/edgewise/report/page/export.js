@@ -98,12 +98,12 @@ function cellOf({ x, y, w, h, kind }, cell, names, palette) {
   const label = labelOf({ w, h, kind }, names[cell.node], longestName(names));
   const box = {
     x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill,
-    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8,
+    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8, opacity: cell.dimmed ? 0.3 : 1,
   };
   const words = () => text(x, y + 0.36 * label.size, label.words, {
     "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink,
   });
-  return tag("g", { opacity: cell.dimmed ? 0.4 : 1 }, tag("rect", box) + (label ? words() : ""));
+  return tag("g", {}, tag("rect", box) + (label ? words() : ""));
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */
