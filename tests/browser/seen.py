@@ -11,14 +11,18 @@ DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done
 # The address follows when nothing has moved for a moment: a later timer comes after that one.
 FOLLOWED = "() => new Promise((done) => setTimeout(done, 120))"
 # An address that says nothing is how the page opens; the number makes it another one than before.
-ANEW = """() => {
+ANEW = """async () => {
   document.activeElement?.blur();
   document.querySelector("dialog[open]")?.close();
   scrollTo(0, 0);
-  window.anew = (window.anew ?? 0) + 1;
-  location.hash = `anew=${window.anew}`;
   const drawn = (done) => () => requestAnimationFrame(() => setTimeout(done));
-  return new Promise((done) => addEventListener("hashchange", drawn(done), { once: true }));
+  let address = null;
+  do {  // a change of a moment ago may still write its own address over ours
+    window.anew = (window.anew ?? 0) + 1;
+    address = `#anew=${window.anew}`;
+    location.hash = address;
+    await new Promise((done) => addEventListener("hashchange", drawn(done), { once: true }));
+  } while (location.hash !== address && location.hash !== "");
 }"""
 # Where cells and lines lie on the screen; what they are, and whether they are drawn, isn't asked here.
 PLACES = """async () => {
@@ -53,6 +57,12 @@ WATCHED = """() => {
     return bezierCurveTo.apply(context, points);
   };
 }"""
+
+LINES = f"""async () => {{
+  const {{ curves }} = await ({PLACES})();
+  const names = new Map(Object.entries(curves).map(([name, curve]) => [curve.join(), name]));
+  return window.drawnLines.map(({{ curve, ...line }}) => ({{ ...line, name: names.get(curve.join()) ?? "unknown" }}));
+}}"""
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,8 @@ class Seen:
         return self
 
     def lines(self) -> list[dict[str, Any]]:
-        """The lines that the circuit was last drawn with."""
-        return self.page.evaluate("window.drawnLines")
+        """The lines that the circuit was last drawn with, and the names of their edges."""
+        return self.page.evaluate(LINES)
 
     def tip(self) -> dict[str, str] | None:
         """What is said at the pointer: name, and facts by their terms; None if nothing is."""

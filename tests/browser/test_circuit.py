@@ -25,8 +25,7 @@ CMD_GREEDY, CMD_ILP, CMD_LEARNED, CPR_GREEDY, CPR_ILP = range(5)
 
 def drawn_edges(page) -> dict[str, dict]:
     """The lines on the canvas, by the names of their edges."""
-    by_curve = {tuple(curve): name for name, curve in page.places()["curves"].items()}
-    return {by_curve[tuple(line["curve"])]: line for line in page.lines()}
+    return {line["name"]: line for line in page.lines()}
 
 
 @pytest.mark.parametrize("size", range(len(SHARES)))
