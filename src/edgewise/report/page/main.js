@@ -93,7 +93,7 @@ function show(document, view) {
 function describe(document, view) {
   const { layers, heads, edges, held } = view.graph;
   document.getElementById("title").textContent = view.about.title;
-  const part = held < edges ? `, of which the page holds the strongest ${count(held)}` : "";
+  const part = held < edges ? `, of which this page holds ${count(held)}` : "";
   const shape = `${counted(layers, "layer")} × ${counted(heads, "head")}`;
   document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, "edge")}${part}`;
 }
