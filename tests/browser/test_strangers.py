@@ -155,7 +155,7 @@ def test_two_runs_disagree(open_page, written):
 def test_a_graph_too_large_for_a_page_says_what_is_left_out(open_page, written, view, monkeypatch):
     monkeypatch.setattr(view_page, "MOST_EDGES", 100)
     page = open_page(written(view))
-    assert page.words("#subtitle") == "4 layers × 3 heads · 309 edges, of which the page holds the strongest 100"
+    assert page.words("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page holds 100"
     page.size(3)
     assert "Circuit of 309 edges of 309 · this page holds 100 of them" in page.words("#caption")
     page.click("#tab-about")
