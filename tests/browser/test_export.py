@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
@@ -89,12 +90,13 @@ def test_the_png_is_the_svg_at_twice_its_size(page):
     width, height = struct.unpack(">II", data[16:24])
     assert (width, height) == tuple(round(2 * float(svg.get(side))) for side in ("width", "height"))
     # As the browser itself reads it: lines, cells and words on a plain ground.
-    colours, translucent = page.page.evaluate(COLOURS, list(data))
+    colours, translucent = page.page.evaluate(COLOURS, base64.b64encode(data).decode())
     assert colours > 100 and translucent == 0
 
 
-COLOURS = """async (bytes) => {
-  const image = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+COLOURS = """async (base64) => {
+  const bytes = Uint8Array.from(atob(base64), (one) => one.charCodeAt(0));
+  const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
   const context = new OffscreenCanvas(image.width, image.height).getContext("2d");
   context.drawImage(image, 0, 0);
   const { data } = context.getImageData(0, 0, image.width, image.height);
