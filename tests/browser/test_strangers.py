@@ -189,7 +189,7 @@ def gpt2_path(gpt2, written):
     return written(gpt2)
 
 
-MOST = 2000
+MOST = 1500
 
 
 def test_of_thirty_thousand_edges_the_strongest_lines_are_drawn_and_it_is_said(open_page, gpt2, gpt2_path):

@@ -46,23 +46,42 @@ export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, 
   context.lineCap = "butt";
   const box = visible(layout, zoom);
   const thin = 1 / Math.sqrt(zoom.k);
-  for (const line of lines.filter(({ curve }) => meets(curve, box)))
-    strokeLine(context, line, palette, thin, chosenEdge !== null && line.edge !== chosenEdge);
+  for (const alike of groupsOf(lines.filter(({ curve }) => meets(curve, box))))
+    strokeLines(context, alike, palette, thin, chosenEdge !== null && alike[0].edge !== chosenEdge);
   const chosen = lines.find((line) => line.edge === chosenEdge);
-  if (chosen) strokeLine(context, { ...chosen, alpha: 1, width: chosen.width + 1.5 }, palette, thin, false);
+  if (chosen) strokeLines(context, [{ ...chosen, alpha: 1, width: chosen.width + 1.5 }], palette, thin, false);
   drawCells(context, layout, cells, names, palette, zoom, chosenEdge !== null);
   drawRows(context, layout, palette, zoom);
 }
 
-function strokeLine(context, line, palette, thin, dimmed) {
-  const [x0, y0, ax, ay, bx, by, x1, y1] = line.curve;
-  context.globalAlpha = dimmed ? 0.35 * line.alpha : line.alpha;
-  context.strokeStyle = palette[line.colour];
-  context.lineWidth = line.width * thin;
-  context.setLineDash(line.dashed ? dashOf(line.width * thin) : []);
+// So many of the strongest lines are drawn one by one, each over the weaker ones.
+const ONE_BY_ONE = 300;
+// Weaker lines whose width and alpha agree to so many parts are drawn alike.
+const PARTS = 8;
+
+/** Lines in groups that are stroked at once, which is faster: the weak ones by how they look, the strong ones alone. */
+function groupsOf(lines) {
+  const weak = new Map();
+  for (const line of lines.slice(0, -ONE_BY_ONE)) {
+    const key = `${line.colour} ${line.dashed} ${Math.round(PARTS * line.width)} ${Math.round(PARTS * line.alpha)}`;
+    if (weak.has(key)) weak.get(key).push(line);
+    else weak.set(key, [line]);
+  }
+  return [...weak.values(), ...lines.slice(-ONE_BY_ONE).map((line) => [line])];
+}
+
+/** Strokes lines that look like the first of them. */
+function strokeLines(context, lines, palette, thin, dimmed) {
+  const { alpha, colour, width, dashed } = lines[0];
+  context.globalAlpha = dimmed ? 0.35 * alpha : alpha;
+  context.strokeStyle = palette[colour];
+  context.lineWidth = width * thin;
+  context.setLineDash(dashed ? dashOf(width * thin) : []);
   context.beginPath();
-  context.moveTo(x0, y0);
-  context.bezierCurveTo(ax, ay, bx, by, x1, y1);
+  for (const { curve: [x0, y0, ax, ay, bx, by, x1, y1] } of lines) {
+    context.moveTo(x0, y0);
+    context.bezierCurveTo(ax, ay, bx, by, x1, y1);
+  }
   context.stroke();
 }
 
@@ -155,8 +174,8 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   const thin = 1 / Math.sqrt(zoom.k);
   if (line) {
     const halo = { ...line, colour: "card", dashed: false, alpha: 0.9, width: line.width + 5 };
-    strokeLine(context, halo, palette, thin, false);
-    strokeLine(context, { ...line, alpha: 1, width: line.width + 2 }, palette, thin, false);
+    strokeLines(context, [halo], palette, thin, false);
+    strokeLines(context, [{ ...line, alpha: 1, width: line.width + 2 }], palette, thin, false);
   }
   context.setLineDash([]);
   context.globalAlpha = 1;

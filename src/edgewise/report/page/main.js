@@ -68,6 +68,7 @@ function show(document, view) {
     attentionPanel(at("panel-attention"), view, update), aboutPanel(at("panel-about"), view, update),
   ];
 
+  let listing = 0;
   const render = () => {
     const theme = isDark(state) ? "dark" : "light";
     if (root.dataset.theme !== theme) {
@@ -76,9 +77,11 @@ function show(document, view) {
     }
     const scene = sceneNow(state);
     panels.forEach((panel) => panel.render(state));
-    edges.render(state, scene);
     // Last, as the board takes the room that the others leave.
     stage.render(state, scene);
+    // The list follows the picture: who drags the slider waits for that alone.
+    clearTimeout(listing);
+    listing = setTimeout(() => edges.render(state, scene));
     remember(view, state);
   };
   listenKeys(document, view, { state: () => state, update, act, focusSearch: find.focus });

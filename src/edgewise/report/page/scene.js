@@ -3,7 +3,7 @@
 import { curveOf } from "edgewise/layout.js";
 import { sameSize } from "edgewise/state.js";
 
-export const MOST_LINES = 2000;
+export const MOST_LINES = 1500;
 // Dashes take a browser ten times as long as a whole line, and among thousands of thin lines nobody sees them.
 export const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
