@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from edgewise import EdgeScores
-from edgewise.evaluate import SIZES, Attention
+from edgewise.evaluate import SIZES, Attention, area
 from edgewise.graph import Graph
 from edgewise.report.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.report.view_page import page_of
@@ -58,9 +58,9 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
                 for share, one, at in zip(SIZES, selections, reached, strict=True)
             )
             circuits = tuple(one.circuit for one in selections)
-            area = float(reached.mean())
-            rows.append(ViewRow(0, benchmark.name, recipe.name, sizes, circuits, recipe.words, benchmark.better, area,
-                                (area - 0.02, area + 0.02), metric))  # fmt: skip
+            found = area(SIZES, benchmark.height(reached))
+            rows.append(ViewRow(0, benchmark.name, recipe.name, sizes, circuits, recipe.words, benchmark.better, found,
+                                (0.9 * found, 1.1 * found), metric))  # fmt: skip
     return View("made up · ioi", graph, (run,), tuple(rows), 0, 5)
 
 
