@@ -18,11 +18,10 @@ from PIL import Image
 
 from edgewise import CMD, CPR, Circuit, Curve, Graph, RunRecord, Settings, discover, wrap_model, write_result
 from edgewise.evaluate import compare, faithfulness_intervals, size_to_edges
-from edgewise.report import findings
+from edgewise.report import edge_kinds, findings
 from edgewise.report.figures import FIGURES, circuit, drawing, rendered, write_figures
 from edgewise.report.figures.agreement import _overlaps
 from edgewise.report.figures.curves import SCALES
-from edgewise.report.figures.looks import reader_kinds
 from edgewise.report.figures.scores import DECADES
 from edgewise.report.figures.sheet import rounded
 from edgewise.report.figures.study import study_figure
@@ -293,10 +292,10 @@ def test_the_size_to_look_at_is_the_smallest_that_is_faithful_or_5_percent(small
 
 def test_what_an_edge_leads_into_is_what_its_name_says():
     for graph in (Graph(1, 1, 1), Graph(3, 4, 8), Graph(2, 3, 6, parallel=True)):
-        kinds = reader_kinds(graph, np.arange(graph.n_edges))
-        for name, kind in zip(graph.edge_names, kinds, strict=True):
+        for name, kind in zip(graph.edge_names, edge_kinds.edge_kinds(graph), strict=True):
             head = name.split("->")[1]
-            assert kind == (head[-2] if head.endswith(">") else "logits" if head == "logits" else "MLP")
+            expected = head[-2] if head.endswith(">") else "logits" if head == "logits" else "MLP"
+            assert edge_kinds.KINDS[kind] == expected
 
 
 def test_the_circuit_is_drawn_by_its_strongest_edges_from_below_to_above(small):
@@ -315,7 +314,7 @@ def test_the_circuit_is_drawn_by_its_strongest_edges_from_below_to_above(small):
     assert (np.diff(np.abs(mean[edges])) >= 0).all() and (np.diff(widths) >= 0).all()
     assert all((np.diff(way[:, 1]) > 0).all() for way in ways)
     colours = [tuple(np.round(colour[:3], 3)) for colour in lines.get_colors()]
-    pairs = set(zip(colours, reader_kinds(graph, edges), strict=True))
+    pairs = set(zip(colours, edge_kinds.edge_kinds(graph)[edges].tolist(), strict=True))
     assert len(pairs) == len({colour for colour, _ in pairs}) == len({kind for _, kind in pairs}) > 3
     dashed = [style[1] is not None for style in lines.get_linestyles()]
     assert dashed == (mean[edges] < 0).tolist()

@@ -15,13 +15,11 @@ from rich.table import Table
 from ..circuit import Circuit
 from ..errors import InputError
 from ..formats.edge_file import edge_name
-from ..graph import LETTERS, Graph
+from .edge_kinds import KINDS, edge_kinds
 from .numbers import score_text
 from .tables import number_tables
 
 TOP = 8
-# By what an edge ends in.
-KINDS = (*LETTERS, "MLP", "logits")
 # Between tables.
 GAP = 4
 
@@ -126,14 +124,6 @@ def describe(
             "zero": int((known == 0).sum()),
         },
     )
-
-
-def edge_kinds(graph: Graph) -> NDArray[np.int64]:
-    """[edge] the place in `KINDS` of what an edge ends in."""
-    heads = np.repeat(np.arange(len(LETTERS)), graph.n_heads)
-    layer = np.append(heads, KINDS.index("MLP"))
-    found: NDArray[np.int64] = np.append(np.tile(layer, graph.n_layers), KINDS.index("logits"))[graph.edge_destination]
-    return found
 
 
 def circuit_tables(words: CircuitWords, width: int) -> list[Table]:

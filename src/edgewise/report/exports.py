@@ -20,14 +20,13 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..formats.edge_file import edge_name
 from ..graph import LETTERS, Graph
-from .circuit_words import KINDS, edge_kinds
+from .edge_kinds import COLOURS, KINDS, edge_kinds
 from .open_circuit import as_known
 from .words import one_line
 
 Attributes = Mapping[str, Any]
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
 XML_TYPES = {str: "string", int: "long", float: "double"}
-COLOURS = {"q": "#0072b2", "k": "#d55e00", "v": "#009e73", "MLP": "#7c3aed", "logits": "#374151"}
 # Widths of dot's lines, in points.
 THINNEST, WIDEST = 0.5, 4.0
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ...circuit import Circuit
 from ...evaluate import Benchmark
 from ...graph import Graph
+from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import Findings
 from ..words import drawn
-from .looks import READERS, reader_kinds
 from .sheet import FAINT, INK, SMALL, Sheet, lines_of, percent, rounded, text_width
 
 FloatArray = NDArray[np.float64]
@@ -126,7 +126,7 @@ def circuit_figure(found: Findings) -> Figure:
         axis.set_ylim(0, height)
         axis.set_axis_off()
         _draw(axis, places, _circuit(found, benchmark), found.statistics.mean)
-    handles = [Line2D([], [], color=colour, linewidth=2, label=f"into {kind}") for kind, colour in READERS.items()]
+    handles = [Line2D([], [], color=colour, linewidth=2, label=f"into {kind}") for kind, colour in COLOURS.items()]
     handles += [
         Line2D([], [], color=FAINT, linewidth=1.5, label="positive"),
         Line2D([], [], color=FAINT, linewidth=1.5, linestyle=DASHED, label="negative"),
@@ -149,12 +149,12 @@ def strongest(circuit: Circuit, score: FloatArray) -> NDArray[np.intp]:
 
 def _draw(axis: Axes, places: Places, circuit: Circuit, score: FloatArray) -> None:
     graph, edges = circuit.graph, strongest(circuit, score)
-    kinds = reader_kinds(graph, edges)
+    kinds = [KINDS[kind] for kind in edge_kinds(graph)[edges]]
     size = np.abs(score[edges])
     largest = float(size.max(initial=0.0)) or 1.0
     axis.add_collection(
         LineCollection(
-            list(places.ways(edges, kinds)), colors=[READERS[kind] for kind in kinds], alpha=0.75, zorder=2,
+            list(places.ways(edges, kinds)), colors=[COLOURS[kind] for kind in kinds], alpha=0.75, zorder=2,
             linewidths=0.45 + 2.8 * np.sqrt(size / largest), capstyle="butt",
             linestyles=[DASHED if one < 0 else "-" for one in score[edges].tolist()],
         ),

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...formats.edge_file import edge_name
+from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import Findings
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
-from .looks import READERS, reader_kinds
 from .sheet import FAINT, SMALL, Sheet, minus, number_ticks, percent
 
 PLOT, BESIDE, MOST, GAP, ABOVE, LEGEND = 2.9, 2.1, 25, 0.2, 0.2, 0.3
@@ -34,7 +34,7 @@ def intervals_figure(found: Findings) -> Figure:
     axis.set_xticks(ticks, [minus(percent(tick)) for tick in ticks])
     axis.axvline(-1, color=FAINT, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.2}
-    handles = [Line2D([], [], color=colour, label=f"into {kind}", **look) for kind, colour in READERS.items()]
+    handles = [Line2D([], [], color=colour, label=f"into {kind}", **look) for kind, colour in COLOURS.items()]
     handles += [Line2D([], [], color=FAINT, label="sign changes", markerfacecolor="white", **look)]
     sheet.legend(0, height, handles, len(handles), handlelength=2, fontsize=SMALL)
     return sheet.figure
@@ -45,10 +45,11 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
     known = found.statistics
     top = np.argsort(-np.abs(known.mean), kind="stable")[:MOST]
     means, relative = [], []
-    for edge, kind in zip(top.tolist(), reader_kinds(known.graph, top), strict=True):
+    kinds = edge_kinds(known.graph)
+    for edge in top.tolist():
         mean, low, high = (float(array[edge]) for array in (known.mean, known.low, known.high))
         is_unstable, is_kept = bool(known.sign_unstable[edge]), bool(known.kept[edge])
-        look = (READERS[kind], not is_unstable, "o" if is_kept else "X")
+        look = (COLOURS[KINDS[kinds[edge]]], not is_unstable, "o" if is_kept else "X")
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
         least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))

@@ -1,4 +1,4 @@
-"""How methods and edges look: by colours that the colour-blind tell apart (Okabe and Ito's), lines and markers."""
+"""How methods look: by colours that the colour-blind tell apart (Okabe and Ito's), lines and markers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
-from ...graph import Graph
-
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8f8f8f"
+BLACK, ORANGE, BLUE, VERMILLION, GREY = "#000000", "#E69F00", "#0072B2", "#D55E00", "#8f8f8f"
 DASHES: tuple[Any, ...] = ((0, (1, 1.2)), (0, (4, 1.5)), (0, (4, 1.5, 1, 1.5)), (0, (7, 2)))
 MARKERS = "vDPX<>phd*"
 
@@ -56,14 +51,3 @@ def looks(names: Sequence[str], reference: str, best: str, exported: str) -> dic
         style = DASHES[at % len(DASHES)] if at % (len(DASHES) + 1) else "-"
         found[name] = Look(GREY, 0.8, style, MARKERS[at % len(MARKERS)], False, 1)
     return {name: found[name] for name in names}
-
-
-# What an edge leads into, in the order that legends have, and its colour.
-READERS = {"q": BLUE, "k": ORANGE, "v": GREEN, "MLP": PURPLE, "logits": BLACK}
-
-
-def reader_kinds(graph: Graph, edges: NDArray[np.intp]) -> list[str]:
-    """What each of some edges leads into: a head's q, k or v, an MLP, or the logits."""
-    within = graph.edge_destination[edges] % (3 * graph.n_heads + 1)
-    kinds = np.array(("q", "k", "v", "MLP"))[within // graph.n_heads]
-    return np.where(graph.edge_destination[edges] == graph.n_destinations - 1, "logits", kinds).tolist()
