@@ -7,7 +7,7 @@ classes; the functions here read such a mapping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -35,7 +35,7 @@ class Method:
 
 def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
     """The method called `name`, in any case, with the options that were given: those that aren't None."""
-    found = _named(kind, known, name)
+    found = known[as_known(kind, name, known)]
     given = {option: value for option, value in options.items() if value is not None}
     taken = parameters(found)
     for option in given:
@@ -44,10 +44,12 @@ def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -
     return found(**given)
 
 
-def _named(kind: str, known: Mapping[str, type[M]], name: str) -> type[M]:
-    found = next((one for one in known.values() if one.name.lower() == name.lower()), None)
+def as_known(kind: str, name: str, known: Iterable[str]) -> str:
+    """A name as it is known, from one in any case; refuses one that isn't."""
+    names = list(known)
+    found = next((one for one in names if one.lower() == name.lower()), None)
     if found is None:
-        raise unknown_name(kind, name, list(known))
+        raise unknown_name(kind, name, names)
     return found
 
 
@@ -102,7 +104,7 @@ def from_record(kind: str, known: Mapping[str, type[M]], record: str | Mapping[s
     name = record_name(kind, record)
     if isinstance(record, str):
         return choose(kind, known, name)
-    found, given = _named(kind, known, name), {key: value for key, value in record.items() if key != "name"}
+    found, given = known[as_known(kind, name, known)], {key: value for key, value in record.items() if key != "name"}
     return found(**members(found, parameters(found), given, f"{kind} {name!r}"))
 
 

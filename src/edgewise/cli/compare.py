@@ -38,14 +38,14 @@ def command(
     difference of its areas; paired if both were evaluated on the same examples.
     """
     from ..errors import InputError
-    from ..report.open_circuit import is_run
+    from ..results import is_result
 
     if method is not None and _is_path(method):
         if other is not None:
             raise InputError(f"two runs or two circuits are compared as they are; leave {other!r} out")
-        if is_run(folder) and is_run(method):
+        if is_result(folder) and is_result(method):
             _compare_runs(folder, Path(method), json)
-        elif is_run(folder) or is_run(method):
+        elif is_result(folder) or is_result(method):
             raise InputError(
                 f"of {folder} and {method}, one is a run and one isn't; give two runs, or two circuits: those of a run "
                 "are in its circuits/"
@@ -60,8 +60,9 @@ def command(
 
 def _is_path(word: str) -> bool:
     """Whether a word is a run or a circuit, or looks like one, rather than a method's name."""
-    is_there = os.path.isfile(word) or os.path.isfile(Path(word) / "run.json")
-    return is_there or "/" in word or word.endswith((".json", ".pt"))
+    from ..results import is_result
+
+    return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith((".json", ".pt"))
 
 
 def _compare_methods(folder: Path, method: str | None, other: str | None, json: bool) -> None:

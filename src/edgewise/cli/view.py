@@ -37,8 +37,9 @@ def command(
     from ..disk import check_file, write_text
     from ..report.view import view_of
     from ..report.view_page import page_of
+    from ..results import is_result
 
-    own = len(paths) == 1 and os.path.isfile(paths[0] / "run.json")
+    own = len(paths) == 1 and is_result(paths[0])
     target = out_path or (paths[0] / "viewer.html" if own else Path("viewer.html"))
     # The page of a result folder is made from it, so it can be made again.
     check_file(target, overwrite or (own and out_path is None), [path for path in paths if path.is_file()])

@@ -11,11 +11,10 @@ from rich.text import Text
 
 from ..errors import InputError
 from ..evaluate import Benchmark, Comparison, Faithfulness, Resampled, resample
-from ..methods import plain
+from ..methods import as_known, plain
 from ..results import Result
 from ..study import Study
 from .numbers import interval, number
-from .open_circuit import as_known
 from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables, short
 
 DIFFERENCE = ("difference", INTERVAL, "p")

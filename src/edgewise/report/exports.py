@@ -20,8 +20,8 @@ from ..circuit import Circuit
 from ..errors import InputError
 from ..formats.edge_file import edge_name
 from ..graph import LETTERS, Graph
+from ..methods import as_known
 from .edge_kinds import COLOURS, KINDS, edge_kinds
-from .open_circuit import as_known
 from .words import one_line
 
 Attributes = Mapping[str, Any]
@@ -52,7 +52,7 @@ class ExportFormat:
 def export_format(name: str | None, path: Path | None) -> str:
     """The format that is named, in any case, or that a file's suffix stands for."""
     if name is not None:
-        return as_known("format", name, list(EXPORTS))
+        return as_known("format", name, EXPORTS)
     suffix = "" if path is None else path.suffix.lower()
     found = next((name for name, one in EXPORTS.items() if suffix in one.suffixes), None)
     if found is None:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..circuit import Circuit
-from ..errors import InputError, unknown_name
+from ..errors import InputError
 from ..evaluate import FAITHFUL, Benchmark, Curve
 from ..formats.files import read_file
-from ..results import Result, ResultRow, read_circuits, read_result
+from ..methods import as_known
+from ..results import Result, ResultRow, is_result, read_circuits, read_result
 from ..scores import EdgeScores
 from .numbers import number, percent
 
@@ -49,11 +50,6 @@ class OpenCircuit:
         return None if self.row is None else float(self.row.curve.faithfulness[self.place])
 
 
-def is_run(path: str | Path) -> bool:
-    """Whether a path is a result folder."""
-    return os.path.isfile(Path(path) / "run.json")
-
-
 def open_circuit(
     path: str | Path, method: str | None = None, metric: str | None = None, size: str | None = None
 ) -> OpenCircuit:
@@ -64,7 +60,7 @@ def open_circuit(
     size    a share of the edges such as 0.05, or how many were asked for; by default the smallest that is faithful
     """
     path = Path(path)
-    if is_run(path):
+    if is_result(path):
         return _of_run(path, method, metric, size)
     for marker, advice in ELSEWHERE.items():
         if os.path.isfile(path / marker):
@@ -92,22 +88,14 @@ def _of_run(folder: Path, method: str | None, metric: str | None, size: str | No
     return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
 
 
-def as_known(kind: str, name: str, known: list[str]) -> str:
-    """A name as it is known, from one in any case."""
-    found = next((one for one in known if one.lower() == name.lower()), None)
-    if found is None:
-        raise unknown_name(kind, name, known)
-    return found
-
-
 def _benchmark(result: Result, metric: str | None) -> Benchmark:
     known = {b.name: b for b in result.benchmarks}
-    return known[as_known("metric", metric, list(known))] if metric is not None else result.benchmarks[0]
+    return known[as_known("metric", metric, known)] if metric is not None else result.benchmarks[0]
 
 
 def _row(result: Result, benchmark: Benchmark, method: str) -> ResultRow:
     rows = {row.name: row for row in result.of(benchmark)}
-    return rows[as_known(f"method for {benchmark.name}", method, list(rows))]
+    return rows[as_known(f"method for {benchmark.name}", method, rows)]
 
 
 def _size(curve: Curve, size: str) -> int:

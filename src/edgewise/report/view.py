@@ -22,6 +22,7 @@ from ..results import (
     Result,
     ResultRow,
     RunRecord,
+    is_result,
     read_attention,
     read_examples,
     read_learned,
@@ -126,7 +127,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
 
 def _part(path: Path) -> View:
     """What one path holds: a view of one run."""
-    if os.path.isfile(path / "run.json"):
+    if is_result(path):
         return view_of_run(path, Findings.read(path))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")

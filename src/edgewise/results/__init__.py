@@ -7,6 +7,7 @@ from .result_folder import (
     Result,
     ResultRow,
     fill_result,
+    is_result,
     read_circuits,
     read_learned,
     read_result,

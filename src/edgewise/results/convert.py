@@ -21,7 +21,7 @@ from ..scores import EdgeScores
 from ..store import working_on
 from ..study.plan import TEST
 from ..study.recipes import TUNED
-from .result_folder import ResultRow, read_circuits, read_result
+from .result_folder import ResultRow, is_result, read_circuits, read_result
 from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
 
 DEFAULT = Cmd()
@@ -91,7 +91,7 @@ def convert_to_submission(
         scores = _scores(source)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
-    if os.path.isfile(source / "run.json"):
+    if is_result(source):
         circuits, notes = _circuits_of_run(source, benchmark, method)
     elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
         circuits, notes = [_untested(read_file(path)) for path in circuit_files(source)], ()

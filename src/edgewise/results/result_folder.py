@@ -125,10 +125,15 @@ def fill_result(folder: Path, found: Discovery) -> RunRecord:
     return record
 
 
+def is_result(path: str | Path) -> bool:
+    """Whether a path is a result folder, whole or not."""
+    return os.path.isfile(Path(path) / "run.json")
+
+
 def read_result(folder: str | Path) -> Result:
     """Read a result folder back; says so if it isn't whole."""
     folder = Path(folder)
-    if not os.path.isfile(folder / "run.json"):
+    if not is_result(folder):
         raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
     try:
         run = RunRecord.from_record(read_format(folder / "run.json", FORMAT, VERSION))
