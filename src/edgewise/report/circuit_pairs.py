@@ -132,8 +132,7 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Circu
 
 def pair_runs(one: str | Path, other: str | Path) -> RunPair:
     """Two result folders, by the methods that both have."""
-    results = read_result(one), read_result(other)
-    here, there = results
+    here, there = read_result(one), read_result(other)
     if here.run.graph != there.run.graph:
         raise InputError(
             f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
@@ -143,7 +142,7 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
     ]
     if not rows:
         raise InputError(f"{one} and {other} have no method in common: nothing can be compared")
-    circuits = read_circuits(one), read_circuits(other)
+    circuits = read_circuits(one, here), read_circuits(other, there)
     paired = _is_paired(here, there)
     return RunPair(
         str(one),

@@ -30,7 +30,8 @@ class Findings:
     @classmethod
     def read(cls, folder: str | Path) -> Findings:
         """Those of a result folder."""
-        return cls(read_result(folder), read_statistics(folder), read_circuits(folder))
+        result = read_result(folder)
+        return cls(result, read_statistics(folder, result), read_circuits(folder, result))
 
     @property
     def title(self) -> str:

@@ -82,7 +82,7 @@ def _of_run(folder: Path, method: str | None, metric: str | None, size: str | No
     benchmark = _benchmark(result, metric)
     row = result.exported(benchmark) if method is None else _row(result, benchmark, method)
     place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
-    circuit = read_circuits(folder)[benchmark, row.name][place]
+    circuit = read_circuits(folder, result)[benchmark, row.name][place]
     share = percent(row.curve.shares[place])
     name = f"{row.name} for {benchmark.name} at {share} % of the edges"
     return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)

@@ -153,9 +153,9 @@ def read_result(folder: str | Path) -> Result:
         raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
 
 
-def read_circuits(folder: str | Path) -> dict[tuple[Benchmark, str], tuple[Circuit, ...]]:
-    """Every circuit of a result folder: (benchmark, method) -> one per size."""
-    result = read_result(folder)
+def read_circuits(folder: str | Path, result: Result | None = None) -> dict[tuple[Benchmark, str], tuple[Circuit, ...]]:
+    """Every circuit of a result folder: (benchmark, method) -> one per size. Give `result` if it was read already."""
+    result = result or read_result(folder)
     graph = result.run.graph
     shapes = _shapes(len(result.rows), len(result.rows[0].selections), result.run)
     masks = read_arrays(Path(folder) / "circuits.npz", shapes, ("masks",))["masks"]
@@ -184,9 +184,10 @@ def read_learned(folder: str | Path, result: Result) -> list[np.ndarray | None]:
     return [found.get(name) for name in names]
 
 
-def read_statistics(folder: str | Path) -> EdgeStatistics:
-    """What a result folder says of every edge, as the settings' bootstrap found it; edges that failed have score 0."""
-    folder, graph = Path(folder), read_result(folder).run.graph
+def read_statistics(folder: str | Path, result: Result | None = None) -> EdgeStatistics:
+    """What a result folder says of every edge, as the settings' bootstrap found it; edges that failed have score 0.
+    Give `result` if it was read already."""
+    folder, graph = Path(folder), (result or read_result(folder)).run.graph
     shapes = {name: ("b" if name in BOOLEAN else "f", (graph.n_edges,)) for name in STATISTICS}
     try:
         arrays = read_arrays(folder / "statistics.npz", shapes)
