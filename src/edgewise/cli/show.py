@@ -81,8 +81,6 @@ def show_curve(opened: OpenCircuit) -> None:
     assert opened.row is not None
     curve = opened.row.curve
     say(f"faithfulness of {opened.row.name} by share of the edges", opened.row.benchmark.name)
-    # Sizes of a small graph that ask for no edge have nothing to show.
-    places = [at for at, asked in enumerate(curve.asked) if asked]
-    shares, values = [curve.shares[at] for at in places], curve.faithfulness[places].tolist()
+    shares, values = [curve.shares[at] for at in curve.asking], curve.faithfulness[curve.asking].tolist()
     lines = curve_lines(shares, values, out.width, can_show(out.encoding))
     out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)

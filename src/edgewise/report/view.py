@@ -185,8 +185,7 @@ def _of_files(name: str, held: Sequence[EdgeFile]) -> ViewRow:
 def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, run: RunRecord) -> ViewRow:
     curve, area = row.curve, run.intervals[row.benchmark.name][row.name]
     found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
-    # A small graph has sizes that ask for no edge: there is nothing to see.
-    places = [place for place, asked in enumerate(curve.asked) if asked] or [len(curve.asked) - 1]
+    places = curve.asking or [len(curve.asked) - 1]
     sizes = tuple(
         ViewSize(curve.shares[at], curve.asked[at], curve.kept[at], found[at].estimate, found[at].low, found[at].high)
         for at in places

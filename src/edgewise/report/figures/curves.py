@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ...evaluate import Benchmark, Curve
+from ...evaluate import Benchmark
 from .looks import Look
 from .sheet import FAINT, NORMAL, PALE, SMALL, Sheet, number_ticks, padded, percent
 
@@ -33,11 +33,6 @@ class Line:
     low: FloatArray | None = None
     high: FloatArray | None = None
     is_filled: bool = False
-
-
-def asking(curve: Curve) -> list[int]:
-    """The places of the sizes that ask for an edge."""
-    return [at for at, asked in enumerate(curve.asked) if asked > 0]
 
 
 def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], benchmark: Benchmark, words: str) -> None:

@@ -9,7 +9,7 @@ from ...evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ...results import ResultRow
 from ..findings import Findings, left_out
 from ..words import drawn
-from .curves import ABOVE, BELOW, PANEL, Line, asking, draw_panels, panels_width
+from .curves import ABOVE, BELOW, PANEL, Line, draw_panels, panels_width
 from .looks import Look, looks
 from .sheet import SMALL, Sheet, legend_height, legend_width, percent, rounded
 
@@ -42,7 +42,7 @@ def faithfulness_figure(found: Findings) -> Figure:
 
 
 def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
-    curve, asked = row.curve, asking(row.curve)
+    curve, asked = row.curve, row.curve.asking
     shares = np.array(curve.shares)[asked]
     if not is_best:
         return Line(look, shares, curve.faithfulness[asked])

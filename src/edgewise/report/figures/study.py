@@ -10,7 +10,7 @@ from ...evaluate import BOTH, CONFIDENCE, Benchmark
 from ...study import GREEDY, Cell, Repeats, Study
 from ..tables import short
 from ..words import drawn
-from .curves import BELOW, PANEL, Line, asking, draw_panels, panels_width
+from .curves import BELOW, PANEL, Line, draw_panels, panels_width
 from .differences import difference_dots, draw_differences
 from .dots import BELOW as UNDER
 from .dots import Dot, dots_height, labels_width, words_width
@@ -56,9 +56,8 @@ def _compared(cell: Cell, benchmark: Benchmark) -> list[tuple[Repeats, Look]]:
 def _line(repeats: Repeats, look: Look) -> Line:
     """The mean over seeds, and their range as a band."""
     curve = repeats.curves[0]
-    asked = asking(curve)
-    heights = np.array([one.faithfulness for one in repeats.curves])[:, asked]
-    return Line(look, np.array(curve.shares)[asked], heights.mean(0), heights.min(0), heights.max(0))
+    heights = np.array([one.faithfulness for one in repeats.curves])[:, curve.asking]
+    return Line(look, np.array(curve.shares)[curve.asking], heights.mean(0), heights.min(0), heights.max(0))
 
 
 def _dots(cell: Cell, benchmark: Benchmark) -> list[Dot]:
