@@ -22,7 +22,10 @@ def command(
     folder: Annotated[Path, typer.Argument(help="A folder made by `edgewise run` or `edgewise study`.")],
     json: options.Json = False,
 ) -> None:
-    """Show the tables of a run or a study again, and make its figures (and a study's table files) anew."""
+    """Show the tables of a run or a study again, and make anew what is derived from its data.
+
+    That is a run's figures, viewer.html and README.md; a study's figure, files of tables and README.md.
+    """
     from ..study import is_study, read_study
 
     if is_study(folder):
@@ -50,13 +53,15 @@ def _report_run(folder: Path, json: bool) -> None:
 
 def _facts(run: RunRecord) -> dict[str, str]:
     """What a run was, in words."""
-    from ..report.tables import method_name, short
+    from ..methods import record_name
+    from ..report.tables import short
 
+    scorer, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
     return {
         "model": f"{short(run.model)} ({run.graph.n_edges:,} edges)",
         "task": f"{short(run.task)}, {run.test.examples} examples of {run.test.split}",
         "accuracy": f"{run.accuracy.top:.1%}",
-        "scored by": f"{method_name(run.settings['scorer'])} on {run.train.examples} examples of {run.train.split}",
-        "ablation": method_name(run.settings["ablation"]),
+        "scored by": f"{scorer} on {run.train.examples} examples of {run.train.split}",
+        "ablation": ablation,
         "sign instability": f"{run.sign_instability:.1%}",
     }

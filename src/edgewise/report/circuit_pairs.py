@@ -21,7 +21,7 @@ from .circuit_words import TOP, ScoredEdge, beside, describe, edge_tables
 from .comparisons import DIFFERENCE, difference_cells
 from .numbers import number, percent
 from .open_circuit import OpenCircuit
-from .tables import number_tables, short
+from .tables import method_words, number_tables, short
 
 
 @dataclass(frozen=True)
@@ -197,16 +197,12 @@ def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
     for name in ("scorer", "ablation"):
-        ours, theirs = (_words(result.run.settings[name]) for result in (here, there))
+        ours, theirs = (method_words(result.run.settings[name]) for result in (here, there))
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
     if here.rows[0].curve.shares != there.rows[0].curve.shares:
         notes.append("the runs have other sizes, so their areas aren't compared")
     return tuple(notes)
-
-
-def _words(record: Any) -> str:
-    return record if isinstance(record, str) else " ".join(f"{value}" for value in record.values())
 
 
 def circuit_pair_tables(pair: CircuitPair, width: int) -> list[Table]:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from ..circuit import Circuit
 from ..evaluate import Benchmark, Comparison, resample
+from ..methods import record_name
 from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
 from ..statistics import EdgeStatistics
 from ..study import GREEDY
-from .tables import method_name, short
+from .tables import short
 from .words import drawn
 
 # More methods can't be told apart.
@@ -37,7 +38,7 @@ class Findings:
     def title(self) -> str:
         """Which model does which task, scored how."""
         run = self.result.run
-        how = (method_name(run.settings[name]) for name in ("scorer", "ablation"))
+        how = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
         return "  ·  ".join(drawn(name) for name in (short(run.model), short(run.task), *how))
 
     def reference(self, benchmark: Benchmark) -> ResultRow:

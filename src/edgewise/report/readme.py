@@ -17,10 +17,10 @@ from ..results import Result
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
 from ..study.folder import FILES as STUDY_FILES
-from .tables import short
+from .numbers import number
+from .tables import method_words, short
 from .words import code
 
-# By a pattern of paths, what files are, in the order in which the page lists them.
 FIGURES = {
     "faithfulness": "faithfulness of circuits of growing size, by method",
     "differences": "what each method's area has over greedy's, with paired intervals",
@@ -29,6 +29,7 @@ FIGURES = {
     "intervals": "the strongest edges with the intervals of their scores",
     "agreement": "how far the methods choose the same edges",
 }
+# By a pattern of paths, what files are, in the order in which the page lists them.
 OF_RESULT = {
     r"viewer\.html": "the circuits to look at: open it in a browser, no network needed",
     **{rf"figures/{name}.*": words for name, words in FIGURES.items()},
@@ -106,7 +107,7 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
     """The page of a result folder that holds these files."""
     run, settings = result.run, result.run.settings
     methods = list(dict.fromkeys(row.name for row in result.rows))
-    best = {b: max(result.of(b), key=lambda row: b.better * row.area) for b in result.benchmarks}
+    best = {b: result.best(b) for b in result.benchmarks}
     curves = ", ".join(f"{row.benchmark.name} {code(row.name)}" for row in result.rows)
     made = [
         f"model: {code(run.model)}, {code(run.graph)}, {run.graph.n_edges:,} edges, {code(run.dtype)}",
@@ -114,7 +115,7 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
         f"{run.test.examples:,} of {code(run.test.split)}",
         *_settings_lines(settings),
         f"methods: {_codes(methods)}",
-        f"seed: {run.seed}; versions: {_codes(f'{name} {number}' for name, number in run.versions.items())}",
+        f"seed: {run.seed}; versions: {_codes(f'{name} {version}' for name, version in run.versions.items())}",
     ]
     axes = [
         "example: in the task's order; `scores.npy` has those that were scored, `circuits.npz` those evaluated",
@@ -129,7 +130,7 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
         'scores = edgewise.EdgeScores.load(".")            # scores.values is [example, edge]',
         'intervals = np.load("statistics.npz")             # intervals["low"][result.run.graph.edge_index(NAME)]',
     ]
-    found = [f"best {b.name}: {row.area:.4f}, by {code(row.name)}" for b, row in best.items()]
+    found = [f"best {b.name}: {number(row.area)}, by {code(row.name)}" for b, row in best.items()]
     return _page(
         f"Circuits of {code(short(run.model))} for {code(short(run.task))}",
         {
@@ -218,14 +219,14 @@ def _array_line(path: str, name: str, header: Header) -> str:
 
 def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
     """How edges were scored and circuits run, in words."""
-    ablation = _method(settings["ablation"])
+    ablation = method_words(settings["ablation"])
     known = ABLATIONS.get(ablation)
     outside = f": {(known.__doc__ or '').partition('.')[0].lower()}" if known else ""
     return [
-        f"scores: {code(_method(settings['scorer']))}, of the metric {code(_method(settings['metric']))}",
+        f"scores: {code(method_words(settings['scorer']))}, of the metric {code(method_words(settings['metric']))}",
         f"ablation: {code(ablation)}, which is what edges outside a circuit carry{outside}",
-        f"faithfulness: {code(_method(settings['faithfulness']))}",
-        f"bootstrap: {code(_method(settings['bootstrap']))}",
+        f"faithfulness: {code(method_words(settings['faithfulness']))}",
+        f"bootstrap: {code(method_words(settings['bootstrap']))}",
         f"sizes: {_sizes(settings['sizes'])} of the edges"
         + ", each containing the smaller ones" * bool(settings["nested"])
         + ", filled up after pruning" * bool(settings["fill"]),
@@ -240,14 +241,6 @@ def _meanings(benchmarks: Iterable[Benchmark]) -> list[str]:
         "",
         *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in benchmarks),
     ]
-
-
-def _method(record: Any) -> str:
-    """A method of a record with its parameters, in a line."""
-    if not isinstance(record, Mapping):
-        return str(record)
-    told = ", ".join(f"{name} {value}" for name, value in record.items() if name != "name")
-    return f"{record['name']}{f' ({told})' * bool(told)}"
 
 
 def _sizes(shares: Iterable[float]) -> str:

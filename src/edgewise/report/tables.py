@@ -75,9 +75,12 @@ def short(name: str) -> str:
     return known if equals or name.startswith("mib/") else Path(name).name
 
 
-def method_name(record: Any) -> str:
-    """The name of a method in a record: alone, or with its parameters."""
-    return str(record["name"]) if isinstance(record, Mapping) else str(record)
+def method_words(record: Any) -> str:
+    """A method of a record with its parameters, in a line: `eap-ig (steps 5)`."""
+    if not isinstance(record, Mapping):
+        return str(record)
+    told = ", ".join(f"{name} {value}" for name, value in record.items() if name != "name")
+    return f"{record['name']}{f' ({told})' * bool(told)}"
 
 
 def number_tables(
