@@ -25,7 +25,7 @@ from edgewise.report.circuit_pairs import pair_circuits, pair_runs
 from edgewise.report.circuit_words import KINDS, circuit_tables, describe
 from edgewise.report.curve_words import HEIGHT, can_show, curve_lines
 from edgewise.report.exports import EXPORTS, export_format, export_text
-from edgewise.report.numbers import interval, number, score_text
+from edgewise.report.numbers import interval, minus, number, score_text
 from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
 from edgewise.results import fill_result, read_circuits, read_result
@@ -114,6 +114,11 @@ def test_no_number_is_a_negative_zero(value, signed):
     assert not re.match(r"-0\.0+$", text) and float(text) == pytest.approx(value, abs=5.1e-5)
     assert text.startswith(("+", "-")) or not signed
     assert interval(value, value) == f"[{number(value)}, {number(value)}]"
+
+
+def test_what_is_huge_is_short_and_differences_have_a_sign():
+    assert [number(value, True, 2) for value in (-0.001, 0.001, -0.01, 0.25)] == ["+0.00", "+0.00", "-0.01", "+0.25"]
+    assert number(-1.23456e200) == "-1.235e+200" and minus(interval(-1, -2, True, 0)) == "[−1, −2]"
 
 
 def test_scores_of_any_magnitude_keep_their_digits():

@@ -23,7 +23,6 @@ from edgewise.report.figures import FIGURES, circuit, drawing, rendered, write_f
 from edgewise.report.figures.agreement import _overlaps
 from edgewise.report.figures.curves import SCALES
 from edgewise.report.figures.scores import DECADES
-from edgewise.report.figures.sheet import rounded
 from edgewise.report.figures.study import study_figure
 from edgewise.report.findings import Findings
 from edgewise.results import Result, ResultRow
@@ -384,8 +383,3 @@ def test_of_very_many_methods_the_best_are_shown_and_the_rest_is_said(small):
     assert areas == sorted(areas) and findings.MOST_METHODS <= len(areas) <= findings.MOST_METHODS + 2
     assert "Greedy" in [row.name for row in found.rows(CMD)]
     assert f"Of 61 methods the best {findings.MOST_METHODS}" in findings.left_out(found)
-
-
-def test_no_number_is_minus_0():
-    assert [rounded(value, 2, "+") for value in (-0.001, 0.001, -0.01, 0.25)] == ["0.00", "0.00", "−0.01", "+0.25"]
-    assert rounded(-1e-9, 4) == "0.0000" and rounded(-2, 0) == "−2" and rounded(-1.23456e200, 4) == "−1.235e+200"

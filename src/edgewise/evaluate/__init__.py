@@ -6,7 +6,7 @@ from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, look, strongest_heads
 from .benchmarks import BENCHMARKS, BOTH, CMD, CPR, Benchmark, Cmd, Cpr
-from .curve import FAITHFUL, SIZES, Curve, area, areas, check_metric, size_to_edges
+from .curve import FAITHFUL, SIZES, USUAL, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
 from .intervals import CONFIDENCE, Comparison, Interval, Resampled, compare, faithfulness_intervals, mean_of, resample
 from .roc import auroc

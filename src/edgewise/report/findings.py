@@ -8,16 +8,19 @@ from functools import cached_property
 from pathlib import Path
 
 from ..circuit import Circuit
-from ..evaluate import Benchmark, Comparison, resample
+from ..evaluate import FAITHFUL, USUAL, Benchmark, Comparison, resample
 from ..methods import record_name
 from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
 from ..statistics import EdgeStatistics
 from ..study import GREEDY
+from .numbers import percent
 from .tables import short
 from .words import drawn
 
 # More methods can't be told apart.
 MOST_METHODS = 40
+# The size of `Curve.telling`, in words.
+TELLING = f"the smallest size that reaches faithfulness {FAITHFUL:g}, else {percent(USUAL)} % of the edges"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,11 @@ class Findings:
         run = self.result.run
         how = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
         return "  ·  ".join(drawn(name) for name in (short(run.model), short(run.task), *how))
+
+    def telling(self, benchmark: Benchmark) -> tuple[ResultRow, int]:
+        """What to look at first: the exported row, and the place of the size in it that `TELLING` names."""
+        row = self.result.exported(benchmark)
+        return row, row.curve.telling
 
     def reference(self, benchmark: Benchmark) -> ResultRow:
         """The row that others are compared with: greedy, or the best if greedy wasn't tried."""

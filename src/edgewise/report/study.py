@@ -18,14 +18,13 @@ from ..study import Entry, Study, StudyTable, TableRow, published_words, study_t
 from ..study.tables import DIGITS, verdicts
 from .figures import KINDS, drawing, rendered
 from .figures.study import study_figure
-from .numbers import interval, number
+from .numbers import MINUS, interval, minus, number
 from .readme import write_study_readme
 from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
 from .words import one_line, shown
 
 # In a narrower terminal an interval has a line of its own.
 NARROW = 60
-MINUS = "\N{MINUS SIGN}"
 LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
     f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
@@ -117,7 +116,7 @@ def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """All tables as one page, without a heading of its own."""
-    parts = [LEGEND, "", *(f"- {_page(sentence(verdict, minus=MINUS))}" for verdict in verdicts)]
+    parts = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
     for table in tables:
         parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
     return "\n".join(parts) + "\n"
@@ -144,7 +143,7 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
     bold, underlined = table.marks(row, column)
     text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
     details = [f"**{text}**" if bold else text, *_details(table, entry, "±{}", "{}")]
-    return " ".join([" ".join(details).replace("-", MINUS), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
+    return " ".join([minus(" ".join(details)), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
 
 
 def _number(table: StudyTable, entry: Entry) -> str:
@@ -161,12 +160,12 @@ def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> lis
     return parts
 
 
-def sentence(verdict: Mapping[str, Any], minus: str = "-") -> str:
-    """What was chosen on validation, and how it did on test."""
+def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
+    """What was chosen on validation, and how it did on test; `sign` is how a minus is written."""
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
     low, high = verdict["low"], verdict["high"]
-    less = f"{number(verdict['difference'], signed=True)} {interval(low, high, signed=True)}".replace("-", minus)
-    areas = f"on test {number(verdict['test'])} against greedy's {number(verdict['greedy'])}".replace("-", minus)
+    less = f"{number(verdict['difference'], signed=True)} {interval(low, high, signed=True)}".replace("-", sign)
+    areas = f"on test {number(verdict['test'])} against greedy's {number(verdict['greedy'])}".replace("-", sign)
     return (
         f"{short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
         f"{areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."

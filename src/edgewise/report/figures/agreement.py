@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from ...evaluate import Benchmark
 from ...study.stability import jaccard, mean_overlap
-from ..findings import Findings, left_out
+from ..findings import TELLING, Findings, left_out
 from ..words import drawn
-from .sheet import SMALL, Sheet, heading_width, percent, text_width
+from .sheet import SMALL, Sheet, heading_width, share_words, text_width
 
 CELL, LARGEST, ABOVE, BELOW, GAP = 0.36, 6.0, 0.34, 0.3, 0.35
 # The narrowest cell in which a number can be read.
@@ -37,13 +37,13 @@ def agreement_figure(found: Findings) -> Figure:
 
 
 def _share(found: Findings, benchmark: Benchmark) -> str:
-    curve = found.result.exported(benchmark).curve
-    return percent(curve.shares[curve.telling])
+    row, size = found.telling(benchmark)
+    return share_words(row.curve.shares[size])
 
 
 def _overlaps(found: Findings, benchmark: Benchmark) -> np.ndarray:
     """[method, method] below the diagonal at one size, above it the mean over sizes."""
-    size, rows = found.result.exported(benchmark).curve.telling, found.rows(benchmark)
+    (_, size), rows = found.telling(benchmark), found.rows(benchmark)
     overlaps = np.ones((len(rows), len(rows)))
     for a, one in enumerate(rows):
         for b, other in enumerate(rows[:a]):
@@ -82,6 +82,6 @@ def _caption(found: Findings) -> str:
     return (
         "Jaccard overlap of the circuits of any two methods: the edges in both as a share of those in either; 1 is the "
         "same circuit. Above the diagonal its mean over the sizes. Methods are ordered from the best area down, and "
-        "columns go by the same numbers. The size is the smallest at which the exported circuit reaches faithfulness "
-        f"0.9, else 5 % of the edges.{left_out(found)}"
+        "columns go by the same numbers. The size is that of the exported circuit: "
+        f"{TELLING}.{left_out(found)}"
     )

@@ -17,9 +17,10 @@ from ...circuit import Circuit
 from ...evaluate import Benchmark
 from ...graph import Graph
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
-from ..findings import Findings
+from ..findings import TELLING, Findings
+from ..numbers import minus, number
 from ..words import drawn
-from .sheet import FAINT, INK, SMALL, Sheet, lines_of, percent, rounded, text_width
+from .sheet import FAINT, INK, SMALL, Sheet, lines_of, share_words, text_width
 
 FloatArray = NDArray[np.float64]
 # More lines hide each other.
@@ -136,9 +137,8 @@ def circuit_figure(found: Findings) -> Figure:
 
 
 def _circuit(found: Findings, benchmark: Benchmark) -> Circuit:
-    return found.circuits[benchmark, found.result.exported(benchmark).name][
-        found.result.exported(benchmark).curve.telling
-    ]
+    row, size = found.telling(benchmark)
+    return found.circuits[benchmark, row.name][size]
 
 
 def strongest(circuit: Circuit, score: FloatArray) -> NDArray[np.intp]:
@@ -186,14 +186,11 @@ def _name(axis: Axes, places: Places, nodes: NDArray[np.intp]) -> None:
 
 def _words(found: Findings, benchmark: Benchmark) -> str:
     """What is seen of one metric's circuit."""
-    circuit, curve, size = (
-        _circuit(found, benchmark),
-        found.result.exported(benchmark).curve,
-        found.result.exported(benchmark).curve.telling,
-    )
+    circuit, (row, size) = _circuit(found, benchmark), found.telling(benchmark)
+    asked, faithfulness = share_words(row.curve.shares[size]), number(row.curve.faithfulness[size], digits=2)
     return (
-        f"{percent(curve.shares[size])} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in "
-        f"the circuit; faithfulness {rounded(curve.faithfulness[size], 2)}"
+        f"{asked} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in the circuit; "
+        f"faithfulness {minus(faithfulness)}"
     )
 
 
@@ -203,7 +200,7 @@ def _caption(found: Findings) -> str:
     if max(circuit.n_edges for circuit in circuits) > MOST:
         some = f" Only the {MOST} strongest edges are drawn; grey cells have weaker ones."
     return (
-        "The exported circuit at the smallest size that reaches faithfulness 0.9, else at 5 % of the edges. An edge "
+        f"The exported circuit at {TELLING}. An edge "
         "leaves the top of a cell, and enters a head's q, k or v from left to right at its bottom; its width goes by "
         f"the mean score on the training examples.{some} Pale cells have no edge in the circuit."
     )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...evaluate import Benchmark
 from .looks import Look
-from .sheet import FAINT, NORMAL, PALE, SMALL, Sheet, number_ticks, padded, percent
+from .sheet import FAINT, NORMAL, PALE, SMALL, Sheet, number_ticks, padded, share_words
 
 FloatArray = NDArray[np.float64]
 # In inches: a panel, the room that its labels need at the left, between panels, below, and what is above.
@@ -82,7 +82,7 @@ def _share_axis(axis: Axes, scale: str, shares: Sequence[float]) -> None:
         ticks = [step * 10.0**power for power in decades for step in steps if low <= step * 10.0**power <= 1]
     else:
         low, ticks = -0.02, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    axis.set_xticks(ticks, [percent(tick) for tick in ticks])
+    axis.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axis.minorticks_off()
     axis.set_xlim(low, 1.25 if scale == "log" else 1.02)
     axis.set_xlabel(f"edges asked for, {'logarithmic' if scale == 'log' else 'linear'} share", fontsize=SMALL)

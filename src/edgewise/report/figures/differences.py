@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from ...evaluate import CONFIDENCE, Benchmark, Comparison
 from ...study import GREEDY
 from ..findings import Findings, left_out
+from ..numbers import interval, minus, number
 from ..words import drawn
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
 from .looks import BLUE, GREY, VERMILLION
-from .sheet import FAINT, SMALL, Sheet, rounded
+from .sheet import FAINT, SMALL, Sheet
 
 PLOT, ABOVE = 3.6, 0.42
 COLOURS = {"better": BLUE, "worse": VERMILLION}
@@ -26,7 +27,7 @@ def difference_dots(found: Mapping[str, Comparison]) -> list[Dot]:
         Dot(
             drawn(name), less.difference, less.low, less.high, COLOURS.get(less.verdict, GREY),
             less.verdict in COLOURS,
-            words=f"{rounded(less.difference, 4, '+')} [{rounded(less.low, 4)}, {rounded(less.high, 4)}]",
+            words=minus(f"{number(less.difference, signed=True)} {interval(less.low, less.high, signed=True)}"),
         )
         for name, less in ordered
     ]  # fmt: skip

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from ...evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
 from ...results import ResultRow
 from ..findings import Findings, left_out
+from ..numbers import minus, number
 from ..words import drawn
 from .curves import ABOVE, BELOW, PANEL, Line, draw_panels, panels_width
 from .looks import Look, looks
-from .sheet import SMALL, Sheet, legend_height, legend_width, percent, rounded
+from .sheet import SMALL, Sheet, legend_height, legend_width, share_words
 
 
 def faithfulness_figure(found: Findings) -> Figure:
@@ -53,13 +54,13 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
 
 def _label(found: Findings, benchmark: Benchmark, row: ResultRow) -> str:
     roles = ["best"] * (row is found.result.best(benchmark)) + ["exported"] * (row is found.result.exported(benchmark))
-    return f"{drawn(row.name)}  {rounded(row.area, 4)}" + (f"  ({', '.join(roles)})" if roles else "")
+    return f"{drawn(row.name)}  {minus(number(row.area))}" + (f"  ({', '.join(roles)})" if roles else "")
 
 
 def _caption(found: Findings) -> str:
     run, curve = found.result.run, found.result.rows[0].curve
     skipped = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
-    sizes = f" Sizes up to {percent(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
+    sizes = f" Sizes up to {share_words(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
     return (
         f"Faithfulness of circuits on {run.test.examples} examples of {drawn(run.test.split)}: 1 is the whole model, "
         "0 the empty circuit. CMD and CPR are areas over the linear share: left, that of the best method is tinted; "

@@ -11,8 +11,9 @@ from matplotlib.lines import Line2D
 from ...formats.edge_file import edge_name
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import Findings
+from ..numbers import minus, score_text
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
-from .sheet import FAINT, SMALL, Sheet, minus, number_ticks, percent
+from .sheet import FAINT, SMALL, Sheet, number_ticks, share_words
 
 PLOT, BESIDE, MOST, GAP, ABOVE, LEGEND = 2.9, 2.1, 25, 0.2, 0.2, 0.3
 # How far from the mean one sees, at least and at most, in multiples of it.
@@ -31,7 +32,7 @@ def intervals_figure(found: Findings) -> Figure:
     reach = 1.1 * min(max(LEAST, *(abs(end) for one in relative for end in (one.low, one.high))), FARTHEST)
     axis.set_xlim(-reach, reach)
     ticks, _ = number_ticks(-reach, reach, 4)
-    axis.set_xticks(ticks, [minus(percent(tick)) for tick in ticks])
+    axis.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axis.axvline(-1, color=FAINT, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     look: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linewidth": 1.2}
     handles = [Line2D([], [], color=colour, label=f"into {kind}", **look) for kind, colour in COLOURS.items()]
@@ -53,7 +54,7 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
         least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))
-        score = minus(f"{mean:+#.3g}".rstrip("."))
+        score = minus(score_text(mean))
         relative.append(Dot("", 0.0, least, most, *look, f"{score}  {words}".rstrip()))
     return means, relative
 

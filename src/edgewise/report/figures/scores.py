@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..findings import Findings
 from .looks import BLUE, ORANGE
-from .sheet import FAINT, INK, SMALL, Sheet, number_ticks, percent
+from .sheet import FAINT, INK, SMALL, Sheet, number_ticks, share_words
 
 WIDTH, UPPER, LOWER, LABELS, GAP, BELOW = 5.6, 2.4, 0.9, 0.62, 0.16, 0.42
 LEGEND = 0.3
@@ -98,7 +98,7 @@ def _caption(found: Findings, as_good_as_0: int) -> str:
     statistics, run = found.statistics, found.result.run
     positive, negative = (int((sign * statistics.mean > 0).sum()) for sign in (1, -1))
     if run.train.examples > 1:
-        signs = f"The sign changes between bootstrap resamples for {percent(run.sign_instability)} of the edges of "
+        signs = f"The sign changes between bootstrap resamples for {share_words(run.sign_instability)} of the edges of "
         signs += "non-negligible mean; below, for what share of the edges of each size."
     else:
         signs = "With a single training example there is nothing to resample."

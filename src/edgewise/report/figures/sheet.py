@@ -24,6 +24,8 @@ from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
+from ..numbers import minus, percent
+
 DPI = 160
 KINDS = ("png", "svg")
 # Font sizes in points.
@@ -167,21 +169,9 @@ def number_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], l
     return ticks, [minus(f"{0.0 if abs(tick) < 1e-12 * (high - low) else tick:.6g}") for tick in ticks]
 
 
-def minus(number: str) -> str:
-    """A number with a true minus sign."""
-    return number.replace("-", "−")
-
-
-def rounded(number: float, digits: int, sign: str = "-") -> str:
-    """A number with so many digits behind its point; `sign` is '+' if positive ones have one, too. 0 has none, and
-    what is huge is short."""
-    text = f"{number:{sign}.{digits}{'f' if abs(number) < 1e6 else 'g'}}"
-    return minus(text) if float(text) else text.lstrip("+-")
-
-
-def percent(share: float) -> str:
-    """A share in percent."""
-    return f"{100 * share:.3g} %"
+def share_words(share: float) -> str:
+    """A share in percent, in at most three digits, with the sign."""
+    return minus(f"{percent(share, 3)} %")
 
 
 def padded(values: Sequence[float] | np.ndarray, by: float = 0.06) -> tuple[float, float]:

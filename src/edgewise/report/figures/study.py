@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ...evaluate import BOTH, CONFIDENCE, Benchmark
 from ...study import GREEDY, Cell, Repeats, Study
+from ..numbers import minus, number
 from ..tables import short
 from ..words import drawn
 from .curves import BELOW, PANEL, Line, draw_panels, panels_width
@@ -15,7 +16,7 @@ from .differences import difference_dots, draw_differences
 from .dots import BELOW as UNDER
 from .dots import Dot, dots_height, labels_width, words_width
 from .looks import BEST, REFERENCE, Look
-from .sheet import FAINT, SMALL, Sheet, rounded
+from .sheet import FAINT, SMALL, Sheet
 
 # In inches: the dot plot, the gap before it, and the heading and the legend above.
 DOTS, GAP, ABOVE = 2.5, 0.35, 0.44
@@ -36,7 +37,7 @@ def study_figure(study: Study) -> Figure:
         sheet.heading(0, top, benchmark.name, f"{place}  ·  {benchmark.improves}")
         shown = _compared(cell, benchmark)
         draw_panels(sheet, 0, top + ABOVE, [_line(*one) for one in shown], benchmark, f"faithfulness ({definition})")
-        handles = [look.line(f"{drawn(one.recipe.name)}  {rounded(one.mean, 4)}") for one, look in shown]
+        handles = [look.line(f"{drawn(one.recipe.name)}  {minus(number(one.mean))}") for one, look in shown]
         sheet.legend(0.52, top + 0.22, handles, len(handles))
         if some:
             axis = sheet.axes(left, top + ABOVE, DOTS, height - ABOVE - UNDER - 0.1)
