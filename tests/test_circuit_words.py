@@ -321,7 +321,7 @@ def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
         for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.rows[0].curve.asked[1]), 1)):
             opened = open_circuit(runs / "one", "mine", benchmark.name.lower(), size)
             assert opened.circuit == circuits[benchmark, "Mine"][place] and not opened.reason
-            assert opened.faithfulness == opened.row.curve.faithfulness[place]
+            assert (opened.row.benchmark, opened.row.name, opened.place) == (benchmark, "Mine", place)
     usual = open_circuit(runs / "one")
     curve, row = usual.row.curve, result.exported(result.benchmarks[0])
     assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
@@ -361,7 +361,7 @@ def test_files_without_scores_are_opened_without(tmp_path):
     circuit.save(tmp_path / "scored.json", score)
     assert open_circuit(tmp_path / "zeros.json").score is None
     opened = open_circuit(tmp_path / "scored.json")
-    assert opened.circuit == circuit and (opened.score == score).all() and opened.faithfulness is None
+    assert opened.circuit == circuit and (opened.score == score).all() and opened.row is None
     data = json.loads((tmp_path / "scored.json").read_text())
     data["edges"][circuit.edges[0]]["score"] = None
     (tmp_path / "some.json").write_text(json.dumps(data))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..circuit import Circuit
     from ..report.open_circuit import OpenCircuit
+    from ..results import ResultRow
 
 NAME = "show"
 
@@ -37,26 +38,26 @@ def command(
     from ..report.open_circuit import open_circuit
 
     opened = open_circuit(circuit, method, metric, size)
-    words = describe(opened.circuit, opened.score, top=top)
     if not json:
         show_open(opened, top)
         return
+    words = describe(opened.circuit, opened.score, top=top)
     found = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **words.record()}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
-        found |= {"metric": row.benchmark.name, "method": row.name, "size": sizes[opened.place or 0], "sizes": sizes}
+        found |= {"metric": row.benchmark.name, "method": row.name, "size": sizes[opened.place], "sizes": sizes}
     print_json(found)
 
 
 def show_open(opened: OpenCircuit, top: int = 8) -> None:
     """Print a circuit that was opened: what it is, its edges and nodes, and its method's curve if it is of a run."""
-    faithful, reason = opened.faithfulness, f" ({opened.reason})" * bool(opened.reason)
+    from ..report.numbers import number
+
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
     if opened.row is not None:
-        from ..report.numbers import number
-
-        say(f"faithfulness: {number(faithful or 0.0)}{reason}; scores: means over the training examples")
-        show_curve(opened)
+        faithful, reason = opened.row.curve.faithfulness[opened.place], f" ({opened.reason})" * bool(opened.reason)
+        say(f"faithfulness: {number(faithful)}{reason}; scores: means over the training examples")
+        show_curve(opened.row)
 
 
 def show_circuit(
@@ -74,13 +75,12 @@ def show_circuit(
         say("it has no scores: edges are in the graph's order, heads and MLPs by how many edges they have")
 
 
-def show_curve(opened: OpenCircuit) -> None:
-    """Print the curve of the method that a circuit is of."""
+def show_curve(row: ResultRow) -> None:
+    """Print the curve of a method."""
     from ..report.curve_words import can_show, curve_lines
 
-    assert opened.row is not None
-    curve = opened.row.curve
-    say(f"faithfulness of {opened.row.name} by share of the edges", opened.row.benchmark.name)
+    curve = row.curve
+    say(f"faithfulness of {row.name} by share of the edges", row.benchmark.name)
     shares, values = [curve.shares[at] for at in curve.asking], curve.faithfulness[curve.asking].tolist()
     lines = curve_lines(shares, values, out.width, can_show(out.encoding))
     out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)

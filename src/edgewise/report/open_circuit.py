@@ -41,13 +41,8 @@ class OpenCircuit:
     circuit: Circuit
     score: NDArray[np.floating] | None
     row: ResultRow | None = None
-    place: int | None = None
+    place: int = 0
     reason: str = ""
-
-    @property
-    def faithfulness(self) -> float | None:
-        """How faithful it was on the evaluated examples; None for a file."""
-        return None if self.row is None else float(self.row.curve.faithfulness[self.place])
 
 
 def open_circuit(
