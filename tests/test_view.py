@@ -13,12 +13,35 @@ import numpy as np
 import pytest
 from conftest import build, random_task
 
-from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover, wrap_model, write_result
+from edgewise import (
+    CMD,
+    CPR,
+    Circuit,
+    EdgeScores,
+    Graph,
+    InputError,
+    Recipe,
+    Settings,
+    discover,
+    wrap_model,
+    write_result,
+)
 from edgewise.learn import Learned
 from edgewise.report import view_page
+from edgewise.report.figures import FIGURES
+from edgewise.report.findings import Findings
 from edgewise.report.view import View, ViewRow, ViewRun, ViewSize, view_of
 from edgewise.report.view_page import page_of
-from edgewise.results import Prompt, read_attention, read_circuits, read_learned, read_result, read_statistics
+from edgewise.report.write_result import NotShownWarning, write_derived
+from edgewise.results import (
+    Prompt,
+    read_attention,
+    read_circuits,
+    read_examples,
+    read_learned,
+    read_result,
+    read_statistics,
+)
 from edgewise.select import Ilp
 from edgewise.study import GREEDY
 
@@ -84,7 +107,10 @@ def folder(tmp_path_factory):
 def test_the_page_of_a_run_holds_what_was_found(folder):
     result, circuits = read_result(folder), read_circuits(folder)
     about, arrays = unpacked((folder / "viewer.html").read_text("utf-8"))
-    graph, statistics = result.run.graph, read_statistics(folder)
+    graph, statistics = result.run.graph, Findings.read(folder).statistics
+    np.testing.assert_allclose(statistics.mean, EdgeScores.load(folder).mean())
+    resampled = read_statistics(folder)
+    np.testing.assert_allclose(statistics.high - statistics.low, resampled.high - resampled.low)
     edges = graph.edges_between(arrays["source"].astype(int), arrays["destination"].astype(int))
     assert sorted(edges) == list(range(graph.n_edges))
     assert (np.diff(np.abs(statistics.mean[edges])) <= 0).all()
@@ -237,3 +263,72 @@ def test_attention_that_can_not_be_the_runs_is_refused(folder, tmp_path, change)
         else:
             with pytest.raises(InputError, match=r"attention\.npz"):
                 read_attention(tmp_path, run)
+
+
+class StrangeTokenizer:
+    """A tokenizer that fails in its own way on every token."""
+
+    def __init__(self, piece):
+        self.piece = piece
+
+    def convert_ids_to_tokens(self, token):
+        if isinstance(self.piece, Exception):
+            raise self.piece
+        return self.piece
+
+    def decode(self, tokens):
+        return self.piece
+
+
+@pytest.mark.parametrize("piece", [IndexError("no"), b"bytes", 7, None, "\ud800", ["a"]])
+def test_a_tokenizer_that_fails_costs_nobody_a_run(tmp_path, piece):
+    model = replace(wrap_model(build("gpt2"), name="tiny"), tokenizer=StrangeTokenizer(piece))
+    found = discover(model, random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
+    write_result(found, tmp_path / "r")
+    first = random_task(2, seed=1).examples[0]
+    said = read_examples(tmp_path / "r", read_result(tmp_path / "r").run)
+    assert said[0].clean == tuple(f"<{token}>" for token in first.clean) and said[0].correct == f"<{first.correct}>"
+
+
+def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
+    found = discover(
+        wrap_model(build("gpt2")), random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)}
+    )
+    monkeypatch.setitem(FIGURES, "circuit", lambda found: 1 / 0)
+    with pytest.warns(NotShownWarning, match=r"all that was found.*division by zero.*edgewise report"):
+        write_result(found, tmp_path / "r")
+    assert [row.name for row in read_result(tmp_path / "r").rows] == ["Greedy"]
+    monkeypatch.undo()
+    write_derived(tmp_path / "r", Findings.read(tmp_path / "r"))
+    assert (tmp_path / "r" / "viewer.html").is_file() and (tmp_path / "r" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("attention", [-1, 2.5, None, True])
+def test_attention_on_no_number_of_examples_is_refused_before_the_work(attention):
+    with pytest.raises(InputError, match="number of examples"):
+        discover(None, None, None, attention=attention)
+
+
+def test_attention_is_kept_from_where_the_circuit_does_worst_to_best():
+    model, test = wrap_model(build("gpt2")), random_task(9, seed=1)
+    found = discover(model, random_task(3), test, Settings(sizes=(0.02, 0.3, 1.0)), {CMD: (GREEDY,)})
+    curve = found.outcomes[0].curve
+    distance = np.abs(1 - (curve.values[curve.telling] - curve.empty) / (curve.full - curve.empty))
+    assert found.attention.examples[0] == distance.argmax() and found.attention.examples[-1] == distance.argmin()
+
+
+def test_files_have_their_own_scores_and_say_if_there_are_none(tmp_path):
+    graph = Graph(2, 2, 4)
+    draw = np.random.default_rng(1)
+    scores = {name: draw.normal(size=graph.n_edges) for name in ("a", "b")}
+    for name, score in scores.items():
+        Circuit(graph, np.arange(graph.n_edges) < 9).save(tmp_path / f"{name}-0.1.json", score)
+    Circuit.empty(graph).save(tmp_path / "a-0.json", scores["a"])
+    view = view_of([tmp_path])
+    assert [row.method for row in view.rows] == ["a", "b"] and all(row.value is None for row in view.rows)
+    for row in view.rows:
+        np.testing.assert_allclose(view.runs[row.run].mean, scores[row.method])
+        assert [size.kept for size in row.sizes] == [9]  # of an empty circuit there is nothing to see
+    Circuit.full(graph).save(tmp_path / "plain.json")
+    about, _ = unpacked(page_of(view_of([tmp_path / "plain.json", tmp_path / "a-0.1.json"])))
+    assert [run["scored"] for run in about["runs"]] == [False, True]

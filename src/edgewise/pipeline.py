@@ -133,6 +133,8 @@ def discover(
     store       where finished work is kept and found
     """
     check_is("store", Store, store)
+    if type(attention) is not int or attention < 0:
+        raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
     chosen = told_apart(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     clock, tuning = _Clock(), None
     with showing(progress) as report:
@@ -210,17 +212,17 @@ def _overlap(
 def _attention(
     model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, examples: int
 ) -> Attention | None:
-    """Of the heads that are in the most exported circuits, the strongest first, on examples that the middle circuit of
-    the first benchmark does badly to well."""
+    """Of the heads that are in the most exported circuits, the strongest first, on examples that the circuit to look at
+    first, of the first benchmark, does badly to well."""
     exported = [_exported(outcomes, b) for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)]
     graph, often = model.graph, np.zeros(model.graph.n_nodes)
     for outcome in exported:
         often += np.sum([selection.circuit.nodes for selection in outcome.selections], axis=0)
     heads = strongest_heads(graph, np.abs(statistics.mean))
     heads = heads[np.argsort(-often[heads], kind="stable")]
-    curve = exported[0].curve
-    one_by_one = curve.definition.of(curve.values[len(curve.shares) // 2], curve.full, curve.empty)
-    ordered = np.argsort(one_by_one, kind="stable")  # where it is undefined comes last
+    benchmark, curve = exported[0].benchmark, exported[0].curve
+    one_by_one = curve.definition.of(curve.values[curve.telling], curve.full, curve.empty)
+    ordered = np.argsort(benchmark.better * benchmark.height(one_by_one), kind="stable")  # where undefined comes last
     ordered = ordered[: np.count_nonzero(~np.isnan(one_by_one))]
     spread = np.linspace(0, len(ordered) - 1, min(examples, len(ordered))).round().astype(int)
     return look(model, test, ordered[np.unique(spread)].tolist(), heads.tolist())

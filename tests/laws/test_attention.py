@@ -38,7 +38,11 @@ def test_heads_are_as_many_as_fit_and_the_first_are_kept(monkeypatch):
     monkeypatch.setattr(attention, "MOST_BYTES", 2 * each)
     seen = look(model, task, [0, 1], heads)
     assert seen is not None and seen.heads == (1, 3)
+    # Of fewer examples if not even one head has room, and none at all if there is no room for that.
     monkeypatch.setattr(attention, "MOST_BYTES", each - 1)
+    fewer = look(model, task, [0, 1], heads)
+    assert fewer is not None and fewer.examples == (0,) and fewer.heads[0] == 1
+    monkeypatch.setattr(attention, "MOST_BYTES", 1)
     assert look(model, task, [0, 1], heads) is None
     with pytest.raises(InputError, match=r"not for example 2 and head 1"):
         seen.pattern(2, 1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
-from .console import out, print_json, print_tables, say
+from .console import aside, out, print_json, print_tables, say
+
+if TYPE_CHECKING:
+    from ..report.circuit_pairs import CircuitPair
 
 NAME = "compare"
 
@@ -66,8 +69,9 @@ def _is_path(word: str) -> bool:
 
 
 def _compare_methods(folder: Path, method: str | None, other: str | None, json: bool) -> None:
+    from ..report.circuit_pairs import pair_exported
     from ..report.comparisons import LEGEND, contests_of_run, contests_of_study, pair_tables, pairs
-    from ..results import read_result
+    from ..results import is_result, read_result
     from ..study import is_study, read_study
 
     contests = contests_of_study(read_study(folder)) if is_study(folder) else contests_of_run(read_result(folder))
@@ -77,20 +81,30 @@ def _compare_methods(folder: Path, method: str | None, other: str | None, json: 
         return
     for _, same in groupby(found, key=lambda pair: id(pair.contest)):
         print_tables(pair_tables(list(same), out.width))
-    say(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
+    aside(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
+    if method is not None and other is not None and is_result(folder):
+        for pair in found:
+            _show_circuits(pair_exported(folder, folder, pair.contest.benchmark, method, other))
     if method is None:
         say("The best was chosen by looking at these examples, so its lead is flattered.")
 
 
 def _compare_circuits(one: Path, other: Path, top: int, json: bool) -> None:
-    from ..report.circuit_pairs import circuit_pair_tables, pair_circuits
-    from ..report.numbers import number
+    from ..report.circuit_pairs import pair_circuits
     from ..report.open_circuit import open_circuit
 
     pair = pair_circuits(open_circuit(one), open_circuit(other), top)
     if json:
         print_json(pair.record())
-        return
+    else:
+        _show_circuits(pair)
+
+
+def _show_circuits(pair: CircuitPair) -> None:
+    """Print which edges two circuits share, and which only one of them has."""
+    from ..report.circuit_pairs import circuit_pair_tables
+    from ..report.numbers import number
+
     say(pair.one, "here")
     say(pair.other, "there")
     counts = pair.counts
@@ -98,11 +112,11 @@ def _compare_circuits(one: Path, other: Path, top: int, json: bool) -> None:
     say(f"{number(counts.overlap)}, the shared edges as a share of those of either", "overlap")
     print_tables(circuit_pair_tables(pair, out.width))
     if counts.shared:
-        say("edges by absolute score; shared ones with their score here")
+        aside("edges by absolute score; shared ones with their score here")
 
 
 def _compare_runs(one: Path, other: Path, json: bool) -> None:
-    from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_runs
+    from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_exported, pair_runs
     from ..report.comparisons import LEGEND
 
     pair = pair_runs(one, other)
@@ -113,8 +127,9 @@ def _compare_runs(one: Path, other: Path, json: bool) -> None:
     say(pair.other, "there")
     print_tables(overlap_tables(pair, out.width))
     print_tables(area_pair_tables(pair, out.width))
-    say("overlap: shared edges as a share of those of either")
+    aside("overlap: shared edges as a share of those of either")
     if pair.areas:
-        say(LEGEND + "; paired over the same examples" * pair.paired)
+        aside(LEGEND + "; paired over the same examples" * pair.paired)
     for note in pair.notes:
         say(f"note: {note}")
+    _show_circuits(pair_exported(one, other, pair.overlaps[0].benchmark))

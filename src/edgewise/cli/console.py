@@ -154,6 +154,12 @@ def say(text: str, heading: str = "") -> None:
     out.print(shown(one_line(text)), soft_wrap=True)
 
 
+def aside(text: str, heading: str = "") -> None:
+    """A line that explains results, rather than being one; none with --quiet."""
+    if not LOUDNESS.get().quiet:
+        say(text, heading)
+
+
 def print_tables(tables: Sequence[Table]) -> None:
     """Tables below each other, each with an empty line behind it."""
     for table in tables:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from . import options
 from .console import (
+    aside,
     note,
     open_model,
     out,
@@ -98,7 +100,7 @@ def command(
     from ..disk import check_folder
     from ..errors import InputError
     from ..pipeline import discover
-    from ..report.write_result import write_result
+    from ..report.write_result import NotShownWarning, write_result
     from ..results.result_folder import FILES
     from ..score import is_begun
     from ..statistics import Bootstrap
@@ -143,7 +145,12 @@ def command(
             )  # fmt: skip
         for learning, ranking in found.learned.items():
             warn_of_trend(learning.goal.name, ranking)
-        record = write_result(found, folder, overwrite)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", NotShownWarning)
+            record = write_result(found, folder, overwrite)
+        for one in raised:
+            if issubclass(one.category, NotShownWarning):
+                warn(f"warning: {one.message}")
     if json:
         print_json(record.record() | {"out": str(folder)})
     else:
@@ -188,8 +195,8 @@ def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> Non
 
     graph = model.graph
     pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
-    say(f"{graph}, {graph.n_edges:,} edges", _slug(model.name))
-    say(pairs, train.name)
+    aside(f"{graph}, {graph.n_edges:,} edges", _slug(model.name))
+    aside(pairs, train.name)
     for words in (published_words(settings) or {}).values():
         say(f"as published: {words}")
 
@@ -201,7 +208,7 @@ def show_areas(result: Result) -> None:
     for benchmark in result.benchmarks:
         print_tables(area_table(result.of(benchmark), benchmark, out.width))
     for words in (*LEGEND, f"faithfulness: {result.rows[0].curve.definition.words}"):
-        say(words)
+        aside(words)
 
 
 def _show(folder: Path, record: RunRecord) -> None:
@@ -230,9 +237,9 @@ def _show(folder: Path, record: RunRecord) -> None:
         say(f"Portfolio {benchmark}, by share of the edges: {taken}")
     show_open(open_circuit(folder))
     others = [f"edgewise show {folder} --metric {benchmark}" for benchmark in list(record.circuits)[1:]]
-    say(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
+    aside(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
     say(f"results in {folder}: {', '.join(_contents(folder))}")
-    say(f"{record.seconds['total']:.0f} s in all")
+    aside(f"{record.seconds['total']:.0f} s in all")
 
 
 def _contents(folder: Path) -> list[str]:

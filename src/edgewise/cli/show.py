@@ -70,7 +70,7 @@ def show_circuit(
     say(words.sentence, name)
     print_tables(circuit_tables(words, out.width))
     if not words.edges:
-        say("no edge is inside: is it a file of scores? Select a circuit from it first")
+        say("no edge is inside: a size that asks for none, or scores from which a circuit is still to be selected")
     elif score is None:
         say("it has no scores: edges are in the graph's order, heads and MLPs by how many edges they have")
 

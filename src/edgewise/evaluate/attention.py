@@ -70,13 +70,16 @@ def pairs(length: int) -> int:
 def look(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]) -> Attention | None:
     """The attention of heads (nodes, the more important first) on examples of a task (rows).
 
-    As many heads as fit into 1.5 MB; None if not even one does, as with prompts of thousands of tokens.
+    As many heads as fit into 1.5 MB, of fewer examples if not even one does; None if there is no room for any, as with
+    prompts of thousands of tokens.
     """
     lengths = tuple(task.examples[row].length for row in examples)
     room = MOST_BYTES // max(1, 2 * sum(map(pairs, lengths)))
     chosen = tuple(heads[:room])
-    if not chosen or not lengths:
+    if not examples or not heads:
         return None
+    if not chosen:
+        return look(model, task, examples[:-1], heads)
     values = tuple(_values(model, task.part([row]), chosen) for row in examples)
     return Attention(tuple(examples), lengths, chosen, values)
 

@@ -97,14 +97,14 @@ class Curve:
 
     @property
     def asking(self) -> list[int]:
-        """The places of the sizes that ask for an edge: in a small graph the smallest don't, so that there is nothing to
+        """The places of the sizes that ask for an edge: in a small graph the smallest don't, so there is nothing to
         show of them."""
         return [at for at, asked in enumerate(self.asked) if asked > 0]
 
     @property
     def telling(self) -> int:
-        """The place of the size to look at first: the smallest circuit whose faithfulness is `FAITHFUL` or more, or else
-        the one nearest to the share `USUAL`; neither empty nor all of the model, unless there is no other."""
+        """The place of the size to look at first: the smallest circuit whose faithfulness is `FAITHFUL` or more, or
+        else the one nearest to the share `USUAL`; neither empty nor all of the model, unless there is no other."""
         partial = [at for at, kept in enumerate(self.kept) if kept > 0 and self.shares[at] < 1]
         partial = partial or [len(self.shares) - 1]
         faithful = [at for at in partial if self.faithfulness[at] >= FAITHFUL]

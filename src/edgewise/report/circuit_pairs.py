@@ -20,7 +20,7 @@ from ..study.stability import jaccard
 from .circuit_words import TOP, ScoredEdge, beside, describe, edge_tables
 from .comparisons import DIFFERENCE, difference_cells
 from .numbers import number, percent
-from .open_circuit import OpenCircuit
+from .open_circuit import OpenCircuit, open_circuit
 from .tables import method_words, number_tables, short
 
 
@@ -130,6 +130,19 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Circu
     )
 
 
+def pair_exported(
+    one: str | Path, other: str | Path, benchmark: Benchmark, method: str | None = None, match: str | None = None
+) -> CircuitPair:
+    """Circuits of two runs, or of two methods of one, of the size to look at first in the first of them, if the other
+    has that, too; by default of the methods whose circuits the runs wrote."""
+    here, there = open_circuit(one, method, benchmark.name), open_circuit(other, match, benchmark.name)
+    assert here.row is not None and here.place is not None and there.row is not None
+    share = here.row.curve.shares[here.place]
+    if share in there.row.curve.shares:
+        there = open_circuit(other, match, benchmark.name, f"{share:.17g}")
+    return pair_circuits(here, there)
+
+
 def pair_runs(one: str | Path, other: str | Path) -> RunPair:
     """Two result folders, by the methods that both have."""
     here, there = read_result(one), read_result(other)
@@ -153,7 +166,11 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
             _overlaps(row, match, circuits[0][row.benchmark, row.name], circuits[1][match.benchmark, match.name])
             for row, match in rows
         ),
-        tuple(_areas(row, match, paired) for row, match in rows if row.curve.shares == match.curve.shares),
+        tuple(
+            _areas(row, match, paired)
+            for row, match in rows
+            if row.curve.shares == match.curve.shares and _measured_by(here) == _measured_by(there)
+        ),
     )
 
 
@@ -164,9 +181,10 @@ def _shared(one: Circuit, other: Circuit) -> Shared:
 
 
 def _overlaps(row: ResultRow, match: ResultRow, here: Sequence[Circuit], there: Sequence[Circuit]) -> Overlaps:
-    """At the sizes that both have."""
+    """At the sizes that both have, but for those that ask for no edge."""
     ours, theirs = dict(zip(row.curve.shares, here, strict=True)), dict(zip(match.curve.shares, there, strict=True))
-    shares = tuple(share for share in ours if share in theirs)
+    asking = [row.curve.shares[place] for place in row.curve.asking]
+    shares = tuple(share for share in asking if share in theirs)
     return Overlaps(row.benchmark, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
 
 
@@ -186,12 +204,12 @@ def _areas(row: ResultRow, match: ResultRow, paired: bool) -> AreaPair:
 
 def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
     notes = []
-    if not paired:
-        same = here.run.test.prompts == there.run.test.prompts
-        why = "measure faithfulness differently" if same else "were evaluated on other examples"
-        notes.append(f"unpaired: the runs {why}, so intervals of differences are wider than those of one run")
     if _measured_by(here) != _measured_by(there):
-        notes.append("areas by other metrics or definitions of faithfulness aren't the same quantity")
+        notes.append("the runs measure faithfulness differently, so their areas aren't compared")
+    elif not paired:
+        notes.append(
+            "unpaired: the runs were evaluated on other examples, so intervals of differences are wider than in one run"
+        )
     for name in ("model", "task"):
         ours, theirs = short(getattr(here.run, name)), short(getattr(there.run, name))
         if ours != theirs:

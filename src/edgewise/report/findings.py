@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from ..circuit import Circuit
 from ..evaluate import FAITHFUL, USUAL, Benchmark, Comparison, resample
 from ..methods import record_name
 from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
+from ..scores import EdgeScores
 from ..statistics import EdgeStatistics
 from ..study import GREEDY
 from .numbers import percent
@@ -25,7 +26,11 @@ TELLING = f"the smallest size that reaches faithfulness {FAITHFUL:g}, else {perc
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """A run's curves, what it knows of every edge, and its circuits: (benchmark, method) -> one per size."""
+    """A run's curves, what it knows of every edge, and its circuits: (benchmark, method) -> one per size.
+
+    Means are those over the training examples, which circuits are selected by; intervals are as wide as the
+    bootstrap's, around these means rather than around those over its few resamples.
+    """
 
     result: Result
     statistics: EdgeStatistics
@@ -35,7 +40,9 @@ class Findings:
     def read(cls, folder: str | Path) -> Findings:
         """Those of a result folder."""
         result = read_result(folder)
-        return cls(result, read_statistics(folder, result), read_circuits(folder, result))
+        known, mean = read_statistics(folder, result), EdgeScores.load(folder).mean()
+        known = replace(known, mean=mean, low=mean + known.low - known.mean, high=mean + known.high - known.mean)
+        return cls(result, known, read_circuits(folder, result))
 
     @property
     def title(self) -> str:

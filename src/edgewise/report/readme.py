@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..disk import PAGE, PAGE_MARK, is_our_page, write_text
-from ..evaluate import ABLATIONS, CMD, CPR, Benchmark
+from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Benchmark
 from ..reading import Header, array_headers
 from ..results import Result
 from ..results.result_folder import FILES as RESULT_FILES
@@ -134,7 +134,11 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
     return _page(
         f"Circuits of {code(short(run.model))} for {code(short(run.task))}",
         {
-            "What came out": [*_bullets(found), "", *_meanings(result.benchmarks)],
+            "What came out": [
+                *_bullets(found),
+                "",
+                *_meanings(result.benchmarks, result.rows[0].curve.definition.name),
+            ],
             "Files": _file_lines(pieces, OF_RESULT),
             "Axes of the arrays": _bullets(axes),
             "How to read it": ["```python", *read, "```"],
@@ -161,7 +165,7 @@ def study_page(plan: Plan, pieces: Sequence[Piece]) -> str:
     return _page(
         f"A study of {_codes(map(short, plan.models))} on {_codes(map(short, plan.tasks))}",
         {
-            "What is measured": _meanings((CMD, CPR)),
+            "What is measured": _meanings((CMD, CPR), plan.settings.faithfulness.name),
             "Files": _file_lines(files, OF_STUDY) + store * (len(files) < len(pieces)),
             "How to read it": ["```python", *read, "```"],
             "How it was made": _bullets(made),
@@ -233,11 +237,13 @@ def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _meanings(benchmarks: Iterable[Benchmark]) -> list[str]:
+def _meanings(benchmarks: Iterable[Benchmark], faithfulness: str) -> list[str]:
     """What the numbers are, for who has never seen them."""
+    known = FAITHFULNESS.get(faithfulness)
+    definition = f" ({known.words})" if known else ""
     return [
-        "Faithfulness says how far a circuit behaves as the model does: by MIB's definition, 0 is the empty circuit "
-        "and 1 the model. Over circuits of growing size it is a curve, with the share of edges on a linear axis:",
+        f"Faithfulness{definition} says how far a circuit behaves as the model does. Over circuits of growing size it "
+        "is a curve, with the share of edges on a linear axis:",
         "",
         *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in benchmarks),
     ]

@@ -51,7 +51,7 @@ def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark, width: int = W
         rows.append((row.name, area, " ".join(filter(None, marks)), interval(found.low, found.high), _kept(row.curve)))
     title = f"{benchmark.name}, {benchmark.improves} ({benchmark.rank} ranking)"
     heads = ("method", benchmark.name, "", INTERVAL, "kept")
-    return number_tables(heads, rows, width, title, optional=1, left=(2,))
+    return number_tables(heads, rows, width, title, left=(2,))
 
 
 def _differs(area: Resampled, greedy: Resampled | None) -> bool:
@@ -89,15 +89,13 @@ def number_tables(
     width: int,
     title: str = "",
     *,
-    optional: int = 0,
     left: Collection[int] = (),
     ends: Collection[int] = (),
 ) -> list[Table]:
     """A table of a name and numbers per row for a terminal of some width: names are folded, numbers never.
 
-    optional  how many of the last columns may be left out if there is no room
-    left      columns that begin at the left, unlike numbers
-    ends      rows after which there is a line
+    left  columns that begin at the left, unlike numbers
+    ends  rows after which there is a line
 
     Columns that still have no room go into further tables, below the first, with the names again.
     """
@@ -109,11 +107,8 @@ def number_tables(
     def fits(columns: Sequence[int]) -> bool:
         return _room(width, [widths[column] for column in columns]) >= least
 
-    columns = list(range(1, len(heads)))
-    while optional and not fits(columns):
-        columns, optional = columns[:-1], optional - 1
     parts: list[list[int]] = [[]]
-    for column in columns:
+    for column in range(1, len(heads)):
         if parts[-1] and not fits([*parts[-1], column]):
             parts.append([])
         parts[-1].append(column)

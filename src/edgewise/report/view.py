@@ -119,14 +119,17 @@ def view_of(paths: Sequence[str | Path]) -> View:
     for path, part in zip(paths, parts, strict=True):
         if part.graph != first.graph:
             raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on pages apart")
-    names = _told_apart([part.runs[0].name for part in parts], [Path(path) for path in paths])
-    runs = tuple(replace(part.runs[0], name=name) for part, name in zip(parts, names, strict=True))
-    rows = tuple(replace(row, run=place) for place, part in enumerate(parts) for row in part.rows)
-    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=runs, rows=rows)
+    names = _told_apart([part.title for part in parts], [Path(path) for path in paths])
+    runs: list[ViewRun] = []
+    rows: list[ViewRow] = []
+    for name, part in zip(names, parts, strict=True):
+        rows += [replace(row, run=len(runs) + row.run) for row in part.rows]
+        runs += [replace(run, name=name) if len(part.runs) == 1 else run for run in part.runs]
+    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=tuple(runs), rows=tuple(rows))
 
 
 def _part(path: Path) -> View:
-    """What one path holds: a view of one run."""
+    """What one path holds: a run, or files of circuits."""
     if is_result(path):
         return view_of_run(path, Findings.read(path))
     if is_study(path):
@@ -167,19 +170,21 @@ def _of_circuits(path: Path, files: Sequence[Path]) -> View:
     named: dict[str, list[EdgeFile]] = {}
     for one in held:
         named.setdefault(one.path.stem.rpartition("-")[0] if len(files) > 1 else one.path.stem, []).append(one)
-    about, score = held[-1].about, held[-1].score
-    facts = {name: str(about[name]) for name in ("model", "task") if name in about}
     name = path.stem if path.suffix in FORMATS else path.name
-    run = ViewRun(name, {"file": path.name} | facts, np.zeros(graph.n_edges) if score is None else np.nan_to_num(score))
-    return View(name, graph, (run,), tuple(_of_files(label or name, ours) for label, ours in named.items()))
+    parts = [_of_files(place, label or name, ours) for place, (label, ours) in enumerate(named.items())]
+    runs, rows = (tuple(one) for one in zip(*parts, strict=True))
+    return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
 
 
-def _of_files(name: str, held: Sequence[EdgeFile]) -> ViewRow:
-    """Circuits from the smallest on."""
-    graph, circuits = held[0].graph, tuple(Circuit(one.graph, one.members()) for one in held)
+def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
+    """Circuits from the smallest on, with the scores of the largest; without any, all scores are 0."""
+    graph, largest = held[0].graph, held[-1]
+    score = np.zeros(graph.n_edges) if largest.score is None else np.nan_to_num(largest.score)
+    facts = {known: str(largest.about[known]) for known in ("model", "task") if known in largest.about}
+    circuits = tuple(Circuit(one.graph, one.members()) for one in held)
+    circuits = tuple(one for one in circuits if one.n_edges) or circuits[-1:]  # of empty ones there is nothing to see
     sizes = tuple(ViewSize(one.n_edges / graph.n_edges, one.n_edges, one.n_edges) for one in circuits)
-    score = held[-1].score
-    return ViewRow(0, "", name, sizes, circuits, value=None if score is None else np.nan_to_num(score))
+    return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
 
 
 def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, run: RunRecord) -> ViewRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 from ..disk import whole_folder, write_text
@@ -15,14 +16,28 @@ from .view import view_of_run
 from .view_page import page_of
 
 
+class NotShownWarning(UserWarning):
+    """A result is written, but what it is shown by isn't."""
+
+
 def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) -> RunRecord:
     """Write all that a discovery found, with its figures, whole or not at all; gives its record.
 
-    `edgewise report`, `view`, `compare`, `convert` and `select` read such a folder.
+    `edgewise report`, `view`, `compare`, `convert` and `select` read such a folder. Should a figure or the page fail,
+    the data are written all the same, and a warning says so.
     """
+    problem: Exception | None = None
     with whole_folder(Path(folder), overwrite, FILES) as draft:
         record = fill_result(draft, found)
-        write_derived(draft, Findings.read(draft))
+        try:
+            write_derived(draft, Findings.read(draft))
+        except Exception as error:  # hours of work aren't lost for a picture
+            if isinstance(error, OSError) or isinstance(error.__context__, OSError):
+                raise  # a full disk holds the data no more than the pictures
+            problem = error
+    if problem is not None:
+        words = f"{folder} has all that was found, but figures, page or README failed ({problem})"
+        warnings.warn(f"{words}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
     return record
 
 

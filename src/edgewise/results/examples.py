@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..evaluate import Attention
 from ..evaluate.attention import pairs
 from ..graph import Graph
-from ..reading import read_arrays, read_format, told_of
+from ..reading import read_arrays, read_format
 from ..records import typed
 from ..tasks import Example
 from .record import RunRecord
@@ -124,9 +124,11 @@ def _text(token: int, tokenizer: Any) -> str:
     """A token as it stands in a text, with its leading space."""
     if tokenizer is None:
         return str(token)
-    with told_of("the tokens", "the tokenizer fails on them"):
+    try:
         piece = tokenizer.convert_ids_to_tokens(token)
-        if piece is None:
-            return f"<{token}>"
         # Decoding would drop the space in front of a first word.
-        return str(piece).replace(SPACE, " ") if SPACE in piece else str(tokenizer.decode([token]))
+        text = piece.replace(SPACE, " ") if SPACE in piece else tokenizer.decode([token])
+        text.encode("utf-8")
+    except Exception:  # a stranger's tokenizer may do anything, and these are words for people alone
+        return f"<{token}>"
+    return str(text)

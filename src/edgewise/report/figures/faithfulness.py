@@ -62,8 +62,8 @@ def _caption(found: Findings) -> str:
     skipped = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
     sizes = f" Sizes up to {share_words(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
     return (
-        f"Faithfulness of circuits on {run.test.examples} examples of {drawn(run.test.split)}: 1 is the whole model, "
-        "0 the empty circuit. CMD and CPR are areas over the linear share: left, that of the best method is tinted; "
+        f"Faithfulness ({curve.definition.words}) of circuits on {run.test.examples} examples of "
+        f"{drawn(run.test.split)}. CMD and CPR are areas over the linear share: left, that of the best is tinted; "
         f"right, the band is the best method's {CONFIDENCE:.0%} interval over resamples of the examples."
         f"{sizes}{left_out(found)}"
     )
