@@ -89,6 +89,18 @@ def test_methods_and_metrics_are_buttons(page, view):
     assert page.words("#curve-said [data-said=area]") == f"CMD {between(0.31, 0.26, 0.36)} · lower is better"
 
 
+def test_a_metric_says_what_it_is_and_what_its_circuits_were_selected_by(page):
+    said = "#curve-said [data-said=selected]"
+    assert page.words(said) == "circuits for CMD are selected by absolute scores"
+    title = page.page.locator("[data-metric=CMD]").get_attribute("title")
+    assert "between the curve of faithfulness and 1" in title and "lower is better" in title and "absolute" in title
+    page.click("[data-metric=CPR]")
+    assert page.words(said) == "circuits for CPR are selected by signed scores"
+    # Learned circuits are chosen by what was learned.
+    page.click("[data-metric=CMD]").method(CMD_LEARNED)
+    assert page.page.locator(said).count() == 0
+
+
 @pytest.mark.parametrize("size", [0, 2])
 def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, size):
     page.watch().size(size).click("#difference")
@@ -117,6 +129,8 @@ def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, siz
     said = page.page.locator("#curve-said [data-said=faithfulness]").all_inner_texts()
     sizes = [view.rows[row].sizes[size] for row in (CMD_ILP, CMD_LEARNED)]
     assert said == [f"faithfulness {between(one.faithfulness, one.low, one.high, fixed)}" for one in sizes]
+    areas = page.page.locator("#curve-said [data-said=area]").all_inner_texts()
+    assert areas == [f"CMD {between(0.31, 0.26, 0.36)} · lower is better"] * 2
 
 
 def test_difference_mode_can_be_swapped_and_left(page, view):

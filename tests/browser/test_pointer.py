@@ -125,6 +125,9 @@ def test_a_click_on_a_line_chooses_the_edge_and_beside_it_nothing(page, view):
     page.page.mouse.click(*on_screen(places, spot))
     assert page.drawn().words("#chosen [data-tag]") == name
     assert page.asked()["edge"] == name
+    tag, close = (page.page.locator(f"#chosen [data-tag]{part}").bounding_box() for part in ("", " button"))
+    # The name has the tag for itself, up to the button at its end.
+    assert close["x"] - tag["x"] > 6 * len(name) and close["x"] + close["width"] <= tag["x"] + tag["width"]
     page.page.mouse.click(*on_screen(places, (3, 3)))
     assert page.drawn().page.locator("#chosen [data-tag]").count() == 0
 

@@ -1,6 +1,6 @@
 // What the page is about: how to read the picture, what the runs were, and what is left out.
 
-import { METRICS } from "edgewise/choices.js";
+import { METRICS, SELECTED } from "edgewise/choices.js";
 import { KEYS } from "edgewise/controls.js";
 import { el } from "edgewise/dom.js";
 import { isRatio } from "edgewise/single.js";
@@ -24,7 +24,7 @@ const LINES = [
 const RATIO = "the circuit's metric divided by the model's: 1 is the model";
 const MIB = "the circuit's metric on a scale where 0 is the empty circuit and 1 the model; above 1 it overshoots";
 const TERMS = [
-  ...Object.entries(METRICS),
+  ...Object.entries(METRICS).map(([name, words]) => [name, `${words}; its circuits are ${SELECTED[name]}`]),
   ["[low, high]", "an interval of resampled examples"],
   ["unstable", "the sign of an edge's score changed between resamples"],
 ];

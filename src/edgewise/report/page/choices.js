@@ -3,9 +3,16 @@
 import { button, el, write } from "edgewise/dom.js";
 import { benchmarks, rowsOf, sameRow } from "edgewise/state.js";
 
+/** What a metric is, in words. */
 export const METRICS = {
-  CMD: "Circuit-model distance: how far faithfulness is from 1, over all sizes; lower is better",
-  CPR: "Circuit performance ratio: how much faithfulness there is, over all sizes; higher is better",
+  CMD: "Integrated circuit-model distance: the area between the curve of faithfulness and 1, so lower is better",
+  CPR: "Integrated circuit performance ratio: the area under the curve of faithfulness, so higher is better",
+};
+
+/** What the circuits of a metric are selected by: it is more than how they are judged. */
+export const SELECTED = {
+  CMD: "selected by absolute scores",
+  CPR: "selected by signed scores",
 };
 
 /** The patch that moves both circuits to another benchmark. */
@@ -27,7 +34,7 @@ export function choices(element, view, update) {
   let state = null;
   const metric = groups.map((name) =>
     button(name || "files", () => update(toBenchmark(view, state, name)),
-      { "data-metric": name, title: METRICS[name] }));
+      { "data-metric": name, title: name in METRICS ? `${METRICS[name]}. Its circuits are ${SELECTED[name]}.` : null }));
   const methods = view.rows.map((row) =>
     button(row.label, () => update({ row: row.index }),
       { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));

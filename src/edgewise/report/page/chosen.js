@@ -12,7 +12,7 @@ export function chosen(element, view, update, pin) {
   const nodeTag = ({ node, pins }) => tag("node", name(node),
     button(pins.includes(node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges in sight (p)" }),
     close(`Show all, not only ${name(node)}`, () => update({ node: null })));
-  const edgeTag = (edge) => tag("edge", view.edgeName(edge), close("Choose no edge", () => update({ edge: null })));
+  const edgeTag = (edge) => tag("of-edge", view.edgeName(edge), close("Choose no edge", () => update({ edge: null })));
   const pinTag = (node) => tag("pin", name(node), close(`Unpin ${name(node)}`, () => pin(node)));
 
   let last = null;

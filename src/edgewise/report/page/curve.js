@@ -1,7 +1,7 @@
 // The faithfulness curve beside the circuit, the slider over its sizes, and what they say in words.
 
 import { drawChart, hasCurve } from "edgewise/chart.js";
-import { METRICS } from "edgewise/choices.js";
+import { METRICS, SELECTED } from "edgewise/choices.js";
 import { button, el } from "edgewise/dom.js";
 import { SWATCHES, draw, whenChanged, widthOf } from "edgewise/panel.js";
 import { GOAL, firstPassing } from "edgewise/plot.js";
@@ -99,11 +99,14 @@ function sentences(row, place, kind, brief) {
   if (hasCurve(row)) parts.push(line("goal", passes(row, brief)));
   else if (size.faithfulness !== null) parts.push(line("goal", "Evaluated at one size, so there is no curve."));
   if (row.area !== null) {
-    const better = brief ? "" : { 1: " · higher is better", "-1": " · lower is better" }[row.better] ?? "";
+    const better = { 1: " · higher is better", "-1": " · lower is better" }[row.better] ?? "";
     const words = between(row.area, ...(row.interval ?? [null, null]));
     const area = line("area", `${row.benchmark || "area"} `, value(words), better);
     area.title = `${METRICS[row.benchmark] ?? "Area"}; integrated over a linear share of the edges`;
     parts.push(area);
+    if (!brief && row.value === null && row.benchmark in SELECTED) {
+      parts.push(line("selected", `circuits for ${row.benchmark} are ${SELECTED[row.benchmark]}`));
+    }
   }
   return el("div", { class: `said ${kind}`, "data-row": row.index }, ...parts);
 }
