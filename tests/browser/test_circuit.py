@@ -349,9 +349,28 @@ def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
             assert page.words(f"[data-reading={name}]") == said
         change = clean[query, key] - corrupted[query, key]
         assert page.words("[data-reading=difference]").endswith(f": {'+' if change > 0 else ''}{fixed(change)}")
+        # What is said lies beside the cell, in sight.
+        tip, right = page.page.locator("#attention-tip").bounding_box(), canvas["x"] + (key + 1) * side
+        assert abs(tip["x"] - right) < 40 or abs(tip["x"] + tip["width"] - right) < 40
+        assert tip["y"] + tip["height"] <= 800 and tip["x"] + tip["width"] <= 1280
     # Nobody looks ahead.
     page.page.mouse.move(canvas["x"] + 5.5 * side, canvas["y"] + 0.5 * side)
     assert page.drawn().words("[data-reading=clean]") == ""
+
+
+def test_what_the_last_token_looks_at_is_said(page, view):
+    page.click("#tab-attention")
+    seen = view.runs[0].attention
+    head = seen.heads[2]
+    page.page.locator("#attention-head").select_option(str(head))
+    page.page.locator("#attention-example").select_option("3")
+    page.drawn()
+    for corrupted, name in enumerate(("clean", "corrupted")):
+        row = seen.pattern(3, head, bool(corrupted))[-1]
+        tokens = [token.strip() for token in getattr(view.runs[0].prompts[3], name)]
+        most = np.argsort(-row, kind="stable")[:4]
+        words = ", ".join(f"'{tokens[key]}' {fixed(row[key])}" for key in most)
+        assert page.words(f"[data-last={name}]") == f"last token '{tokens[-1]}' looks at {words}"
 
 
 def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view):

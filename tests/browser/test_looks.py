@@ -119,6 +119,22 @@ def test_names_of_cells_are_legible_even_of_those_that_stand_back(page, theme):
     assert min(dimmed.values()) > 3, dimmed
 
 
+@pytest.mark.parametrize("window", [(1100, 700), (1280, 720), (1440, 900)])
+@pytest.mark.parametrize("address", ["", "#vs=Greedy"])
+def test_lists_have_room_on_a_laptop(open_page, path, window, address):
+    page = open_page(path, address, viewport=dict(zip(("width", "height"), window, strict=True)))
+    rows = page.page.locator("#panel-edges [data-edge]")
+    assert rows.first.bounding_box()["y"] + 100 < window[1]  # some are seen at once
+    rows.nth(7).scroll_into_view_if_needed()
+    page.page.locator("#side").evaluate("side => side.scrollTo(0, side.scrollHeight)")
+    tall = page.page.locator("#side").bounding_box()
+    boxes = [row.bounding_box() for row in rows.all()]
+    assert sum(tall["y"] <= box["y"] and box["y"] + box["height"] <= window[1] for box in boxes) >= 6
+    # The tabs stay in sight, and so does the last row.
+    assert page.page.locator("#tab-edges").bounding_box()["y"] >= tall["y"] - 1
+    assert boxes[-1]["y"] + boxes[-1]["height"] <= window[1]
+
+
 def test_the_help_is_a_dialog(page):
     page.click("#show-help")
     dialog = page.page.get_by_role("dialog", name="How to read this page")

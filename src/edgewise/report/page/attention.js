@@ -3,11 +3,17 @@
 import { el } from "edgewise/dom.js";
 import { cellSide, gutterFor, heatmap } from "edgewise/heatmap.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
+import { besidePlace } from "edgewise/tip.js";
 import { count, counted, fixed, number, percent } from "edgewise/text.js";
 import { quoted } from "edgewise/tokens.js";
 
 const GAP = 16;
 const NAMED = 12;
+const SIDES = ["clean", "corrupted"];
+// So many keys are named of those that the last token looks at.
+const KEYS = 4;
+// Of the room that the panel has, what is above and below a map: its name, and a little air.
+const AROUND = 52;
 
 /** Fills `element` with a head's patterns, and choices of head and example; moves `head`, `node` and `example`. */
 export function attentionPanel(element, view, update) {
@@ -20,29 +26,40 @@ export function attentionPanel(element, view, update) {
   const choices = el("div", { class: "choices" },
     el("label", {}, "Head ", heads), el("label", {}, "Example ", examples));
   const said = el("p", { class: "quiet", id: "attention-said" });
-  const point = (query, key) => maps.forEach((map, side) =>
-    map.mark(query, key, query === null || !shown ? "" : reading(shown, side, query, key)));
-  const maps = ["clean", "corrupted", "difference"].map((name) => heatmap(name, point));
+  const names = [...SIDES, "difference"];
+  const readings = names.map((name) => el("dd", { "data-reading": name }));
+  const tip = el("div", { id: "attention-tip", class: "tip", "aria-live": "polite", hidden: true },
+    el("dl", {}, ...names.flatMap((name, which) => [el("dt", {}, name), readings[which]])));
+  const point = (query, key, box) => {
+    const nowhere = query === null || !shown;
+    maps.forEach((map) => map.mark(query, key));
+    readings.forEach((one, which) => { one.textContent = nowhere ? "" : reading(shown, which, query, key); });
+    tip.hidden = nowhere;
+    if (!nowhere) besidePlace(tip, box.right, box.bottom);
+  };
+  const maps = names.map((name) => heatmap(name, point));
+  const last = el("dl", { id: "attention-last" });
   const body = el("div", { class: "maps" }, ...maps.map((map) => map.element));
   const scales = el("p", { class: "scales quiet" },
     el("span", {}, "0 ", el("i", { class: "ramp attention" }), " 1: how much a row's token looks at a column's"),
     el("span", {}, "more when corrupted ", el("i", { class: "ramp difference" }), " more when clean"));
-  const panel = el("div", { class: "panel attention" }, choices, said, body, scales);
+  const panel = el("div", { class: "panel attention" }, choices, said, last, body, scales, tip);
   element.append(panel);
 
   const renderChoices = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example], (now) => {
     const { patterns } = view.runs[view.rows[now.row].run];
     const held = Boolean(patterns?.heads.length && patterns.examples.length);
-    for (const part of [choices, body, scales]) part.hidden = !held;
+    for (const part of [choices, last, body, scales]) part.hidden = !held;
     shown = held ? pick(view, now, patterns) : null;
     said.textContent = shown ? words(view, now, shown) : "No attention patterns are held for this circuit.";
     if (!shown) return;
+    last.replaceChildren(...lastRow(shown));
     fill(heads, headGroups(view, shown), shown.head);
     fill(examples, [["", patterns.examples.map((example) => [example, count(example)])]], shown.example);
   });
   const renderMaps = whenChanged(
-    (now) => [view.rows[now.row].run, shown?.head, shown?.example, width(), ...palette()],
-    () => shown && drawMaps(maps, shown, width(), palette()));
+    (now) => [view.rows[now.row].run, shown?.head, shown?.example, width(), room(), ...palette()],
+    () => shown && drawMaps(maps, shown, width(), room(), palette()));
   const render = (now) => {
     state = now;
     if (now.tab !== "attention") return;
@@ -50,6 +67,11 @@ export function attentionPanel(element, view, update) {
     renderMaps(now);
   };
   const width = widthOf(panel, 340, () => state && render(state));
+  // A panel that doesn't scroll by itself is as high as what it holds: there the column or the window is what one sees.
+  const scrolls = () => getComputedStyle(element).overflowY === "auto" && element.clientHeight > 0;
+  const room = () => Math.min(innerHeight, (scrolls() ? element : element.parentElement).clientHeight) - AROUND;
+  addEventListener("resize", () => state && render(state));
+  element.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
   return { render };
 }
 
@@ -125,23 +147,39 @@ function fill(select, groups, value) {
   select.value = String(value);
 }
 
-function drawMaps(maps, { clean, corrupted, tokens }, width, colours) {
+/** What the last token looks at most, clean and corrupted: terms and words. */
+function lastRow({ clean, corrupted, tokens }) {
+  return [clean, corrupted].flatMap((pattern, side) => {
+    const query = pattern.length - 1;
+    const weight = (key) => pattern.value(query, key) / 255;
+    const keys = Array.from({ length: pattern.length }, (_, key) => key);
+    const most = keys.sort((one, two) => weight(two) - weight(one) || one - two).slice(0, KEYS);
+    const words = most.map((key) => `${tokenNamed(tokens[side], key)} ${fixed(weight(key))}`).join(", ");
+    return [
+      el("dt", {}, SIDES[side]), el("dd", { "data-last": SIDES[side] },
+        `last token ${tokenNamed(tokens[side], query)} looks at ${words}`)];
+  });
+}
+
+const tokenNamed = (tokens, place) => (tokens[place] === undefined ? `token ${place}` : quoted(tokens[place]));
+
+function drawMaps(maps, { clean, corrupted, tokens }, width, height, colours) {
   const columns = width >= 1000 ? 3 : width >= 620 ? 2 : 1;
   const { length } = clean;
   const gutter = gutterFor(tokens.flat());
-  const side = cellSide(length, (width - GAP * (columns - 1)) / columns, gutter);
+  const side = cellSide(length, (width - GAP * (columns - 1)) / columns, height, gutter);
   // Most weights are small: the square root keeps them visible.
   const root = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / 255);
   const one = (pattern) => (query, key) => root(pattern.value(query, key));
   const change = (query, key) => root(clean.value(query, key) - corrupted.value(query, key));
   const marked = (place) => tokens[0][place] !== tokens[1][place];
   [one(clean), one(corrupted), change].forEach((strength, which) =>
-    maps[which].draw({ tokens: tokens[which === 1 ? 1 : 0], length, side, gutter, colours, strength, marked }));
+    maps[which].draw({ tokens: tokens[which === 1 ? 1 : 0], length, side, gutter, height, colours, strength, marked }));
 }
 
 /** What a cell holds, in words. */
 function reading({ clean, corrupted, tokens }, side, query, key) {
-  const named = (place, of) => (tokens[of][place] === undefined ? `token ${place}` : quoted(tokens[of][place]));
+  const named = (place, of) => tokenNamed(tokens[of], place);
   const weight = (pattern) => pattern.value(query, key) / 255;
   if (side < 2) return `${named(query, side)} looks at ${named(key, side)}: ${fixed(weight([clean, corrupted][side]))}`;
   const both = (place) => [...new Set([named(place, 0), named(place, 1)])].join(" or ");

@@ -65,7 +65,8 @@ function drawnRows(view, state) {
 
 /** Where everything goes: the frame, its ranges and ticks, and scales from shares and faithfulness to pixels. */
 function placing(rows, linear, width) {
-  const height = Math.round(Math.min(220, Math.max(168, width * 0.5)));
+  // A short window leaves room for the list below.
+  const height = Math.round(Math.min(220, Math.max(168, width * 0.5), Math.max(112, 0.24 * innerHeight - 40)));
   const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, height - MARGIN.bottom];
   const shares = rows.flatMap(({ row }) => row.sizes.map((size) => size.share));
   const values = (faint) => rows

@@ -33,7 +33,7 @@ export function curvePanel(element, view, update) {
   const panel = el("div", { class: "panel curve" }, head, svg, sizes, said);
   element.append(panel);
 
-  const renderChart = whenChanged((now) => [now.row, now.other, now.linear, width()], (now) => {
+  const renderChart = whenChanged((now) => [now.row, now.other, now.linear, width(), innerHeight], (now) => {
     chart = hasCurve(view.rows[now.row]) ? drawChart(svg, view, now, width()) : null;
     svg.toggleAttribute("hidden", chart === null);
     head.hidden = chart === null;
@@ -46,7 +46,7 @@ export function curvePanel(element, view, update) {
     marks.replaceChildren(...all.map((size, place) =>
       el("span", { style: `--at:${place / Math.max(1, all.length - 1)}`, "data-size": place }, mark(size.share))));
   });
-  const renderSize = whenChanged((now) => [now.row, now.other, now.size, now.linear, width()], (now) => {
+  const renderSize = whenChanged((now) => [now.row, now.other, now.size, now.linear, width(), innerHeight], (now) => {
     const row = view.rows[now.row];
     const size = row.sizes[now.size];
     slider.value = now.size;
@@ -108,7 +108,7 @@ function sentences(row, place, kind, brief) {
       parts.push(line("selected", `circuits for ${row.benchmark} are ${SELECTED[row.benchmark]}`));
     }
   }
-  return el("div", { class: `said ${kind}`, "data-row": row.index }, ...parts);
+  return el("div", { class: `said ${kind}${brief ? "" : " alone"}`, "data-row": row.index }, ...parts);
 }
 
 function passes(row, brief) {

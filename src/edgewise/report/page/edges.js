@@ -133,6 +133,6 @@ function strongestNodes(view, total, update) {
   });
   return el("section", { class: "list", id: "list-nodes" },
     el("h3", {}, "Strongest heads and MLPs"),
-    el("p", { class: "note" }, "By total score. Choose one, or logits, to rank the edges into it and out of it."),
+    el("p", { class: "note" }, "By total score; choose one to rank its edges."),
     el("div", { class: "chips" }, ...best.map(chip), chip(logits), chip(0)));
 }

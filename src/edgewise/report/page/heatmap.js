@@ -4,17 +4,19 @@ import { el } from "edgewise/dom.js";
 import { elided, visible } from "edgewise/tokens.js";
 
 const [SMALLEST, LARGEST] = [10, 26];
-const LONGEST = 14;
+const LONGEST = 12;
 
-/** The side of a cell, in pixels, such that `length` of them and the tokens fit into a width if that can be. */
-export const cellSide = (length, width, gutter) =>
-  Math.max(SMALLEST, Math.min(LARGEST, Math.floor((width - gutter) / length)));
+/** The side of a cell, in pixels, such that `length` of them and the tokens fit into a width and a height if that can
+ * be. */
+export const cellSide = (length, width, height, gutter) =>
+  Math.max(SMALLEST, Math.min(LARGEST, Math.floor((Math.min(width, height) - gutter) / length)));
 
 /** The width that tokens ask for beside cells. */
 export const gutterFor = (tokens) =>
-  Math.min(96, 12 + 6.4 * Math.max(2, ...tokens.map((text) => Math.min(LONGEST, [...visible(text)].length))));
+  Math.min(88, 10 + 6.4 * Math.max(2, ...tokens.map((text) => Math.min(LONGEST, [...visible(text)].length))));
 
-/** An empty square; `point(query, key)` is called where the reader points, with nulls where nowhere. */
+/** An empty square; `point(query, key, box)` is called where the reader points, with the cell's box on the screen, and
+ * with nulls where nowhere. */
 export function heatmap(name, point) {
   let shape = { length: 0, side: SMALLEST };
   let at = [0, 0];
@@ -27,9 +29,8 @@ export function heatmap(name, point) {
   }, canvas, ...cross);
   const keys = el("div", { class: "keys" });
   const queries = el("div", { class: "queries" });
-  const said = el("span", { class: "reading", "aria-live": "polite", "data-reading": name });
   const square = el("div", { class: "square" }, el("div", { class: "corner" }), keys, queries, cells);
-  const figure = el("figure", { class: "heatmap" }, el("figcaption", {}, el("b", {}, name), said), square);
+  const figure = el("figure", { class: "heatmap" }, el("figcaption", {}, el("b", {}, name)), square);
 
   const label = (tokens) => {
     const now = JSON.stringify(tokens);
@@ -46,15 +47,16 @@ export function heatmap(name, point) {
     const last = shape.length - 1;
     const row = Math.max(0, Math.min(query, last));
     at = [row, Math.max(0, Math.min(key, row))];
-    point(...at);
+    const { left, top } = cells.getBoundingClientRect();
+    point(...at, new DOMRect(left + at[1] * shape.side, top + at[0] * shape.side, shape.side, shape.side));
   };
   cells.addEventListener("pointermove", (event) => {
     const [query, key] = [event.offsetY, event.offsetX].map((pixel) => Math.floor(pixel / shape.side));
-    if (query < 0 || query >= shape.length || key < 0 || key > query) point(null, null);
+    if (query < 0 || query >= shape.length || key < 0 || key > query) point(null, null, null);
     else move([query, key]);
   });
-  cells.addEventListener("pointerleave", () => point(null, null));
-  cells.addEventListener("blur", () => point(null, null));
+  cells.addEventListener("pointerleave", () => point(null, null, null));
+  cells.addEventListener("blur", () => point(null, null, null));
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   cells.addEventListener("keydown", (event) => {
     if (!(event.key in steps)) return;
@@ -65,16 +67,17 @@ export function heatmap(name, point) {
   return {
     element: figure,
     /** Draws a square of `length` cells, each `side` wide, with `strength(query, key)` from -1 to 1 in the `colours`
-     * [of 0, of 1, of -1]; tokens for which `marked(place)` stand out. */
-    draw({ tokens, length, side, gutter, colours, strength, marked }) {
+     * [of 0, of 1, of -1]; tokens for which `marked(place)` stand out. What is higher than `height` scrolls. */
+    draw({ tokens, length, side, gutter, height, colours, strength, marked }) {
       shape = { length, side };
       square.style.setProperty("--gutter", `${gutter}px`);
       square.style.setProperty("--side", `${side}px`);
+      square.style.setProperty("--height", `${Math.max(height, 200)}px`);
       label(Array.from({ length }, (_, place) => [tokens[place] ?? String(place), marked(place)]));
       paintCells(canvas, length, side, colours, strength);
     },
-    /** Marks a cell, or none, and says what it holds. */
-    mark(query, key, words) {
+    /** Marks a cell, or none. */
+    mark(query, key) {
       const on = query !== null;
       [query, key].forEach((place, which) => {
         cross[which].hidden = !on;
@@ -83,7 +86,6 @@ export function heatmap(name, point) {
         labels.querySelector(".on")?.classList.remove("on");
         if (on) labels.children[place]?.classList.add("on");
       });
-      said.textContent = words;
     },
   };
 }

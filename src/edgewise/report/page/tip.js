@@ -73,7 +73,11 @@ export function showTip(tip, view, state, circuits, target, event) {
     ...(hint ? [el("p", {}, hint)] : []),
   );
   tip.classList.toggle("docked", event.pointerType === "touch");
-  const { clientX: x, clientY: y } = event;
+  besidePlace(tip, event.clientX, event.clientY);
+}
+
+/** Puts a tip below and right of a place on the screen, or wherever near it there is room. */
+export function besidePlace(tip, x, y) {
   const { width, height } = tip.getBoundingClientRect();
   const right = x + 16 + width > innerWidth - 8;
   tip.style.left = `${Math.max(8, right ? x - width - 16 : x + 16)}px`;
