@@ -131,6 +131,22 @@ def test_an_edges_name_finds_it_even_outside_the_circuit(page, view):
     assert outside in {line["name"] for line in page.lines()}
 
 
+def test_an_edge_that_was_found_stays_among_what_was_searched_until_escape(page, view):
+    page.size(2).press("/").page.keyboard.type("->logits")
+    mask, to = mask_of(view, ILP, 2), np.array([name.endswith("->logits") for name in view.graph.edge_names])
+    searched = ranked(view, ILP, mask & to)
+    assert page.drawn().listed("all") == searched and len(searched) > 1
+    name = page.page.locator("#suggestions .name").last.inner_text()
+    while page.page.locator("#suggestions [aria-selected=true] .name").all_inner_texts() != [name]:
+        page.press("ArrowDown")
+    page.watch().press("Enter")
+    assert page.words("#chosen [data-tag]") == name and page.listed("all") == searched
+    assert {line["name"] for line in page.lines()} == {*searched, name}
+    assert page.asked() == {"edge": name, "search": "->logits", "size": "0.3"}
+    page.press("Escape")
+    assert page.asked() == {"size": "0.3"} and page.listed("all") == ranked(view, ILP, mask)
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
@@ -219,7 +235,7 @@ HOSTILE = [
     "#node=__proto__&edge=constructor&pins=toString+hasOwnProperty&head=input&tab=__proto__&vs=__proto__",
     "#zoom=1+0+0", "#zoom=24+1+1", "#zoom=1e-9+0.5+0.5", "#edge=->", "#edge=a0.h0->", "#edge=a0.h0->a0.h0<q>",
     "#method=Greedy&metric=nothing&vs=Greedy&vsmetric=nothing", "#theme=purple&sign=0&colour=1",
-    "#method=" + "x" * 5000, "#search=" + "%5C(%5B*" * 100, "#" + "node=a0.h0&" * 500,
+    "#parts=here", "#vs=Greedy&parts=__proto__+there+there", "#method=" + "x" * 5000, "#search=" + "%5C(%5B*" * 100, "#" + "node=a0.h0&" * 500,
 ]  # fmt: skip
 
 
@@ -250,8 +266,10 @@ def test_random_states_survive_their_addresses(page, view):
     states = []
     for _ in range(300):
         row = draw.randrange(5)
+        other = draw.choice([None, *(set(range(5)) - {row})])
+        parts = [part for part in ("here", "there", "shared") if other is not None and draw.random() < 0.3]
         states.append({
-            "row": row, "size": draw.randrange(4), "other": draw.choice([None, *(set(range(5)) - {row})]),
+            "row": row, "size": draw.randrange(4), "other": other, "parts": parts,
             "node": node(), "edge": draw.choice([None, draw.randrange(graph.n_edges)]),
             "pins": draw.sample(range(graph.n_nodes), draw.randrange(4)),
             "search": draw.choice(["", "a1", "a0.h0->m1", " +&=#%\u00e9\U0001f600<b>", "100% + 1"]),
@@ -270,7 +288,7 @@ def test_random_states_survive_their_addresses(page, view):
 
 def random_words(draw: random.Random) -> str:
     names = ["method", "metric", "size", "vs", "vsmetric", "node", "edge", "pins", "search", "into", "sign", "least"]
-    names += ["all", "colour", "tab", "example", "head", "axis", "theme", "zoom", "", "x", "__proto__"]
+    names += ["all", "parts", "colour", "tab", "example", "head", "axis", "theme", "zoom", "", "x", "__proto__"]
     values = [
         "Greedy",
         "ILP",

@@ -133,6 +133,48 @@ def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, siz
     assert areas == [f"CMD {between(0.31, 0.26, 0.36)} · lower is better"] * 2
 
 
+def test_parts_of_a_difference_are_drawn_and_listed_alone_and_shared(page, view, open_page, path):
+    page.watch().size(2).click("#difference")
+    here, there = mask_of(view, CMD_ILP, 2), mask_of(view, CMD_GREEDY, 2)
+    masks = {"here": here & ~there, "there": there & ~here, "shared": here & there}
+    listed = lambda one: {name for name in masks if one.page.locator(f"#list-{name}").count()}  # noqa: E731
+    page.click("[data-part=there]")
+    assert listed(page) == {"there"} and page.listed("there") == ranked(view, CMD_GREEDY, masks["there"])
+    assert set(drawn_edges(page)) == set(ranked(view, CMD_GREEDY, masks["there"]))
+    # The others can still be told and chosen.
+    assert f"({masks['here'].sum()})" in page.words("[data-part=here]")
+    page.click("[data-part=here]")
+    assert listed(page) == {"here", "there"} and page.asked()["parts"] == "here there"
+    assert set(drawn_edges(page)) == set(ranked(view, CMD_GREEDY, here ^ there))
+    assert listed(open_page(path, page.address())) == {"here", "there"}
+    page.click("[data-part=shared]")  # all three are as good as none
+    assert listed(page) == set(masks) and "parts" not in page.asked()
+    page.click("[data-part=here]").click("#difference")
+    assert "parts" not in page.asked() and page.listed("all") == ranked(view, CMD_ILP, here)
+
+
+def test_marks_of_a_difference_have_the_hue_of_their_circuit_and_say_what_edges_end_in(page, view):
+    page.size(2).click("#difference")
+    ends = dict(zip(view.graph.edge_names, letters(view.graph), strict=True))
+    words = {"q": "q", "k": "k", "v": "v", "MLP": "M", "logits": "L"}
+    hues = {}
+    for part in ("here", "there", "shared"):
+        edges, badges = page.listed(part), page.page.locator(f"#list-{part} .badge")
+        assert badges.all_inner_texts() == [words[ends[edge]] for edge in edges]
+        hues[part] = set(badges.evaluate_all("all => all.map((one) => getComputedStyle(one).borderBottomColor)"))
+    assert [len(found) for found in hues.values()] == [1, 1, 1] and len(set().union(*hues.values())) == 3
+
+
+@pytest.mark.parametrize("width", [390, 1100, 1280, 1440])
+def test_difference_mode_moves_nothing_in_the_head_of_the_page(open_page, path, width):
+    page = open_page(path, viewport={"width": width, "height": 800})
+    parts = ["#metrics", "#difference", "#methods [data-row='0']", "#board"]
+    where = lambda: [page.page.locator(part).bounding_box() for part in parts]  # noqa: E731
+    before = where()
+    page.click("#difference")
+    assert where()[:-1] == before[:-1] and where()[-1]["y"] == before[-1]["y"]
+
+
 def test_difference_mode_can_be_swapped_and_left(page, view):
     page.click("#difference")
     assert page.words("#vs-here") == "ILP" and page.page.locator("#other").input_value() == str(CMD_GREEDY)

@@ -70,9 +70,11 @@ export function choices(element, view, update) {
       });
       methods[now.row].scrollIntoView?.({ block: "nearest", inline: "nearest" });
       toggle.setAttribute("aria-pressed", now.other !== null);
-      versus.hidden = now.other === null;
+      // Its place is kept, so that nothing moves under the pointer.
+      versus.classList.toggle("kept", now.other === null);
       if (now.other === null) return;
       write(shown, view.rows[now.row].label);
+      shown.title = view.rows[now.row].label;
       select.replaceChildren(...optionsOf(view, groups, here, now.row));
       select.value = String(now.other);
     },

@@ -39,7 +39,8 @@ export function actionsOf(document, view, { state, update, palette, say }) {
     png: async () => save(document, fileName(view, state(), "png"), await pngOf(document, picture())),
     link: async () => {
       const copied = await copy(document, location.href);
-      say(copied ? "The link to exactly this picture is copied" : "Copy the page's address: it holds this picture");
+      const also = location.protocol === "file:" ? ". It works where this file lies at the same place: send it, too" : "";
+      say((copied ? "The link to exactly this picture is copied" : "Copy the page's address: it holds this picture") + also);
     },
     theme: () => update({ theme: isDark(state()) ? "light" : "dark" }),
     full: () => {

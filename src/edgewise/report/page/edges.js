@@ -3,6 +3,7 @@
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
+import { PARTS } from "edgewise/state.js";
 import { between, count, number } from "edgewise/text.js";
 import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
 
@@ -19,7 +20,7 @@ export function edgesPanel(element, view, update, hover) {
   const edgeRow = (edge, kind, share, rank) => {
     const row = view.rows[kind === THERE ? state.other : state.row];
     const facts = edgeFacts(view, row, edge);
-    const letter = LETTERS[view.letter[edge]].toLowerCase();
+    const letter = LETTERS[view.letter[edge]];
     const where = kindWords(view, state, kind);
     const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
     const words = [`${rank}. ${facts.name}`, `score ${between(facts.mean, facts.low, facts.high)}`,
@@ -34,7 +35,7 @@ export function edgesPanel(element, view, update, hover) {
     one.style.setProperty("--share", `${(100 * Math.sqrt(share)).toFixed(1)}%`);
     one.append(
       el("span", { class: "rank" }, String(rank)),
-      el("span", { class: `swatch ${letter}${facts.mean < 0 ? " negative" : ""}` }),
+      swatchOf(kind, letter, facts.mean < 0),
       el("span", { class: "name" }, facts.name),
       el("span", { class: "score" }, number(facts.learned ? facts.value : facts.mean)),
       el("span", { class: "interval" }, interval),
@@ -60,17 +61,19 @@ export function edgesPanel(element, view, update, hover) {
     last = null;
     render(state, shownNow);
   };
-  const lists = (now, { circuits, shown }) => {
+  const lists = (now, { circuits, matching, shown }) => {
     const name = (row) => view.rows[row].label;
     const { nodes } = view.graph;
     if (now.other !== null) {
-      const only = (kind) => shown.filter((one) => one.kind === kind);
+      const only = (kind) => matching.filter((one) => one.kind === kind);
       const parts = [
         ["here", `Only in ${name(now.row)}`, only(HERE)], ["there", `Only in ${name(now.other)}`, only(THERE)],
         ["shared", "In both", only(SHARED)],
       ];
-      return [jumps(parts), ...parts.map(([id, title, items]) =>
-        list(id, title, items, OF_SEVERAL, view.rows[id === "there" ? now.other : now.row]))];
+      const listed = parts.filter(([id]) => now.parts.length === 0 || now.parts.includes(id));
+      const most = listed.length === 1 ? ONE_LIST : OF_SEVERAL;
+      return [partChips(now, parts), ...listed.map(([id, title, items]) =>
+        list(id, title, items, most, view.rows[id === "there" ? now.other : now.row]))];
     }
     if (now.node !== null) {
       const into = shown.filter(({ edge }) => view.head[edge] === now.node);
@@ -84,12 +87,18 @@ export function edgesPanel(element, view, update, hover) {
     return [strongestNodes(view, circuits.total, update), list("all", "Strongest edges", shown, ONE_LIST)];
   };
 
-  const jumps = (parts) => el("div", { class: "jumps", id: "difference-lists" }, ...parts.map(([id, title, items]) => {
-    const one = button("", () => document.getElementById(`list-${id}`).scrollIntoView({ block: "start" }),
-      { class: "chip small", "data-list": id, title: "Go to this list" });
-    one.append(el("span", { class: `swatch ${id}` }), `${title} (${count(items.length)})`);
-    return one;
-  }));
+  // Several may be chosen; none means all.
+  const partChips = (now, parts) => el("div", { class: "parts", id: "difference-parts" },
+    ...parts.map(([id, title, items]) => {
+      const on = now.parts.includes(id);
+      const flipped = PARTS.filter((part) => now.parts.includes(part) !== (part === id));
+      const one = button("", () => update({ parts: flipped.length < PARTS.length ? flipped : [] }), {
+        class: "chip small", "data-part": id, "aria-pressed": String(on),
+        title: on ? "Don't choose these" : "Draw and list these alone",
+      });
+      one.append(el("span", { class: `swatch ${id}` }), `${title} (${count(items.length)})`);
+      return one;
+    }));
 
   const render = (now, scene) => {
     const keys = [scene.shown, now.edge, now.tab === "edges"];
@@ -107,6 +116,16 @@ export function edgesPanel(element, view, update, hover) {
     }
   };
   return { render };
+}
+
+const DIFFERENCES = { [HERE]: "here", [THERE]: "there", [SHARED]: "shared" };
+
+/** An edge's mark as its line is drawn; in a difference, where hue says whose it is, a letter says what it ends in. */
+function swatchOf(kind, letter, negative) {
+  const sign = negative ? " negative" : "";
+  if (!(kind in DIFFERENCES)) return el("span", { class: `swatch ${letter.toLowerCase()}${sign}` });
+  const words = letter.length === 1 ? letter : letter[0].toUpperCase();
+  return el("span", { class: `badge ${DIFFERENCES[kind]}${sign}`, title: `into ${letter}` }, words);
 }
 
 function head(run, row) {

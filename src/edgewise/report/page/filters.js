@@ -7,7 +7,7 @@ import { percent } from "edgewise/text.js";
 
 const KEYS = ["q", "k", "v", "mlp", "logits"];
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
-const SHOWN = ["letters", "sign", "least", "all", "search", "colour", "other", "row"];
+const SHOWN = ["letters", "sign", "least", "all", "search", "parts", "colour", "other", "row"];
 const STEPS = 100, DECADES = 4;
 
 /** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
@@ -16,12 +16,12 @@ const stepAt = (least) => (least <= 0 ? 0 : Math.max(1, Math.round(STEPS * (1 + 
 
 /** The patch that undoes all filters. */
 export function unfiltered(view) {
-  const { letters, sign, least, all, search } = initial(view);
-  return { letters, sign, least, all, search };
+  const { letters, sign, least, all, search, parts } = initial(view);
+  return { letters, sign, least, all, search, parts };
 }
 
-const isFiltered = ({ letters, sign, least, all, search }) =>
-  letters.includes(false) || sign !== "both" || least > 0 || all || search !== "";
+const isFiltered = ({ letters, sign, least, all, search, parts }) =>
+  letters.includes(false) || sign !== "both" || least > 0 || all || search !== "" || parts.length > 0;
 
 const swatch = (name) => el("span", { class: `swatch ${name}`, "aria-hidden": "true" });
 

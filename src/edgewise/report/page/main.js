@@ -13,7 +13,7 @@ import { edgesPanel } from "edgewise/edges.js";
 import { filters } from "edgewise/filters.js";
 import { help } from "edgewise/help.js";
 import { listenKeys } from "edgewise/keys.js";
-import { cellsOf, circuitsOf, shownEdges } from "edgewise/scene.js";
+import { cellsOf, circuitsOf, matchingEdges, ofParts } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
 import { changed, fromAddress, toAddress } from "edgewise/state.js";
 import { tabs } from "edgewise/tabs.js";
@@ -56,9 +56,10 @@ function show(document, view) {
   const find = search(at("find"), view, update);
   const sceneNow = remembered(
     (now) => [now.row, now.size, now.other, now.all], (now) => circuitsOf(view, now),
-    (now) => [now.node, now.pins, now.search, now.letters, now.sign, now.least], (now, circuits) => {
-      const shown = shownEdges(view, now, circuits);
-      return { circuits, shown, cells: cellsOf(view, now, circuits, shown) };
+    (now) => [now.node, now.pins, now.search, now.letters, now.sign, now.least, now.parts], (now, circuits) => {
+      const matching = matchingEdges(view, now, circuits);
+      const shown = ofParts(matching, now.parts);
+      return { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
     });
   const edges = edgesPanel(at("panel-edges"), view, update, stage.point);
   const panels = [

@@ -58,11 +58,24 @@ export function circuitsOf(view, state) {
   return { row, other, kind, counts, total };
 }
 
-/** The edges that are shown, strongest first, as {edge, kind, negative, share of the strongest, pinned}.
+const PART_OF = { here: HERE, there: THERE, shared: SHARED };
+
+/** Those of edges {kind} that are of the chosen parts of a difference; all where none is chosen. */
+export function ofParts(edges, parts) {
+  if (!parts.length) return edges;
+  const kinds = parts.map((part) => PART_OF[part]);
+  return edges.filter((one) => one.pinned || kinds.includes(one.kind));
+}
+
+/** The edges that are shown, strongest first, as `matchingEdges` gives them. */
+export const shownEdges = (view, state, circuits) => ofParts(matchingEdges(view, state, circuits), state.parts);
+
+/** The edges that filters and choices let through, whichever part of a difference they are of, strongest first, as
+ * {edge, kind, negative, share of the strongest, pinned}.
  *
  * Strength is that of what the circuits were chosen by; the sign is that of the run's score: learned values have none.
  */
-export function shownEdges(view, state, circuits) {
+export function matchingEdges(view, state, circuits) {
   const { row, other, kind } = circuits;
   const passes = filterOf(view, state);
   const pins = new Set(state.pins);

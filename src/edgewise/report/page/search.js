@@ -29,8 +29,8 @@ export function suggestionsFor(view, state, words) {
   return [...found.slice(0, MOST_NODES).map(({ node }) => ({ node })), ...ordered.map((edge) => ({ edge }))];
 }
 
-/** The patch that chooses what was found. */
-const chosen = ({ node = null, edge = null }) => ({ node, edge, search: "" });
+/** The patch that chooses what was found: a node shows its own edges alone, an edge stays among those searched for. */
+const chosen = ({ node = null, edge = null }, words) => ({ node, edge, search: node === null ? words : "" });
 
 /** Fills `element` with the search field and its suggestions. */
 export function search(element, view, update) {
@@ -60,9 +60,10 @@ export function search(element, view, update) {
   };
   const pick = (one) => {
     close();
-    input.value = "";
+    const patch = chosen(one, input.value.trim());
+    input.value = patch.search;
     input.blur();
-    update(chosen(one));
+    update(patch);
   };
   const offer = (words) => {
     found = suggestionsFor(view, state, words);

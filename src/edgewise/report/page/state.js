@@ -2,6 +2,8 @@
 
 import { LETTERS } from "edgewise/graph.js";
 
+/** What an edge can be to the two circuits of difference mode. */
+export const PARTS = ["here", "there", "shared"];
 export const TABS = ["edges", "examples", "attention", "about"];
 const CENTRE = { x: 0.5, y: 0.5, k: 1 };
 export const MOST_ZOOM = 24;
@@ -19,18 +21,19 @@ export function initial(view) {
   return Object.freeze({
     row, size: within(view.about.size, view.rows[row].sizes.length), other: null,
     node: null, edge: null, pins: [], search: "",
-    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, colour: "reader",
+    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, parts: [], colour: "reader",
     tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
   });
 }
 
 const within = (number, count) => Math.max(0, Math.min(Number.isInteger(number) ? number : 0, count - 1));
 
-/** The state after a change: sizes and the second method stay such that they exist. */
+/** The state after a change: sizes and the second method stay such that they exist, parts belong to a difference. */
 export function changed(view, state, patch) {
   const next = { ...state, ...patch };
   if (next.row !== state.row && patch.size === undefined) next.size = sameSize(view, state.row, state.size, next.row);
   if (next.other === next.row) next.other = patch.other === undefined && state.row !== next.row ? state.row : null;
+  if (next.other === null && next.parts.length) next.parts = [];
   return Object.freeze(next);
 }
 
@@ -69,6 +72,7 @@ export function toAddress(view, state) {
     const other = view.rows[state.other];
     words.set("vs", other.label);
     if (other.benchmark !== row.benchmark) words.set("vsmetric", other.benchmark);
+    if (state.parts.length) words.set("parts", state.parts.join(" "));
   }
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
@@ -110,6 +114,7 @@ export function fromAddress(view, hash) {
     ...first, row,
     size: sizeNear(here, words.get("size")) ?? sameSize(view, first.row, first.size, row),
     other: vs === row ? null : vs,
+    parts: vs === row || vs === null ? [] : PARTS.filter((part) => words.get("parts")?.split(" ").includes(part)),
     node: node("node"),
     edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
     pins: [...new Set((words.get("pins") ?? "").split(" ").map(view.graph.find).filter((pin) => pin !== null))],
