@@ -52,7 +52,7 @@ WATCHED = """() => {
   context.bezierCurveTo = (...points) => {
     window.drawnLines.push({
       curve: [...from, ...points], colour: context.strokeStyle, width: context.lineWidth,
-      dashed: context.getLineDash().length > 0, alpha: context.globalAlpha,
+      dash: context.getLineDash(), dashed: context.getLineDash().length > 0, alpha: context.globalAlpha,
     });
     return bezierCurveTo.apply(context, points);
   };

@@ -20,6 +20,7 @@ from .made_up import (
 )
 
 CELLS = "all => all.map((one) => [one.ariaLabel, ...Array.from(one.children, (part) => part.textContent)])"
+CUT = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
 CMD_GREEDY, CMD_ILP, CMD_LEARNED, CPR_GREEDY, CPR_ILP = range(5)
 
 
@@ -71,6 +72,8 @@ def test_a_click_on_the_curve_chooses_the_size(page, view):
     page.size(0)
     page.page.mouse.click(point["x"] + point["width"] / 2, point["y"] + 60)
     assert percent(SHARES[2]) in page.drawn().words("#curve-said [data-said=size]")
+    page.click(".curve-marks [data-size='0']")
+    assert page.page.locator("#size-slider").input_value() == "0"
 
 
 def test_methods_and_metrics_are_buttons(page, view):
@@ -203,6 +206,9 @@ def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
     edges = page.listed("all")
     found = page.page.locator("#list-all [data-edge]").evaluate_all(CELLS)
     assert [cells[2] for _, *cells in found] == edges
+    page.page.set_viewport_size({"width": 1440, "height": 900})
+    assert page.drawn().page.locator("#list-all .interval").evaluate_all(CUT) == []
+    page.page.set_viewport_size({"width": 1280, "height": 800})
     for rank, (words, *cells) in enumerate(found, start=1):
         name = cells[2]
         edge = index[name]
@@ -272,6 +278,10 @@ def test_edges_outside_the_circuit_can_be_shown_too(page, view):
     assert set(lines) == set(view.graph.edge_names)
     outside = ranked(view, CMD_ILP, ~mask)
     assert max(lines[name]["alpha"] for name in outside) < min(lines[name]["alpha"] for name in lines.keys() - outside)
+    # Dots, not dashes.
+    inside = ranked(view, CMD_ILP, mask)
+    broken = {tuple(lines[name]["dash"]) for name in outside}, {tuple(lines[name]["dash"]) for name in inside}
+    assert len(broken[0]) == 1 and () not in broken[0] and not broken[0] & broken[1]
 
 
 def test_the_three_strongest_edges_into_logits(page, view):

@@ -113,7 +113,7 @@ CELLS = """(places) => {
 def test_names_of_cells_are_legible_even_of_those_that_stand_back(page, theme):
     page.page.evaluate("(theme) => { location.hash = `theme=${theme}`; }", theme)
     plain = page.drawn().page.evaluate(CELLS, page.places())
-    assert min(plain.values()) > 3, plain
+    assert min(plain.values()) > 4, plain
     page.click_node("a1.h0").page.mouse.move(0, 0)
     dimmed = page.drawn().page.evaluate(CELLS, page.places())
     assert min(dimmed.values()) > 3, dimmed

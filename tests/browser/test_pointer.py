@@ -128,8 +128,24 @@ def test_a_click_on_a_line_chooses_the_edge_and_beside_it_nothing(page, view):
     tag, close = (page.page.locator(f"#chosen [data-tag]{part}").bounding_box() for part in ("", " button"))
     # The name has the tag for itself, up to the button at its end.
     assert close["x"] - tag["x"] > 6 * len(name) and close["x"] + close["width"] <= tag["x"] + tag["width"]
+    # What was clicked is not covered by its tip, until one comes back to it.
+    assert page.tip() is None and page.hover(*on_screen(places, spot + 1)) is None
+    page.page.mouse.move(*on_screen(places, (3, 3)))
+    assert page.drawn().hover(*on_screen(places, spot))["name"] == name
     page.page.mouse.click(*on_screen(places, (3, 3)))
     assert page.drawn().page.locator("#chosen [data-tag]").count() == 0
+
+
+def test_the_chosen_edge_is_told_of_before_others_that_are_as_near(page, view):
+    page.size(3)
+    places, names = page.places(), ranked(view, ILP, mask_of(view, ILP, 3))
+    boxes = np.array([[cell["x"], cell["y"], cell["w"] / 2, cell["h"] / 2] for cell in places["cells"].values()])
+    for name in names[-8:]:  # weak ones, which others lie over
+        points = along(places["curves"][name])
+        free = (np.abs(points[:, None] - boxes[:, :2]) - boxes[:, 2:] > 6).any(-1).all(-1)
+        page.page.evaluate("(name) => { location.hash = `size=1&edge=${encodeURIComponent(name)}`; }", name)
+        page.drawn()
+        assert page.hover(*on_screen(places, points[free][len(points[free]) // 2]))["name"] == name
 
 
 def test_pins_keep_the_edges_of_a_node_in_sight(page, view):

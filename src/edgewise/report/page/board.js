@@ -15,6 +15,7 @@ export function board(document, view, update, stateNow) {
   const at = (id) => document.getElementById(id);
   const [graph, over, tip] = ["graph", "over", "tip"].map(at);
   let palette = null, layout = null, ratio = 1, drawn = null, scene = null, shownState = null, waiting = null;
+  let clicked = null; // what was clicked says nothing more until the pointer was elsewhere
 
   const boxNow = () => {
     const { width, height } = graph.parentElement.getBoundingClientRect();
@@ -62,9 +63,12 @@ export function board(document, view, update, stateNow) {
     const nodes = line ? [view.source[line.edge], view.head[line.edge]] : target ? [target.node] : [];
     drawHover(over, { layout, palette, zoom: stateNow().zoom, ratio, line, nodes });
   };
-  const targetAt = (x, y, near) => drawn && hit({ layout, lines: drawn.lines, zoom: stateNow().zoom }, x, y, near);
+  const targetAt = (x, y, near) => {
+    const { zoom, edge } = stateNow();
+    return drawn && hit({ layout, lines: drawn.lines, zoom, chosenEdge: edge }, x, y, near);
+  };
   const leave = () => {
-    waiting = null;
+    waiting = clicked = null;
     showTip(tip, view, stateNow(), scene.circuits, null);
     mark(null);
     graph.classList.remove("on");
@@ -73,7 +77,8 @@ export function board(document, view, update, stateNow) {
     const target = targetAt(x, y, event.pointerType === "touch" ? NEAR_FINGER : NEAR_MOUSE);
     mark(target);
     graph.classList.toggle("on", target !== null);
-    showTip(tip, view, stateNow(), scene.circuits, target, event);
+    if (!isSame(target, clicked)) clicked = null;
+    showTip(tip, view, stateNow(), scene.circuits, clicked === null ? target : null, event);
     return target;
   };
 
@@ -90,6 +95,10 @@ export function board(document, view, update, stateNow) {
       waiting = null;
       const target = tell(x, y, event);
       const state = stateNow();
+      if (event.pointerType !== "touch") {
+        clicked = target;
+        tip.hidden = true;
+      }
       if (!target) update({ node: null, edge: null });
       else if (target.line) update({ edge: state.edge === target.line.edge ? null : target.line.edge });
       else update({ node: state.node === target.node ? null : target.node, edge: null });
@@ -121,4 +130,5 @@ function caption(element, state, parts) {
   return words;
 }
 
+const isSame = (a, b) => a !== null && b !== null && a.node === b.node && a.line?.edge === b.line?.edge;
 const toTarget = (line) => (line ? { line } : null);

@@ -44,7 +44,9 @@ export function curvePanel(element, view, update) {
     slider.max = all.length - 1;
     sizes.hidden = all.length < 2;
     marks.replaceChildren(...all.map((size, place) =>
-      el("span", { style: `--at:${place / Math.max(1, all.length - 1)}`, "data-size": place }, mark(size.share))));
+      el("span", {
+        style: `--at:${place / Math.max(1, all.length - 1)}`, "data-size": place, onclick: () => update({ size: place }),
+      }, mark(size.share))));
   });
   const renderSize = whenChanged((now) => [now.row, now.other, now.size, now.linear, width(), innerHeight], (now) => {
     const row = view.rows[now.row];

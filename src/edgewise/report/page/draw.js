@@ -15,7 +15,8 @@ export function paletteOf(element) {
 export function cellColours(palette, cell) {
   if (!cell.inside) return { fill: palette["cell-out"], ink: palette.faint, edge: palette.line };
   const fill = mixed(palette["cell-low"], palette["cell-high"], 0.1 + 0.9 * Math.sqrt(cell.share));
-  const clearer = contrast(fill, parts(palette.card)) > contrast(fill, parts(palette.ink)) ? palette.card : palette.ink;
+  // Of black and white, one has a contrast of 4.5 to whatever grey.
+  const clearer = contrast(fill, parts("#ffffff")) > contrast(fill, parts("#000000")) ? "#ffffff" : "#000000";
   return { fill: `rgb(${fill})`, ink: cell.dimmed ? palette.soft : clearer, edge: palette["strong-line"] };
 }
 
@@ -34,8 +35,9 @@ function mixed(low, high, share) {
   return a.map((value, at) => Math.round(value + share * (b[at] - value)));
 }
 
-/** Dashes of a negative edge, for its width. */
-export const dashOf = (width) => [5 + 1.4 * width, 3 + 1.2 * width];
+/** How a line of this width is broken: dashes of a negative edge, dots of one outside the circuit; [] if it isn't. */
+export const dashOf = ({ dashed, dotted }, width) =>
+  dotted ? [1.5, 3.5] : dashed ? [5 + 1.4 * width, 3 + 1.2 * width] : [];
 
 /** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
 export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, ratio, chosenEdge }) {
@@ -63,7 +65,8 @@ const PARTS = 8;
 function groupsOf(lines) {
   const weak = new Map();
   for (const line of lines.slice(0, -ONE_BY_ONE)) {
-    const key = `${line.colour} ${line.dashed} ${Math.round(PARTS * line.width)} ${Math.round(PARTS * line.alpha)}`;
+    const looks = [line.colour, line.dashed, line.dotted, Math.round(PARTS * line.width), Math.round(PARTS * line.alpha)];
+    const key = looks.join(" ");
     if (weak.has(key)) weak.get(key).push(line);
     else weak.set(key, [line]);
   }
@@ -72,11 +75,11 @@ function groupsOf(lines) {
 
 /** Strokes lines that look like the first of them. */
 function strokeLines(context, lines, palette, thin, dimmed) {
-  const { alpha, colour, width, dashed } = lines[0];
+  const { alpha, colour, width } = lines[0];
   context.globalAlpha = dimmed ? 0.35 * alpha : alpha;
   context.strokeStyle = palette[colour];
   context.lineWidth = width * thin;
-  context.setLineDash(dashed ? dashOf(width * thin) : []);
+  context.setLineDash(dashOf(lines[0], width * thin));
   context.beginPath();
   for (const { curve: [x0, y0, ax, ay, bx, by, x1, y1] } of lines) {
     context.moveTo(x0, y0);
@@ -173,7 +176,7 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   place(context, layout, zoom, ratio);
   const thin = 1 / Math.sqrt(zoom.k);
   if (line) {
-    const halo = { ...line, colour: "card", dashed: false, alpha: 0.9, width: line.width + 5 };
+    const halo = { ...line, colour: "card", dashed: false, dotted: false, alpha: 0.9, width: line.width + 5 };
     strokeLines(context, [halo], palette, thin, false);
     strokeLines(context, [{ ...line, alpha: 1, width: line.width + 2 }], palette, thin, false);
   }
@@ -187,8 +190,9 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   }
 }
 
-/** What lies at a point of the canvas: {node} or {line} or null. Cells lie over lines; `near` in pixels. */
-export function hit({ layout, lines, zoom }, px, py, near) {
+/** What lies at a point of the canvas: {node} or {line} or null. Cells lie over lines, and the chosen edge's line over
+ * others; `near` in pixels. */
+export function hit({ layout, lines, zoom, chosenEdge }, px, py, near) {
   const { x, y, k } = zoom;
   const lx = (px - layout.width / 2) / k + x * layout.width;
   const ly = (py - layout.height / 2) / k + y * layout.height;
@@ -196,8 +200,11 @@ export function hit({ layout, lines, zoom }, px, py, near) {
   if (cell) return { node: cell.node };
   let best = null;
   let least = near / k;
+  const farFrom = (line) => distance(line.curve, lx, ly, least) - line.width / 2 / Math.sqrt(k) / k;
+  const chosen = lines.find((line) => line.edge === chosenEdge);
+  if (chosen && farFrom(chosen) < least) return { line: chosen };
   for (let at = lines.length - 1; at >= 0; at--) {
-    const far = distance(lines[at].curve, lx, ly, least) - lines[at].width / 2 / Math.sqrt(k) / k;
+    const far = farFrom(lines[at]);
     if (far < least) {
       least = Math.max(far, 0);
       best = lines[at];

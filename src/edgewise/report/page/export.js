@@ -83,12 +83,14 @@ export function svgOf(view, state, palette) {
   return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
 }
 
-function lineOf(view, { edge, curve, colour, dashed, width, alpha }, palette) {
+function lineOf(view, line, palette) {
+  const { edge, curve, colour, width, alpha } = line;
+  const dash = dashOf(line, width).map(round).join(" ");
   const [x0, y0, ax, ay, bx, by, x1, y1] = curve.map(round);
   return tag("path", {
     d: `M${x0} ${y0}C${ax} ${ay} ${bx} ${by} ${x1} ${y1}`, fill: "none", stroke: palette[colour],
     "stroke-width": round(width), "stroke-opacity": round(alpha),
-    ...(dashed ? { "stroke-dasharray": dashOf(width).map(round).join(" ") } : {}),
+    ...(dash ? { "stroke-dasharray": dash } : {}),
   }, tag("title", {}, escaped(view.edgeName(edge))));
 }
 

@@ -56,8 +56,8 @@ export function filters(element, view, update) {
     group("Colour", el("div", { class: "segments", role: "group", "aria-label": "Colour by" }, ...colours)),
     el("label", { class: "group", title: "Hide edges whose score is weaker than this share of the strongest" },
       el("span", { class: "word" }, "Score at least"), least, said),
-    el("label", { class: "group", title: "Also draw the strongest edges that aren't in the circuit" },
-      all, "outside too"),
+    el("label", { class: "group", title: "Draws and lists edges that aren't in the circuit too: grey and dotted" },
+      all, "also edges outside the circuit"),
     reset);
 
   return {

@@ -145,12 +145,13 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
   const kept = there ? few : [...few, chosenEdge(view, circuits, state.edge)];
   const base = Math.max(0.22, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
   const chosen = state.pins.length > 0 && state.node === null;
-  let dashed = 0;
+  let dashed = 0, dotted = 0;
   const lines = kept.map(({ edge, kind, negative, share, pinned }) => ({
     edge, kind,
     curve: curveOf(layout, view.source[edge], view.head[edge], view.letter[edge]),
     colour: colourOf(state, kind, view.letter[edge], negative),
-    dashed: negative && (edge === state.edge || dashed++ < MOST_DASHED),
+    dashed: negative && kind !== OUTSIDE && (edge === state.edge || dashed++ < MOST_DASHED),
+    dotted: kind === OUTSIDE && (edge === state.edge || dotted++ < MOST_DASHED),
     width: widthOf(kind, share),
     alpha: alphaOf(kind, share, base) * (chosen && !pinned ? 0.3 : 1),
   }));
@@ -190,7 +191,8 @@ const WIDTHS = { [IN]: [0.7, 4.2], [HERE]: [1.4, 4], [THERE]: [1.4, 4], [SHARED]
 const widthOf = (kind, share) => WIDTHS[kind][0] + WIDTHS[kind][1] * Math.sqrt(share);
 
 function alphaOf(kind, share, base) {
-  if (kind === SHARED || kind === OUTSIDE) return Math.min(0.3, base);
+  if (kind === OUTSIDE) return Math.min(0.3, base);
+  if (kind === SHARED) return Math.min(0.45, base);
   const least = kind === IN ? base : Math.max(0.6, base);
   return Math.min(1, least + (1 - least) * Math.sqrt(share));
 }
