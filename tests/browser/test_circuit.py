@@ -207,7 +207,7 @@ def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
     found = page.page.locator("#list-all [data-edge]").evaluate_all(CELLS)
     assert [cells[2] for _, *cells in found] == edges
     page.page.set_viewport_size({"width": 1440, "height": 900})
-    assert page.drawn().page.locator("#list-all .interval").evaluate_all(CUT) == []
+    assert page.drawn().page.locator("#list-all .interval, #list-all .score").evaluate_all(CUT) == []
     page.page.set_viewport_size({"width": 1280, "height": 800})
     for rank, (words, *cells) in enumerate(found, start=1):
         name = cells[2]
@@ -441,3 +441,9 @@ def test_the_about_tab_says_what_was_run(page, view):
         assert name in words and fact in words
     assert f"all {view.graph.n_edges} edges are here" in words
     assert "Attention is held of 6 heads on 2 examples" in words
+    # Of the methods, those that are here, each in its combinations too.
+    said = page.page.locator("#about-methods dt").all_inner_texts()
+    assert said == ["Greedy", "ILP", "Learned"]
+    combined = [{"method": name} for name in ("ILP + PNR", "top-n, learned", "Philanthropy")]
+    found = page.module("methods", "({ methodsOf }, rows) => methodsOf(rows).map(([name]) => name)", combined)
+    assert found == ["Top-n", "ILP", "PNR", "Learned"]

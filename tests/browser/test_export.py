@@ -51,7 +51,13 @@ def test_the_svg_has_the_circuit_with_labels(page, view):
     faithful = f"faithfulness {between(size.faithfulness, size.low, size.high, fixed)}"
     assert words[1] == f"ILP · CMD · {percent(size.share)} · {size.kept} edges · {faithful}"
     assert set(view.graph.node_names) < set(words) and {f"L{layer}" for layer in range(4)} < set(words)
-    assert {"into q", "into logits", "dashed: negative score"} < set(words)
+    assert {"into q", "into logits", "dashed: negative score", "weak score", "strong score"} < set(words)
+    # Legible in a column of a paper, half as wide as the picture; lines shine through heads that have none.
+    sizes = [float(text.get("font-size", 15)) for text in svg.iter(f"{SVG}text")]
+    assert min(sizes) >= 10
+    outside = [rect for rect in svg.iter(f"{SVG}rect") if rect.get("opacity") not in (None, "1")]
+    used = {name for edge in found for name in (edge.split("->")[0], edge.split("->")[1].split("<")[0])}
+    assert len(outside) == len(set(view.graph.node_names) - used) > 0
     # Every label lies in the picture.
     _, _, width, height = map(float, svg.get("viewBox").split())
     for rect in svg.iter(f"{SVG}rect"):

@@ -1,8 +1,9 @@
 // What the page is about: how to read the picture, what the runs were, and what is left out.
 
 import { METRICS, SELECTED } from "edgewise/choices.js";
-import { KEYS } from "edgewise/controls.js";
 import { el } from "edgewise/dom.js";
+import { methodsOf } from "edgewise/methods.js";
+import { MOST_LINES } from "edgewise/scene.js";
 import { isRatio } from "edgewise/single.js";
 import { count, counted } from "edgewise/text.js";
 
@@ -20,13 +21,20 @@ const LINES = [
   ["here", "in difference mode: only in the method that is shown"],
   ["there", "in difference mode: only in the other"],
   ["shared", "in difference mode: in both"],
+  ["outside", "dotted: outside the circuit, if those are asked for"],
 ];
 const RATIO = "the circuit's metric divided by the model's: 1 is the model";
 const MIB = "the circuit's metric on a scale where 0 is the empty circuit and 1 the model; above 1 it overshoots";
 const TERMS = [
   ...Object.entries(METRICS).map(([name, words]) => [name, `${words}; its circuits are ${SELECTED[name]}`]),
+  ["score", "what an edge adds to the metric, as attribution estimates it, on the mean over the examples; learned " +
+    "methods choose by a learned value instead"],
   ["[low, high]", "an interval of resampled examples"],
-  ["unstable", "the sign of an edge's score changed between resamples"],
+  ["✓ and ±", "whether all resamples agree on the sign of an edge's score (✓), or not (±: unstable)"],
+  ["sizes, n/m", "the edge is in n of the m circuits, from small to large, of its method"],
+  ["bar", "under an edge in the list: its score, as a share of the strongest"],
+  ["n of m asked for", "pruning took the others away: edges that no path from the input to the logits leads through"],
+  ["grey curves", "the other methods of the same metric; point at one to see its name"],
 ];
 
 /** Fills `element` once; nothing in it depends on the state. */
@@ -34,11 +42,11 @@ export function aboutPanel(element, view) {
   const part = (title, ...children) => [el("h3", {}, title), ...children];
   const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
   const meanings = [...new Set(view.runs.map((run) => (isRatio(run) ? RATIO : MIB)))];
-  const keys = KEYS.map(([names, words]) => [names.split(" ").map((name) => el("kbd", {}, name)), words]);
+  const methods = methodsOf(view.rows);
   element.append(el("div", { class: "panel about" },
     ...part("How to read the picture", el("p", {}, PICTURE), legend()),
     ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS])),
-    ...part("Keys", terms(keys, { id: "about-keys" })),
+    ...(methods.length ? part("What the methods are", terms(methods, { id: "about-methods" })) : []),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
     ...part("What is left out", list("about-left-out", leftOut(view))),
     el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. Nothing on this page leaves it.`)));
@@ -66,7 +74,7 @@ function leftOut(view) {
     held < edges
       ? `The graph has ${counted(edges, "edge")}; this page holds ${count(held)}, those of the smallest circuits first.`
       : `Nothing of the graph: all ${counted(edges, "edge")} are here.`,
-    "Of a large circuit, only the strongest few thousand lines are drawn; the words below the picture say how many.",
+    `At most ${count(MOST_LINES)} lines are drawn, the strongest; the words below the picture say of how many.`,
     ...view.runs.map((run) => ofExamples(run, view.runs.length > 1 ? ` of ${run.name}` : "")),
   ];
 }

@@ -103,6 +103,9 @@ const visible = ({ width, height }, { x, y, k }) => ({
 const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
   y0 >= box.top && y1 <= box.bottom && Math.max(x0, x1, ax, bx) >= box.left && Math.min(x0, x1, ax, bx) <= box.right;
 
+/** How opaque cells outside the circuit are. */
+export const OUTSIDE_FILL = 0.6;
+
 function drawCells(context, layout, cells, names, palette, zoom, quiet) {
   const longest = longestName(names);
   context.setLineDash([]);
@@ -112,11 +115,12 @@ function drawCells(context, layout, cells, names, palette, zoom, quiet) {
     const at = layout.cells[cell.node];
     const colours = cellColours(palette, cell);
     shape(context, at);
-    // Lines pass behind cells, except those that are out of the question just now.
-    context.globalAlpha = cell.dimmed ? 0.5 : 1;
+    // Lines pass behind cells, and shine through those that are outside the circuit or out of the question just now.
+    const behind = cell.dimmed ? 0.5 : cell.inside ? 1 : OUTSIDE_FILL;
+    context.globalAlpha = behind;
     context.fillStyle = palette.card;
     context.fill();
-    context.globalAlpha = cell.dimmed ? 0.3 : quiet ? 0.75 : 1;
+    context.globalAlpha = cell.dimmed ? 0.3 : quiet ? 0.75 * behind : behind;
     context.fillStyle = colours.fill;
     context.fill();
     context.lineWidth = (cell.chosen || cell.pinned ? 2.5 : 0.8) / Math.sqrt(zoom.k);
@@ -125,7 +129,7 @@ function drawCells(context, layout, cells, names, palette, zoom, quiet) {
     const label = labelOf(at, names[cell.node], longest, zoom.k);
     if (label) {
       context.font = `${cell.inside ? 600 : 400} ${label.size}px system-ui, sans-serif`;
-      if (cell.dimmed) context.globalAlpha = 1; // the cell steps back, its name stays legible
+      context.globalAlpha = 1; // the cell steps back, its name stays legible
       context.fillStyle = colours.ink;
       context.fillText(label.words, at.x, at.y + 0.04 * label.size);
     }

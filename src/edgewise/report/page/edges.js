@@ -32,7 +32,7 @@ export function edgesPanel(element, view, update, hover) {
       onpointerenter: () => hover(edge), onpointerleave: () => hover(null),
       onfocus: () => hover(edge), onblur: () => hover(null),
     });
-    one.style.setProperty("--share", `${(100 * Math.sqrt(share)).toFixed(1)}%`);
+    one.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
     one.append(
       el("span", { class: "rank" }, String(rank)),
       swatchOf(kind, letter, facts.mean < 0),

@@ -1,11 +1,15 @@
 // The picture as a file: SVG with labels, and PNG made from it.
 
-import { cellColours, dashOf, labelOf, longestName } from "edgewise/draw.js";
+import { OUTSIDE_FILL, cellColours, dashOf, labelOf, longestName } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
 import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
-const HEAD = 44, FOOT = 28, LINE = 20, SCALE = 2;
+// Type is large, as pictures are made smaller in papers.
+const HEAD = 52, FOOT = 34, LINE = 24, SCALE = 2, TITLE = 23, TYPE = 16;
+const PER_HEAD = 62, PER_LAYER = 62;
+// Cells take more of their columns and rows than on the screen, where lines between them are pointed at.
+const CELLS = { wide: 0.86, high: 0.5 };
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
 
 // What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
@@ -54,27 +58,27 @@ function plain(words) {
 export function svgOf(view, state, palette) {
   const { graph } = view;
   // Whole numbers, or else a PNG's pixels at the border are half transparent.
-  const width = Math.round(Math.max(900, Math.min(3200, 70 * (graph.heads + 2.1) + 52)));
-  const height = Math.round(Math.max(360, Math.min(2600, 66 * (graph.layers + 2.15))));
-  const layout = layoutOf(graph, width, height);
+  const width = Math.round(Math.max(900, Math.min(3200, PER_HEAD * (graph.heads + 2.1) + 52)));
+  const height = Math.round(Math.max(360, Math.min(2600, PER_LAYER * (graph.layers + 2.15))));
+  const layout = layoutOf(graph, width, height, CELLS);
   const circuits = circuitsOf(view, state);
   const shown = shownEdges(view, state, circuits);
   const { lines, left } = linesOf(view, state, circuits, shown, layout);
   const cells = cellsOf(view, state, circuits, shown);
   const [title, ...about] = headingOf(view, state);
   const head = HEAD + LINE * about.length;
-  const side = { "font-size": 11, "text-anchor": "end", fill: palette.soft };
+  const side = { "font-size": 13, "text-anchor": "end", fill: palette.soft };
   const legend = legendOf(state, circuits, palette, width - 40, shown.length, left);
   const parts = [
     tag("title", {}, escaped([title, ...about].join(" · "))),
     tag("rect", { width: "100%", height: "100%", fill: palette.card }),
-    text(20, 30, title, { "font-size": 18, "font-weight": 600, fill: palette.ink }),
-    ...about.map((words, at) => text(20, 52 + LINE * at, words, { "font-size": 13, fill: palette.soft })),
+    text(20, 34, title, { "font-size": TITLE, "font-weight": 600, fill: palette.ink }),
+    ...about.map((words, at) => text(20, 60 + LINE * at, words, { "font-size": TYPE, fill: palette.soft })),
     tag("g", { transform: `translate(0 ${head})` }, [...lines.map((line) => lineOf(view, line, palette)),
       ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette)),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
-    tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": 12, fill: palette.soft }, legend.svg),
+    tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": TYPE - 1, fill: palette.soft }, legend.svg),
   ];
   const tall = head + height + FOOT + legend.height;
   const all = {
@@ -100,7 +104,7 @@ function cellOf({ x, y, w, h, kind }, cell, names, palette) {
   const label = labelOf({ w, h, kind }, names[cell.node], longestName(names));
   const box = {
     x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill,
-    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8, opacity: cell.dimmed ? 0.3 : 1,
+    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8, opacity: cell.dimmed ? 0.3 : cell.inside ? 1 : OUTSIDE_FILL,
   };
   const words = () => text(x, y + 0.36 * label.size, label.words, {
     "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink,
@@ -120,19 +124,20 @@ function legendOf(state, { counts, row, other }, palette, width, shown, left) {
   const keys = other ? difference() : state.colour === "sign" ? bySign : byReader;
   const items = [...keys.map(([key, words]) => [palette[key], words, ""]),
     [palette.soft, "dashed: negative score", "5 4"],
-    ["none", "width: strength of the score", ""], ["none", "fill of a cell: total of its edges", ""]];
+    [palette.soft, "weak score", "", 1], [palette.soft, "strong score", "", 5],
+    ["none", "fill of a cell: total of its edges", ""]];
   if (left) items.push(["none", `only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`, ""]);
   let x = 0, y = 0;
-  const parts = items.map(([colour, words, dash]) => {
+  const parts = items.map(([colour, words, dash, wide = 3]) => {
     const mark = colour === "none" ? 0 : 30;
-    const wide = mark + 6.8 * words.length;
-    if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];
+    const long = mark + 0.57 * TYPE * words.length;
+    if (x > 0 && x + long > width) [x, y] = [0, y + LINE];
     const line = {
-      x1: x, x2: x + 24, y1: y - 4, y2: y - 4, stroke: colour, "stroke-width": 3,
+      x1: x, x2: x + 24, y1: y - 5, y2: y - 5, stroke: colour, "stroke-width": wide,
       ...(dash ? { "stroke-dasharray": dash } : {}),
     };
     const part = (mark ? tag("line", line) : "") + text(x + mark, y, words);
-    x += wide + 22;
+    x += long + 22;
     return part;
   });
   return { svg: parts.join("\n"), height: y + LINE };
