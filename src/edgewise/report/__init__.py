@@ -1,1 +1,1 @@
-"""Reports: tables for the terminal, figures for the paper."""
+"""What was found, for people: tables and words for terminals, figures, the viewer's page, exports."""

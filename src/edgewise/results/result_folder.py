@@ -5,11 +5,13 @@ scores/           [example, edge] scores
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
 learned.npz       the rankings that were learned, one array [edge] for each goal; missing if there are none
-circuits/         a circuit per size as EAP-IG json, of the tuned recipe, or else of the best on the evaluated examples
-README.md         what every file and array here is
+circuits/         a circuit per size as EAP-IG json, of what was chosen beforehand (a portfolio, a tuned recipe), or
+                  else of the best on the evaluated examples
 curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
                   interval over the evaluated examples, and its paired comparison with greedy
-examples.json     the evaluated prompts, token by token, and attention.npz where heads look on a few of them
+examples.json     the evaluated prompts, token by token; attention.npz has where heads look on a few of them
+
+`report` adds what these are shown by: figures/, viewer.html, and README.md, which says what every file and array is.
 """
 
 from __future__ import annotations
