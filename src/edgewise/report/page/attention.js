@@ -89,7 +89,7 @@ function headsByScore(view, row, size) {
   const inside = new Uint8Array(view.graph.nodes.length);
   for (let edge = 0; edge < view.n; edge += 1) {
     if (!row.has(size, edge)) continue;
-    const strength = Math.abs(row.score(edge));
+    const strength = Math.abs(row.scores[edge]);
     for (const node of [view.source[edge], view.head[edge]]) {
       total[node] += strength;
       inside[node] = 1;

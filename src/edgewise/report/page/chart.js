@@ -1,6 +1,6 @@
 // The drawing of the faithfulness curve: what changes with the size is drawn over what doesn't.
 
-import { draw } from "edgewise/panel.js";
+import { draw } from "edgewise/dom.js";
 import {
   GOAL, bandPath, firstPassing, heightRange, heightScale, heightTicks, linePath, shareScale, shareTicks,
 } from "edgewise/plot.js";

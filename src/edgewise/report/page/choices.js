@@ -22,10 +22,12 @@ export function toBenchmark(view, state, benchmark) {
   return { row, other: other === row ? null : other };
 }
 
-/** The row that difference mode starts with: the first of the benchmark, or the second if that one is shown. */
-export function firstOther(view, state) {
+/** The patch that leaves difference mode, or starts it: with the first of the benchmark, or the second if that one is
+ * shown. */
+export function switched(view, state) {
+  if (state.other !== null) return { other: null };
   const near = rowsOf(view, view.rows[state.row].benchmark).filter((row) => row.index !== state.row);
-  return (near[0] ?? view.rows.find((row) => row.index !== state.row))?.index ?? null;
+  return { other: (near[0] ?? view.rows.find((row) => row.index !== state.row))?.index ?? null };
 }
 
 /** Fills `element` with the metric, the methods and difference mode. */
@@ -38,7 +40,7 @@ export function choices(element, view, update) {
   const methods = view.rows.map((row) =>
     button(row.label, () => update({ row: row.index }),
       { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
-  const toggle = button("Difference", () => update({ other: state.other === null ? firstOther(view, state) : null }),
+  const toggle = button("Difference", () => update(switched(view, state)),
     { id: "difference", class: "chip", title: "Show what two circuits disagree on (d)" });
   const select = el("select", {
     id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }),

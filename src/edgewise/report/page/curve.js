@@ -2,8 +2,8 @@
 
 import { drawChart, hasCurve } from "edgewise/chart.js";
 import { METRICS, SELECTED } from "edgewise/choices.js";
-import { button, el } from "edgewise/dom.js";
-import { SWATCHES, draw, whenChanged, widthOf } from "edgewise/panel.js";
+import { button, draw, el } from "edgewise/dom.js";
+import { SWATCHES, whenChanged, widthOf } from "edgewise/panel.js";
 import { GOAL, firstPassing } from "edgewise/plot.js";
 import { sameSize } from "edgewise/state.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";

@@ -77,14 +77,12 @@ function rowOf(row, index, label, array, runs) {
   return {
     ...row, index, label, scores, value, parameters: plain(row.parameters),
     metric: array(`row${index}.metric`),
-    examples: runs[row.run].examples,
     has: masks.has,
     count: (edge) => {
       let found = 0;
       for (let size = 0; size < row.sizes.length; size++) found += masks.has(size, edge);
       return found;
     },
-    score: (edge) => scores[edge],
   };
 }
 

@@ -24,15 +24,16 @@ export function write(element, text) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** An SVG element with attributes and children; strings become text. */
+export function draw(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
 /** A 16 x 16 icon from the paths of its strokes. */
 export function icon(...paths) {
-  const svg = document.createElementNS(SVG, "svg");
-  for (const [name, value] of Object.entries({ viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": true }))
-    svg.setAttribute(name, value);
-  for (const d of paths) {
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", d);
-    svg.append(path);
-  }
-  return svg;
+  const strokes = paths.map((d) => draw("path", { d }));
+  return draw("svg", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": true }, ...strokes);
 }

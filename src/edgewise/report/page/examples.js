@@ -1,7 +1,7 @@
 // Where a circuit fails: its faithfulness on every example, worst first, and the prompt of one of them.
 
-import { button, el } from "edgewise/dom.js";
-import { draw, whenChanged, widthOf } from "edgewise/panel.js";
+import { button, draw, el } from "edgewise/dom.js";
+import { whenChanged, widthOf } from "edgewise/panel.js";
 import { outcomeOf, promptOf } from "edgewise/prompt.js";
 import { heldExamples, isRatio, worst } from "edgewise/single.js";
 import { HEIGHT, drawStrip } from "edgewise/strip.js";

@@ -28,7 +28,7 @@ const text = (x, y, words, attributes = {}) => tag("text", { x: round(x), y: rou
 const round = (number) => Number(number.toFixed(2));
 
 /** What a picture shows, in lines of words: the title, the circuit, and the second one of difference mode. */
-export function headingOf(view, state) {
+function headingOf(view, state) {
   const circuit = (row, { share, kept, faithfulness, low, high }) => {
     const faithful = Number.isFinite(faithfulness) ? `faithfulness ${between(faithfulness, low, high, fixed)}` : "";
     return [row.label, row.benchmark, percent(share), counted(kept, "edge"), faithful].filter(Boolean).join(" · ");

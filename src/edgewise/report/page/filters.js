@@ -1,17 +1,16 @@
 // Which edges of the circuit are drawn; the same row is the legend.
 
 import { button, el, write } from "edgewise/dom.js";
-import { LETTERS } from "edgewise/graph.js";
+import { HUES, LETTERS } from "edgewise/graph.js";
 import { initial } from "edgewise/state.js";
 import { percent } from "edgewise/text.js";
 
-const KEYS = ["q", "k", "v", "mlp", "logits"];
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
 const SHOWN = ["letters", "sign", "least", "all", "search", "parts", "colour", "other", "row"];
 const STEPS = 100, DECADES = 4;
 
 /** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
-export const leastAt = (step) => (step === 0 ? 0 : 10 ** (DECADES * (step / STEPS - 1)));
+const leastAt = (step) => (step === 0 ? 0 : 10 ** (DECADES * (step / STEPS - 1)));
 const stepAt = (least) => (least <= 0 ? 0 : Math.max(1, Math.round(STEPS * (1 + Math.log10(least) / DECADES))));
 
 /** The patch that undoes all filters. */
@@ -31,7 +30,7 @@ export function filters(element, view, update) {
   const flip = (at) => update({ letters: state.letters.map((on, place) => (place === at ? !on : on)) });
   const letters = LETTERS.map((name, at) => button("", () => flip(at),
     { class: "chip key", "data-letter": name, title: `Edges into ${TITLES[at]}` }));
-  letters.forEach((one, at) => one.append(swatch(KEYS[at]), LETTERS[at]));
+  letters.forEach((one, at) => one.append(swatch(HUES[at]), LETTERS[at]));
   const signs = [["both", "both"], ["positive", "+"], ["negative", "−"]].map(([name, words]) => {
     const title = name === "both" ? "Both signs" : `Only ${name} scores`;
     const one = button("", () => update({ sign: name }), { "data-sign": name, title, "aria-label": title });

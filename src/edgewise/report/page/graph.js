@@ -1,6 +1,8 @@
 // The graph in words: names and places of nodes, and what a destination is an input of.
 
 export const LETTERS = ["q", "k", "v", "MLP", "logits"];
+/** The names of their colours in the style. */
+export const HUES = LETTERS.map((letter) => letter.toLowerCase());
 
 /** A graph from its JSON: names of the nodes, and for a destination its node, letter and name. */
 export function graphOf({ n_layers: layers, n_heads: heads, parallel, edges, held }) {
@@ -35,7 +37,7 @@ export function graphOf({ n_layers: layers, n_heads: heads, parallel, edges, hel
   };
   const numbers = new Map(nodes.map((name, node) => [name, node]));
   return {
-    layers, heads, parallel, edges, held, nodes, logits, readers,
+    layers, heads, parallel, edges, held, nodes, logits,
     destinations: layers * readers + 1,
     nodeOf, letterOf, destinationName, place,
     /** The node of this name, or null. */

@@ -1,6 +1,6 @@
 // The keyboard.
 
-import { firstOther, toBenchmark } from "edgewise/choices.js";
+import { switched, toBenchmark } from "edgewise/choices.js";
 import { unfiltered } from "edgewise/filters.js";
 import { benchmarks, initial, rowsOf } from "edgewise/state.js";
 
@@ -28,7 +28,7 @@ export function listenKeys(document, view, { state, update, act, focusSearch }) 
   };
   const keys = {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => method(-1), ArrowDown: () => method(1),
-    m: metric, d: () => update({ other: state().other === null ? firstOther(view, state()) : null }),
+    m: metric, d: () => update(switched(view, state())),
     "/": focusSearch, Escape: () => update(escaped(view, state())),
     f: act.full, t: act.theme, l: () => update({ linear: !state().linear }), p: () => act.pin(), "?": act.help,
     "+": () => act.zoom(1.5), "=": () => act.zoom(1.5), "-": () => act.zoom(1 / 1.5), "0": () => act.zoom(0),

@@ -1,17 +1,7 @@
-// What the panels share: parts of drawings, and drawing again only what changed.
-
-const SVG = "http://www.w3.org/2000/svg";
+// What the panels share: marks beside words, and drawing again only what changed.
 
 /** How the circuit that is shown and the other one are marked beside words, as in the picture. */
 export const SWATCHES = { shown: "here", other: "there dashed" };
-
-/** An SVG element with attributes and children; strings become text. */
-export function draw(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
 
 /** A function that calls `render(state)` only where one of the values `keys(state)` differs from the last time. */
 export function whenChanged(keys, render) {

@@ -1,7 +1,7 @@
 // One example: its two prompts token by token, its answers, and what model and circuits make of it.
 
-import { el } from "edgewise/dom.js";
-import { SWATCHES, draw } from "edgewise/panel.js";
+import { draw, el } from "edgewise/dom.js";
+import { SWATCHES } from "edgewise/panel.js";
 import { heightRange, heightScale, linePath, shareScale } from "edgewise/plot.js";
 import { faithfulWords, heldExamples, metricOf, singleFaithfulness } from "edgewise/single.js";
 import { sameSize } from "edgewise/state.js";

@@ -1,11 +1,12 @@
 // Which edges a state shows, and how strongly: pure functions of view and state.
 
+import { HUES } from "edgewise/graph.js";
 import { curveOf } from "edgewise/layout.js";
 import { sameSize } from "edgewise/state.js";
 
 export const MOST_LINES = 1500;
 // Dashes take a browser ten times as long as a whole line, and among thousands of thin lines nobody sees them.
-export const MOST_DASHED = 300;
+const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
 export const IN = 0, HERE = 1, THERE = 2, SHARED = 3, OUTSIDE = 4;
 const NONE = 255;
@@ -183,7 +184,7 @@ function colourOf(state, kind, letter, negative) {
   if (kind === THERE) return "there";
   if (kind === SHARED || kind === OUTSIDE) return "shared";
   if (state.colour === "sign") return negative ? "negative" : "positive";
-  return ["q", "k", "v", "mlp", "logits"][letter];
+  return HUES[letter];
 }
 
 // In difference mode what differs stands out, however weak it is.

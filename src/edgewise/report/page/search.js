@@ -9,7 +9,7 @@ const NOTHING = "No node or edge has this name. Names are like a5.h3, m2, input,
 const MOST_NODES = 6, MOST_EDGES = 6;
 
 /** What words may mean: [{node} or {edge}], whole names first, then by place and by strength. */
-export function suggestionsFor(view, state, words) {
+function suggestionsFor(view, state, words) {
   const text = words.trim().toLowerCase();
   if (!text) return [];
   const { nodes } = view.graph;

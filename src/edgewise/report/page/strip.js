@@ -1,6 +1,6 @@
 // Examples as bars of their faithfulness, lowest first.
 
-import { draw } from "edgewise/panel.js";
+import { draw } from "edgewise/dom.js";
 import { heightRange, heightScale } from "edgewise/plot.js";
 import { faithfulWords, heldExamples, lowestFirst, singleFaithfulness } from "edgewise/single.js";
 import { sameSize } from "edgewise/state.js";

@@ -85,7 +85,7 @@ export function besidePlace(tip, x, y) {
 }
 
 /** How many edges of the circuits lead into a node and out of it, and their total strength. */
-export function degreesOf(view, { kind, total }, node) {
+function degreesOf(view, { kind, total }, node) {
   let into = 0, out = 0;
   for (let edge = 0; edge < view.n; edge++) {
     if (kind[edge] > SHARED) continue;
