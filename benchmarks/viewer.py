@@ -44,7 +44,7 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     full, empty = draw.normal(3, 0.5, EXAMPLES), draw.normal(0, 0.2, EXAMPLES)
     facts = {"model": "made up", "task": "ioi", "scored by": "eap-ig", "faithfulness": "MIB's"}
     run = ViewRun(
-        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, prompts, seen
+        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, "mib", prompts, seen
     )
     rows = []
     scores = EdgeScores(graph, mean[None] + draw.normal(0, 1, (12, graph.n_edges)) * spread, {})

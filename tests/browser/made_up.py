@@ -42,7 +42,7 @@ def made_up(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi"
     full[UNDEFINED] = empty[UNDEFINED]
     run = ViewRun(
         name, {"model": "tiny", "task": "ioi", "faithfulness": "MIB's"}, mean, mean - spread, mean + spread,
-        spread > np.abs(mean), full, empty, _prompts(), _attention(draw, graph),
+        spread > np.abs(mean), full, empty, "mib", _prompts(), _attention(draw, graph),
     )  # fmt: skip
     rows = []
     for (benchmark, method), reached in REACHED.items():

@@ -323,12 +323,12 @@ def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
         page.click("[data-metric=CPR]")
     page.size(size).click("#tab-examples")
     values = faithfulness(view, row, size)
-    order = sorted(range(len(values)), key=lambda at: (np.isnan(values[at]), values[at]))
+    loss = -values if view.rows[row].better > 0 else np.abs(1 - values)
+    order = sorted(range(len(values)), key=lambda at: (np.isnan(values[at]), -loss[at]))
     known = values[~np.isnan(values)]
     assert f"{(known < 0.5).sum()} of {len(known)} below 0.5" in page.words("#examples-said")
     assert "Undefined on 1 example" in page.words("#examples-note")
     page.click("#examples-worst")
-    loss = -values if view.rows[row].better > 0 else np.abs(1 - values)
     assert page.words("#example-heading h3") == f"Example {np.nanargmax(loss)}"
     strip = page.page.locator("#examples-strip")
     strip.focus()

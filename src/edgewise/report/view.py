@@ -43,6 +43,7 @@ class ViewRun:
     mean     [edge] signed scores; `low` and `high` their interval, `unstable` whether the sign changed between
              resamples: None where nobody resampled
     full     [example] the metric of the model, and `empty` of the empty circuit; None if nothing was evaluated
+    definition  of faithfulness, by its name
     prompts  of the evaluated examples, or of the first of them
     """
 
@@ -54,6 +55,7 @@ class ViewRun:
     unstable: NDArray[np.bool_] | None = None
     full: FloatArray | None = None
     empty: FloatArray | None = None
+    definition: str = ""
     prompts: tuple[Prompt, ...] = ()
     attention: Attention | None = None
 
@@ -149,7 +151,7 @@ def view_of_run(folder: Path, found: Findings) -> View:
     name = f"{short(run.model)} · {short(run.task)}"
     seen = ViewRun(
         name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
-        curve.empty, read_examples(folder, run), read_attention(folder, run),
+        curve.empty, curve.definition.name, read_examples(folder, run), read_attention(folder, run),
     )  # fmt: skip
     rows = tuple(
         _row(row, found.circuits[row.benchmark, row.name], value, run)

@@ -101,6 +101,7 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
     return {
         "name": run.name,
         "scored": bool(run.mean.any()),
+        "definition": run.definition,
         "facts": dict(run.facts),
         "examples": 0 if run.full is None else len(run.full),
         "prompts": [asdict(prompt) for prompt in run.prompts[:MOST_PROMPTS]],

@@ -17,7 +17,7 @@ const AXES = {
 export function curvePanel(element, view, update) {
   let state = null;
   let chart = null;
-  const words = "Faithfulness against the share of edges kept";
+  const words = "Faithfulness against the share of edges asked for";
   const svg = draw("svg", { id: "curve-plot", role: "img", "aria-label": words });
   const axes = Object.entries(AXES).map(([name, title]) =>
     button(name, () => update({ linear: name === "linear" }), { "data-axis": name, title }));

@@ -90,7 +90,8 @@ function rowOf(row, index, label, array, runs) {
 function labelsOf({ rows, runs }) {
   const taken = new Map();
   return rows.map((row) => {
-    const name = plain(runs.length > 1 ? `${row.method} · ${runs[row.run].name}` : row.method);
+    const run = runs[row.run].name;
+    const name = plain(runs.length > 1 && run !== row.method ? `${row.method} · ${run}` : row.method);
     const key = `${row.benchmark}\n${name}`;
     taken.set(key, (taken.get(key) ?? 0) + 1);
     return taken.get(key) > 1 ? `${name} (${taken.get(key)})` : name;

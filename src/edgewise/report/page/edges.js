@@ -23,7 +23,7 @@ export function edgesPanel(element, view, update, hover) {
     const letter = LETTERS[view.letter[edge]];
     const where = kindWords(view, state, kind);
     const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
-    const words = [`${rank}. ${facts.name}`, `score ${between(facts.mean, facts.low, facts.high)}`,
+    const words = [`${rank}. ${facts.name}`, facts.scored ? `score ${between(facts.mean, facts.low, facts.high)}` : "",
       `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where];
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
       class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
@@ -37,7 +37,7 @@ export function edgesPanel(element, view, update, hover) {
       el("span", { class: "rank" }, String(rank)),
       swatchOf(kind, letter, facts.mean < 0),
       el("span", { class: "name" }, facts.name),
-      el("span", { class: "score" }, number(facts.learned ? facts.value : facts.mean)),
+      el("span", { class: "score" }, facts.scored ? number(facts.learned ? facts.value : facts.mean) : ""),
       el("span", { class: "interval" }, interval),
       el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, MARKS.get(facts.stable)),
       el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""));
@@ -84,7 +84,8 @@ export function edgesPanel(element, view, update, hover) {
         kind === "logits" ? null : list("out", `Out of ${nodes[now.node]}, strongest first`, out, OF_SEVERAL),
       ];
     }
-    return [strongestNodes(view, circuits.total, update), list("all", "Strongest edges", shown, ONE_LIST)];
+    const title = view.runs[view.rows[now.row].run].scored ? "Strongest edges" : "Edges";
+    return [strongestNodes(view, circuits.total, update), list("all", title, shown, ONE_LIST)];
   };
 
   // Several may be chosen; none means all.

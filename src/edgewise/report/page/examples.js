@@ -3,7 +3,7 @@
 import { button, draw, el } from "edgewise/dom.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
 import { outcomeOf, promptOf } from "edgewise/prompt.js";
-import { heldExamples, isRatio, worst } from "edgewise/single.js";
+import { heldExamples, isRatio } from "edgewise/single.js";
 import { HEIGHT, drawStrip } from "edgewise/strip.js";
 import { count, counted, percent } from "edgewise/text.js";
 
@@ -99,7 +99,7 @@ function lead(view, state, strip, go) {
   if (!strip) return ["No metrics of single examples are held for this circuit."];
   const known = strip.values.filter((value) => !Number.isNaN(value));
   const low = known.filter((value) => value < 0.5).length;
-  const far = worst(strip.values, row.better);
+  const [far] = strip.order;
   const ask = row.better > 0 ? "Show the worst" : "Show the one farthest from 1";
   return [
     "Faithfulness of ", el("b", {}, row.label), ` at ${percent(row.sizes[state.size].share)} on each example, worst `,

@@ -6,7 +6,7 @@ import { fixed } from "edgewise/text.js";
 const TINY = 0.01;
 
 /** Whether a run's faithfulness is the ratio m(circuit) / m(model) rather than MIB's. */
-export const isRatio = (run) => /ratio/i.test(run.facts.faithfulness ?? "");
+export const isRatio = (run) => run.definition === "ratio";
 
 /** How many examples a row's metric is held for. */
 export const heldExamples = (row) => (row.metric ? row.metric.length / row.sizes.length : 0);
@@ -29,16 +29,11 @@ export function singleFaithfulness(view, row) {
 /** Faithfulness on an example, in words. */
 export const faithfulWords = (value) => (Number.isNaN(value) ? "undefined" : fixed(value));
 
-/** Places of the values from the lowest to the highest, those that are undefined last. */
-export function lowestFirst(values) {
-  const key = (place) => (Number.isNaN(values[place]) ? Infinity : values[place]);
+/** Places of the values from the worst on, those that are undefined last: lowest first where higher is better, else
+ * those farthest from 1. */
+export function worstFirst(values, better) {
+  const good = (value) => (better > 0 ? value : -Math.abs(1 - value));
+  const key = (place) => (Number.isNaN(values[place]) ? Infinity : good(values[place]));
   const compared = (one, two) => (one < two ? -1 : one > two ? 1 : 0); // infinities can't be subtracted
   return Array.from(values, (_, place) => place).sort((one, two) => compared(key(one), key(two)) || one - two);
-}
-
-/** The place of the worst value: lowest where higher is better, else farthest from 1; 0 if all are undefined. */
-export function worst(values, better) {
-  const loss = (place) => (better > 0 ? -values[place] : Math.abs(1 - values[place]));
-  const known = Array.from(values, (_, place) => place).filter((place) => !Number.isNaN(values[place]));
-  return known.reduce((one, two) => (loss(two) > loss(one) ? two : one), known[0] ?? 0);
 }

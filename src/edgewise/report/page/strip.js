@@ -1,8 +1,8 @@
-// Examples as bars of their faithfulness, lowest first.
+// Examples as bars of their faithfulness, worst first.
 
 import { draw } from "edgewise/dom.js";
 import { heightRange, heightScale } from "edgewise/plot.js";
-import { faithfulWords, heldExamples, lowestFirst, singleFaithfulness } from "edgewise/single.js";
+import { faithfulWords, heldExamples, singleFaithfulness, worstFirst } from "edgewise/single.js";
 import { sameSize } from "edgewise/state.js";
 import { count } from "edgewise/text.js";
 
@@ -17,7 +17,7 @@ export function drawStrip(svg, view, state, width) {
   const single = singleFaithfulness(view, row);
   if (!single) return null;
   const values = Float64Array.from({ length: heldExamples(row) }, (_, example) => single(state.size, example));
-  const order = lowestFirst(values);
+  const order = worstFirst(values, row.better);
   const ranks = new Map(order.map((example, rank) => [example, rank]));
   const range = heightRange([], values);
   const scale = heightScale(range, FRAME.top, HEIGHT - FRAME.bottom);

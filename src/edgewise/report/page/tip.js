@@ -21,7 +21,7 @@ export function edgeFacts(view, row, edge) {
   const mean = run.mean[edge];
   const known = run.low !== null && run.high !== null;
   return {
-    name: view.edgeName(edge), learned, mean, value: row.scores[edge],
+    name: view.edgeName(edge), scored: run.scored, learned, mean, value: row.scores[edge],
     low: known ? run.low[edge] : null, high: known ? run.high[edge] : null,
     stable: run.unstable === null ? null : !run.unstable[edge],
     present: row.count(edge), sizes: row.sizes.length,
@@ -37,9 +37,9 @@ function edgeTip(view, state, line) {
   const facts = edgeFacts(view, row, line.edge);
   const reader = LETTERS[view.letter[line.edge]];
   const lines = [
-    ["score", between(facts.mean, facts.low, facts.high)],
+    ["score", facts.scored ? between(facts.mean, facts.low, facts.high) : "the file has none"],
     facts.learned ? ["chosen by", `${number(facts.value)} (learned)`] : null,
-    ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`],
+    facts.scored ? ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`] : null,
     ["into", reader.length === 1 ? `${{ q: "query", k: "key", v: "value" }[reader]} (${reader})` : reader],
     facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
     kindWords(view, state, line.kind) ? ["circuit", kindWords(view, state, line.kind)] : null,
