@@ -235,8 +235,8 @@ HOSTILE = [
     "#node=__proto__&edge=constructor&pins=toString+hasOwnProperty&head=input&tab=__proto__&vs=__proto__",
     "#zoom=1+0+0", "#zoom=24+1+1", "#zoom=1e-9+0.5+0.5", "#edge=->", "#edge=a0.h0->", "#edge=a0.h0->a0.h0<q>",
     "#method=Greedy&metric=nothing&vs=Greedy&vsmetric=nothing", "#theme=purple&sign=0&colour=1",
-    "#parts=here", "#vs=Greedy&parts=__proto__+there+there", "#method=" + "x" * 5000, "#search=" + "%5C(%5B*" * 100,
-    "#" + "node=a0.h0&" * 500,
+    "#parts=here", "#vs=Greedy&parts=__proto__+there+there",
+    "#method=" + "x" * 5000, "#search=" + "%5C(%5B*" * 100, "#" + "node=a0.h0&" * 500,
 ]  # fmt: skip
 
 

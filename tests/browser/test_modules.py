@@ -29,6 +29,17 @@ def test_numbers_are_said_alike_everywhere(page):
     assert page.module("text", "({ percent }, all) => all.map(percent)", shares) == [percent(share) for share in shares]
 
 
+def test_tokens_that_are_alike_are_told_apart(page):
+    tokens = ["When", " Emma", " and", " Grace", " gave", "Emma", *[" a"] * 23]
+    script = "({ tokenNamed }, tokens) => [...tokens.keys(), 99].map((place) => tokenNamed(tokens, place))"
+    names = page.module("tokens", script, tokens)
+    assert names[:6] == ["'When'", "1st 'Emma'", "'and'", "'Grace'", "'gave'", "2nd 'Emma'"]
+    assert names[8] == "3rd 'a'" and names[9] == "4th 'a'" and names[-1] == "token 99"
+    assert [name.split(" ")[0] for name in names[16:28]] == [
+        "11th", "12th", "13th", "14th", "15th", "16th", "17th", "18th", "19th", "20th", "21st", "22nd",
+    ]  # fmt: skip
+
+
 def test_numbers_that_are_none_are_said_to_be(page):
     assert page.module("text", UNKNOWN) == ["n/a", "n/a", "1", "1 edge", "1,234 edges"]
 

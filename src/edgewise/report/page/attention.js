@@ -5,7 +5,7 @@ import { cellSide, gutterFor, heatmap } from "edgewise/heatmap.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
 import { besidePlace } from "edgewise/tip.js";
 import { count, counted, fixed, number, percent } from "edgewise/text.js";
-import { quoted } from "edgewise/tokens.js";
+import { tokenNamed } from "edgewise/tokens.js";
 
 const GAP = 16;
 const NAMED = 12;
@@ -160,8 +160,6 @@ function lastRow({ clean, corrupted, tokens }) {
         `last token ${tokenNamed(tokens[side], query)} looks at ${words}`)];
   });
 }
-
-const tokenNamed = (tokens, place) => (tokens[place] === undefined ? `token ${place}` : quoted(tokens[place]));
 
 function drawMaps(maps, { clean, corrupted, tokens }, width, height, colours) {
   const columns = width >= 1000 ? 3 : width >= 620 ? 2 : 1;

@@ -36,7 +36,7 @@ export function choices(element, view, update) {
   let state = null;
   const metric = groups.map((name) =>
     button(name || "files", () => update(toBenchmark(view, state, name)),
-      { "data-metric": name, title: name in METRICS ? `${METRICS[name]}. Its circuits are ${SELECTED[name]}.` : null }));
+      { "data-metric": name, title: METRICS[name] && `${METRICS[name]}. Its circuits are ${SELECTED[name]}.` }));
   const methods = view.rows.map((row) =>
     button(row.label, () => update({ row: row.index }),
       { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));

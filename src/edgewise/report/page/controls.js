@@ -10,6 +10,9 @@ const ICONS = {
   full: ["M2 6V2h4", "M10 2h4v4", "M14 10v4h-4", "M6 14H2v-4"],
 };
 
+// A page from disk is nowhere else.
+const ALSO = ". It works where this file lies at the same place: send it, too";
+
 /** The page's keys, and what each does in words. */
 export const KEYS = [
   ["← →", "smaller or larger circuit"],
@@ -39,8 +42,8 @@ export function actionsOf(document, view, { state, update, palette, say }) {
     png: async () => save(document, fileName(view, state(), "png"), await pngOf(document, picture())),
     link: async () => {
       const copied = await copy(document, location.href);
-      const also = location.protocol === "file:" ? ". It works where this file lies at the same place: send it, too" : "";
-      say((copied ? "The link to exactly this picture is copied" : "Copy the page's address: it holds this picture") + also);
+      const done = "The link to exactly this picture is copied";
+      say((copied ? done : "Copy the page's address: it holds this picture") + (location.protocol === "file:" ? ALSO : ""));
     },
     theme: () => update({ theme: isDark(state()) ? "light" : "dark" }),
     full: () => {

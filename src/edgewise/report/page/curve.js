@@ -45,7 +45,8 @@ export function curvePanel(element, view, update) {
     sizes.hidden = all.length < 2;
     marks.replaceChildren(...all.map((size, place) =>
       el("span", {
-        style: `--at:${place / Math.max(1, all.length - 1)}`, "data-size": place, onclick: () => update({ size: place }),
+        style: `--at:${place / Math.max(1, all.length - 1)}`, "data-size": place,
+        onclick: () => update({ size: place }),
       }, mark(size.share))));
   });
   const renderSize = whenChanged((now) => [now.row, now.other, now.size, now.linear, width(), innerHeight], (now) => {
@@ -106,7 +107,7 @@ function sentences(row, place, kind, brief) {
     const area = line("area", `${row.benchmark || "area"} `, value(words), better);
     area.title = `${METRICS[row.benchmark] ?? "Area"}; integrated over a linear share of the edges`;
     parts.push(area);
-    if (!brief && row.value === null && row.benchmark in SELECTED) {
+    if (!brief && row.value === null && Object.hasOwn(SELECTED, row.benchmark)) {
       parts.push(line("selected", `circuits for ${row.benchmark} are ${SELECTED[row.benchmark]}`));
     }
   }

@@ -65,8 +65,8 @@ const PARTS = 8;
 function groupsOf(lines) {
   const weak = new Map();
   for (const line of lines.slice(0, -ONE_BY_ONE)) {
-    const looks = [line.colour, line.dashed, line.dotted, Math.round(PARTS * line.width), Math.round(PARTS * line.alpha)];
-    const key = looks.join(" ");
+    const sizes = [line.width, line.alpha].map((size) => Math.round(PARTS * size));
+    const key = [line.colour, line.dashed, line.dotted, ...sizes].join(" ");
     if (weak.has(key)) weak.get(key).push(line);
     else weak.set(key, [line]);
   }

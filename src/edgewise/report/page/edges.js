@@ -28,7 +28,7 @@ export function edgesPanel(element, view, update, hover) {
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
       class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
       "aria-pressed": String(state.edge === edge), "aria-label": words.filter(Boolean).join(", "),
-      title: [`sign ${stabilityWords(facts.stable)}`, where].filter(Boolean).join("; "),
+      title: words.slice(1).filter(Boolean).join("; "),
       onpointerenter: () => hover(edge), onpointerleave: () => hover(null),
       onfocus: () => hover(edge), onblur: () => hover(null),
     });

@@ -6,7 +6,7 @@ import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges 
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
 // Type is large, as pictures are made smaller in papers.
-const HEAD = 52, FOOT = 34, LINE = 24, SCALE = 2, TITLE = 23, TYPE = 16;
+const HEAD = 52, FOOT = 34, LINE = 24, SCALE = 2, TITLE = 23, TYPE = 16, LEGEND = 15;
 const PER_HEAD = 62, PER_LAYER = 62;
 // Cells take more of their columns and rows than on the screen, where lines between them are pointed at.
 const CELLS = { wide: 0.86, high: 0.5 };
@@ -78,7 +78,7 @@ export function svgOf(view, state, palette) {
       ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette)),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
-    tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": TYPE - 1, fill: palette.soft }, legend.svg),
+    tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": LEGEND, fill: palette.soft }, legend.svg),
   ];
   const tall = head + height + FOOT + legend.height;
   const all = {
@@ -104,7 +104,8 @@ function cellOf({ x, y, w, h, kind }, cell, names, palette) {
   const label = labelOf({ w, h, kind }, names[cell.node], longestName(names));
   const box = {
     x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill,
-    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8, opacity: cell.dimmed ? 0.3 : cell.inside ? 1 : OUTSIDE_FILL,
+    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8,
+    opacity: cell.dimmed ? 0.3 : cell.inside ? 1 : OUTSIDE_FILL,
   };
   const words = () => text(x, y + 0.36 * label.size, label.words, {
     "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink,
@@ -130,7 +131,7 @@ function legendOf(state, { counts, row, other }, palette, width, shown, left) {
   let x = 0, y = 0;
   const parts = items.map(([colour, words, dash, wide = 3]) => {
     const mark = colour === "none" ? 0 : 30;
-    const long = mark + 0.57 * TYPE * words.length;
+    const long = mark + 0.6 * LEGEND * words.length;
     if (x > 0 && x + long > width) [x, y] = [0, y + LINE];
     const line = {
       x1: x, x2: x + 24, y1: y - 5, y2: y - 5, stroke: colour, "stroke-width": wide,

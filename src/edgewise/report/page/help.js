@@ -11,8 +11,8 @@ const WORDS = [
   "The stronger a cell is filled, the higher the total score of its edges.",
   "The slider under the curve chooses the size of the circuit. Click a node to see its edges alone, ranked in the " +
   "list; click again or press Esc to see all. Hover or tap a line for its score. Difference compares the method that " +
-  "is shown with a second one: edges that only one of them has stand out, and are listed; the buttons above the lists " +
-  "choose which of them are drawn. The About tab says what the methods, metrics and marks are. " +
+  "is shown with a second one: edges that only one of them has stand out, and are listed; the buttons above the " +
+  "lists choose which of them are drawn. The About tab says what the methods, metrics and marks are. " +
   "Scroll or pinch to zoom, drag to move. The address always holds what you see.",
 ];
 
