@@ -43,7 +43,8 @@ export function actionsOf(document, view, { state, update, palette, say }) {
     link: async () => {
       const copied = await copy(document, location.href);
       const done = "The link to exactly this picture is copied";
-      say((copied ? done : "Copy the page's address: it holds this picture") + (location.protocol === "file:" ? ALSO : ""));
+      const also = location.protocol === "file:" ? ALSO : "";
+      say((copied ? done : "Copy the page's address: it holds this picture") + also);
     },
     theme: () => update({ theme: isDark(state()) ? "light" : "dark" }),
     full: () => {
