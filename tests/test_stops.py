@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 import test_cli
@@ -21,9 +22,14 @@ edgewise = test_cli.edgewise
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
+# What a shell starts in the background ignores SIGINT, and so would all that it starts.
+hear = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*words, python=()):
     command = [sys.executable, *python, "-m", "edgewise", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **streams, text=True, env=ENVIRONMENT, preexec_fn=hear)
 
 
 def until(process, is_so):
@@ -69,7 +75,7 @@ edgewise.__main__.main()
 
 def test_a_stop_is_not_lost_where_nothing_can_be_raised():
     done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=60
+        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, preexec_fn=hear
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; the same command goes on\n")
 
