@@ -34,6 +34,7 @@ from transformers import (
 )
 
 from edgewise.models import Model, wrap_model
+from edgewise.report import figures
 from edgewise.tasks import Example, Task
 
 torch.set_num_threads(1)
@@ -224,6 +225,14 @@ def random_task(count: int = 7, seed: int = 0, shortest: int = 5, longest: int =
         correct, incorrect = rng.choice(VOCABULARY, size=2, replace=False)
         examples.append(Example(tuple(clean.tolist()), tuple(corrupted.tolist()), int(correct), int(incorrect)))
     return Task("random", "all", tuple(examples))
+
+
+@pytest.fixture(autouse=True)
+def one_figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time that writing a result does, and has tests of its own: others draw one figure."""
+    if request.path.name != "test_figures.py":
+        name = "faithfulness"
+        monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
 
 
 @pytest.fixture(params=sorted(FAMILIES))

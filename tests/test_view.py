@@ -27,8 +27,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.learn import Learned
-from edgewise.report import view_page
-from edgewise.report.figures import FIGURES
+from edgewise.report import figures, view_page
 from edgewise.report.findings import Findings
 from edgewise.report.view import View, ViewRow, ViewRun, ViewSize, view_of
 from edgewise.report.view_page import page_of
@@ -294,7 +293,7 @@ def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
     found = discover(
         wrap_model(build("gpt2")), random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)}
     )
-    monkeypatch.setitem(FIGURES, "circuit", lambda found: 1 / 0)
+    monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda found: 1 / 0})
     with pytest.warns(NotShownWarning, match=r"all that was found.*division by zero.*edgewise report"):
         write_result(found, tmp_path / "r")
     assert [row.name for row in read_result(tmp_path / "r").rows] == ["Greedy"]
