@@ -219,6 +219,14 @@ def test_files_of_circuits_and_folders_of_them_are_shown_too(folder, tmp_path):
     every = view_of([tmp_path])
     assert {row.method: [size.kept for size in row.sizes] for row in every.rows} == {"a": [5, 20], "b": [7]}
     unpacked(page_of(every))
+    # Names that don't end in a size are circuits of their own, not sizes of one another.
+    for name in ("greedy", "best-ilp", "best-2e-05"):
+        Circuit(graph, np.arange(graph.n_edges) < 3).save(tmp_path / "more" / f"{name}.json", score)
+    assert {row.method: len(row.sizes) for row in view_of([tmp_path / "more"]).rows} == {
+        "greedy": 1,
+        "best-ilp": 1,
+        "best": 1,
+    }
     two = view_of([tmp_path / "a-0.1.json", tmp_path / "b-0.1.json"])
     assert [row.run for row in two.rows] == [0, 1] and two.title == "a-0.1 and b-0.1"
     with pytest.raises(InputError, match="show them on pages apart"):

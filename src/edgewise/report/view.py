@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from .findings import Findings
 from .tables import short
 
 FloatArray = NDArray[np.floating]
+# How the names of circuits end that differ by their sizes alone, such as cmd-0.01.json and circuit-479.json.
+SIZE = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,7 @@ def view_of_run(folder: Path, found: Findings) -> View:
 
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
-    """A circuit, or those of a folder: one row for names that differ by their sizes alone, such as cmd-0.01.json."""
+    """A circuit, or those of a folder: one row for names that differ by their sizes alone."""
     held = [read_file(one) for one in files]
     graph = held[0].graph
     if any(one.graph != graph for one in held):
@@ -171,9 +174,9 @@ def _of_circuits(path: Path, files: Sequence[Path]) -> View:
     held.sort(key=lambda one: np.count_nonzero(one.members()))
     named: dict[str, list[EdgeFile]] = {}
     for one in held:
-        named.setdefault(one.path.stem.rpartition("-")[0] if len(files) > 1 else one.path.stem, []).append(one)
+        named.setdefault(SIZE.sub("", one.path.stem) if len(files) > 1 else one.path.stem, []).append(one)
     name = path.stem if path.suffix in FORMATS else path.name
-    parts = [_of_files(place, label or name, ours) for place, (label, ours) in enumerate(named.items())]
+    parts = [_of_files(place, label, ours) for place, (label, ours) in enumerate(named.items())]
     runs, rows = (tuple(one) for one in zip(*parts, strict=True))
     return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
 
