@@ -21,7 +21,7 @@ from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, dis
 from edgewise.models import wrap_model
 from edgewise.pipeline import Discovery
 from edgewise.progress import silent
-from edgewise.report.circuit_pairs import pair_circuits, pair_runs
+from edgewise.report.circuit_pairs import pair_circuits, pair_exported, pair_runs
 from edgewise.report.circuit_words import KINDS, circuit_tables, describe
 from edgewise.report.curve_words import HEIGHT, can_show, curve_lines
 from edgewise.report.exports import EXPORTS, export_format, export_text
@@ -310,6 +310,30 @@ def test_runs_on_other_examples_are_not_paired_and_other_graphs_refused(runs, tm
     assert all(one.comparison.high - one.comparison.low > 1e-4 for one in pair.areas)
     with pytest.raises(InputError, match=r"3 layers x 3 heads.*2 layers x 4 heads"):
         pair_runs(runs / "one", runs / "llama")
+
+
+def test_areas_that_are_measured_differently_are_not_compared(runs, tmp_path):
+    shutil.copytree(runs / "one", tmp_path / "copy")
+    run = json.loads((tmp_path / "copy" / "run.json").read_text())
+    run["settings"]["metric"] = "kl"
+    (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
+    pair = pair_runs(runs / "one", tmp_path / "copy")
+    assert not pair.areas and "differently" in pair.notes[0]
+    assert pair.overlaps and all(size.overlap == 1 for one in pair.overlaps for size in one.sizes)
+
+
+def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(runs):
+    circuits = {name: read_circuits(runs / name) for name in ("one", "two")}
+    for here, there, methods in (("one", "one", ("mine", "GREEDY")), ("one", "two", (None, None))):
+        pair = pair_exported(runs / here, runs / there, CPR, *methods, top=10_000)
+        opened = open_circuit(runs / here, methods[0], "CPR")
+        other = methods[1] or read_result(runs / there).exported(CPR).name
+        ours, theirs = opened.circuit, circuits[there][CPR, other.capitalize()][opened.place]
+        parts = (set(ours.edges) & set(theirs.edges), set(ours.edges) - set(theirs.edges),
+                 set(theirs.edges) - set(ours.edges))  # fmt: skip
+        told = [{edge.name for edge in part} for part in (pair.shared, pair.only_here, pair.only_there)]
+        assert told == list(parts)
+        assert [pair.counts.shared, pair.counts.only_here, pair.counts.only_there] == [len(part) for part in parts]
 
 
 def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):

@@ -38,7 +38,8 @@ def command(
 
     Two circuits (EAP-IG json or pt): the edges that both have, only the first, only the second, and their overlap, the
     shared edges as a share of those of either. Two runs: the overlap by size of every method that both have, and the
-    difference of its areas; paired if both were evaluated on the same examples.
+    difference of its areas; paired if both were evaluated on the same examples. Of two runs, and of two methods of one,
+    also the edges of their circuits, at the smallest size that is faithful.
     """
     from ..errors import InputError
     from ..results import is_result
@@ -47,7 +48,7 @@ def command(
         if other is not None:
             raise InputError(f"two runs or two circuits are compared as they are; leave {other!r} out")
         if is_result(folder) and is_result(method):
-            _compare_runs(folder, Path(method), json)
+            _compare_runs(folder, Path(method), top, json)
         elif is_result(folder) or is_result(method):
             raise InputError(
                 f"of {folder} and {method}, one is a run and one isn't; give two runs, or two circuits: those of a run "
@@ -58,7 +59,7 @@ def command(
     elif os.path.isfile(folder):
         raise InputError(f"{folder} is a circuit; give another one to compare it with, or a folder of a run or a study")
     else:
-        _compare_methods(folder, method, other, json)
+        _compare_methods(folder, method, other, top, json)
 
 
 def _is_path(word: str) -> bool:
@@ -68,7 +69,7 @@ def _is_path(word: str) -> bool:
     return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith((".json", ".pt"))
 
 
-def _compare_methods(folder: Path, method: str | None, other: str | None, json: bool) -> None:
+def _compare_methods(folder: Path, method: str | None, other: str | None, top: int, json: bool) -> None:
     from ..report.circuit_pairs import pair_exported
     from ..report.comparisons import LEGEND, contests_of_run, contests_of_study, pair_tables, pairs
     from ..results import is_result, read_result
@@ -84,7 +85,7 @@ def _compare_methods(folder: Path, method: str | None, other: str | None, json: 
     aside(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
     if method is not None and other is not None and is_result(folder):
         for pair in found:
-            _show_circuits(pair_exported(folder, folder, pair.contest.benchmark, method, other))
+            _show_circuits(pair_exported(folder, folder, pair.contest.benchmark, method, other, top))
     if method is None:
         say("The best was chosen by looking at these examples, so its lead is flattered.")
 
@@ -115,7 +116,7 @@ def _show_circuits(pair: CircuitPair) -> None:
         aside("edges by absolute score; shared ones with their score here")
 
 
-def _compare_runs(one: Path, other: Path, json: bool) -> None:
+def _compare_runs(one: Path, other: Path, top: int, json: bool) -> None:
     from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_exported, pair_runs
     from ..report.comparisons import LEGEND
 
@@ -132,4 +133,4 @@ def _compare_runs(one: Path, other: Path, json: bool) -> None:
         aside(LEGEND + "; paired over the same examples" * pair.paired)
     for note in pair.notes:
         say(f"note: {note}")
-    _show_circuits(pair_exported(one, other, pair.overlaps[0].benchmark))
+    _show_circuits(pair_exported(one, other, pair.overlaps[0].benchmark, top=top))

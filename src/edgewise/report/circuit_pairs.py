@@ -131,16 +131,20 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Circu
 
 
 def pair_exported(
-    one: str | Path, other: str | Path, benchmark: Benchmark, method: str | None = None, match: str | None = None
+    one: str | Path,
+    other: str | Path,
+    benchmark: Benchmark,
+    method: str | None = None,
+    match: str | None = None,
+    top: int = TOP,
 ) -> CircuitPair:
     """Circuits of two runs, or of two methods of one, of the size to look at first in the first of them, if the other
     has that, too; by default of the methods whose circuits the runs wrote."""
-    here, there = open_circuit(one, method, benchmark.name), open_circuit(other, match, benchmark.name)
-    assert here.row is not None and here.place is not None and there.row is not None
+    here = open_circuit(one, method, benchmark.name)
+    assert here.row is not None
     share = here.row.curve.shares[here.place]
-    if share in there.row.curve.shares:
-        there = open_circuit(other, match, benchmark.name, f"{share:.17g}")
-    return pair_circuits(here, there)
+    size = f"{share:.17g}" if share in read_result(other).rows[0].curve.shares else None
+    return pair_circuits(here, open_circuit(other, match, benchmark.name, size), top)
 
 
 def pair_runs(one: str | Path, other: str | Path) -> RunPair:
