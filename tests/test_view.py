@@ -339,3 +339,19 @@ def test_files_have_their_own_scores_and_say_if_there_are_none(tmp_path):
     Circuit.full(graph).save(tmp_path / "plain.json")
     about, _ = unpacked(page_of(view_of([tmp_path / "plain.json", tmp_path / "a-0.1.json"])))
     assert [run["scored"] for run in about["runs"]] == [False, True]
+
+
+def test_long_prompts_are_kept_as_far_as_they_fit(tmp_path, monkeypatch):
+    test = random_task(4, seed=1)
+    first, second = (2 * example.length for example in test.examples[:2])
+    monkeypatch.setattr("edgewise.results.examples.MOST_TOKENS", first + second + 1)
+    found = discover(wrap_model(build("gpt2")), random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
+    write_result(found, tmp_path / "r")
+    run = read_result(tmp_path / "r").run
+    assert [len(prompt.clean) for prompt in read_examples(tmp_path / "r", run)] == [first / 2, second / 2]
+    about, arrays = unpacked((tmp_path / "r" / "viewer.html").read_text("utf-8"))
+    assert len(about["runs"][0]["prompts"]) == 2 and arrays["row0.metric"].shape[1] == 4
+    path = tmp_path / "r" / "examples.json"
+    path.write_text(path.read_text().replace('"left_out": 2', '"left_out": 1'))
+    with pytest.raises(InputError, match="other prompts"):
+        read_examples(tmp_path / "r", run)

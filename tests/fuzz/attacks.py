@@ -469,6 +469,7 @@ EXAMPLES = Schema(
         ("format",): one_of("edgewise-examples"),
         ("version",): one_of(1),
         ("split",): is_text,
+        ("left_out",): one_of(0),
         ("prompts",): is_list,
         ("prompts", "*"): is_object,
         ("prompts", "*", "clean"): is_list,
@@ -478,7 +479,7 @@ EXAMPLES = Schema(
         ("prompts", "*", "incorrect"): is_text,
     },
     frozenset(
-        {("format",), ("version",), ("prompts",)}
+        {("format",), ("version",), ("prompts",), ("split",), ("left_out",)}
         | {("prompts", "*", name) for name in ("clean", "corrupted", "correct", "incorrect")}
     ),
     frozenset({("prompts",), ("prompts", "*", "clean"), ("prompts", "*", "corrupted")}),

@@ -1,6 +1,6 @@
 """The evaluated examples in a result folder: their tokens as text, and where heads look on a few of them.
 
-examples.json   the prompts and answers of the first 500, for people and for the viewer
+examples.json   the prompts and answers of the first 500, fewer if they are long, for people and for the viewer
 attention.npz   examples, lengths [example], heads [head] (nodes) and values [number], those of `Attention` in one row
 """
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "edgewise-examples", 1
 MOST_PROMPTS = 500
+# Of all prompts together: more wouldn't fit into a page, nor into a file that is read back.
+MOST_TOKENS = 100_000
 # What SentencePiece writes for a space.
 SPACE = "▁"
 SHAPES = {"examples": ("i8", (None,)), "lengths": ("i8", (None,)), "heads": ("i8", (None,)), "values": ("u1", (None,))}
@@ -46,16 +48,23 @@ class Prompt:
 
 
 class ExamplesRecord(TypedDict):
-    """What examples.json says."""
+    """What examples.json says; `left_out` counts the examples whose prompts it hasn't."""
 
     split: str
     prompts: list[Prompt]
+    left_out: int
 
 
 def fill_examples(folder: Path, found: Discovery) -> None:
     """Write what there is to see of the evaluated examples into a folder that exists."""
-    prompts = prompts_of(found.test.examples[:MOST_PROMPTS], found.model.tokenizer)
-    about = {"split": found.test.split, "prompts": [asdict(prompt) for prompt in prompts]}
+    tokens = np.cumsum([2 * example.length for example in found.test.examples[:MOST_PROMPTS]])
+    count = int(np.count_nonzero(tokens <= MOST_TOKENS))
+    prompts = prompts_of(found.test.examples[:count], found.model.tokenizer)
+    about = {
+        "split": found.test.split,
+        "left_out": len(found.test) - count,
+        "prompts": [asdict(one) for one in prompts],
+    }
     write_json(folder / "examples.json", {"format": FORMAT, "version": VERSION} | about)
     if (seen := found.attention) is not None:
         arrays: dict[str, NDArray[Any]] = {
@@ -79,13 +88,14 @@ def prompts_of(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt, ...
 
 
 def read_examples(folder: str | Path, run: RunRecord) -> tuple[Prompt, ...]:
-    """The prompts of a run's evaluated examples, or of the first 500; none in a folder of an earlier edgewise."""
+    """The prompts of a run's evaluated examples, or of the first of them; none in a folder of an earlier edgewise."""
     path = Path(folder) / "examples.json"
     if not os.path.isfile(path):
         return ()
     held: ExamplesRecord = typed(ExamplesRecord, read_format(path, FORMAT, VERSION), str(path))
     prompts = tuple(held["prompts"])
-    if len(prompts) != min(MOST_PROMPTS, run.test.examples) or held["split"] != run.test.split:
+    told = held["left_out"] >= 0 and len(prompts) + held["left_out"] == run.test.examples
+    if not told or len(prompts) > MOST_PROMPTS or held["split"] != run.test.split:
         raise InputError(f"{path} has other prompts than those that the run was evaluated on")
     if not all(len(one.clean) == len(one.corrupted) > 0 for one in prompts):
         raise InputError(f"{path} has a pair of prompts that aren't equally long")
