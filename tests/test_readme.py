@@ -27,6 +27,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.disk import PAGE_MARK
+from edgewise.evaluate import RatioFaithfulness
 from edgewise.reading import array_headers
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
 from edgewise.report.words import code
@@ -68,6 +69,17 @@ def test_every_file_and_every_array_is_named_with_its_shape_and_dtype(folder):
     assert f"{scores.dtype}, {scores.shape[0]} × {scores.shape[1]:,}: `[example, edge]`" in page
     assert "integrated circuit performance ratio" in page and "integrated circuit-model distance" in page
     assert all(words in page for words in ("`tiny`", "eap-ig", "patching", "0.05, 0.3, 1", "5 examples", "4 of"))
+
+
+def test_faithfulness_is_explained_as_it_was_measured(folder):
+    result = read_result(folder)
+    ratio = tuple(replace(row, curve=replace(row.curve, definition=RatioFaithfulness())) for row in result.rows)
+    for found, said in (
+        (result, "MIB's, 0 for the empty circuit"),
+        (replace(result, rows=ratio), "not on MIB's scale"),
+    ):
+        assert said in result_page(found, [])
+    assert "0 for the empty circuit" not in result_page(replace(result, rows=ratio), [])
 
 
 def test_what_a_page_does_not_hold_it_does_not_name(folder):

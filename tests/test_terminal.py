@@ -153,6 +153,13 @@ def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
             assert all("gap" in one for one in found.get("circuits", [found]))
 
 
+def test_quiet_explains_nothing(edgewise, folder):
+    loud, quiet = (edgewise(*words, "compare", folder, "ILP + pnr", "greedy")[1] for words in ((), ("--quiet",)))
+    told = [line for line in loud.splitlines() if line not in quiet.splitlines()]
+    assert told and all("interval excludes 0" in line or "edges by absolute score" in line for line in told)
+    assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
+
+
 def test_quiet_leaves_the_results_alone_and_verbose_says_what_runs(edgewise, tmp_path):
     words = ("score", "--examples", 3, "--json", "--overwrite", "--out", tmp_path / "s")
     for before, after in ((["--quiet"], []), ([], ["-q"])):

@@ -14,6 +14,7 @@ bits  packed, the first in the highest bit; each row of the shape starts at a by
 from __future__ import annotations
 
 import base64
+import html
 import json
 import zlib
 from dataclasses import asdict
@@ -178,4 +179,4 @@ def _asset(name: str) -> str:
 
 def _escaped(words: str) -> str:
     # The name of a file may hold bytes that are no text.
-    return words.encode("utf-8", "replace").decode().replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(words.encode("utf-8", "replace").decode(), quote=False)
