@@ -20,6 +20,7 @@ LAYERS = [
     {"circuit", "scores", "ranking"},
     {"statistics", "tasks", "store"},
     {"models"},
+    {"engines"},
     {"score", "select", "evaluate"},
     {"learn"},
     {"study"},

@@ -10,6 +10,7 @@ from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from .circuit import Circuit
+    from .engines import Engine, Local, Ray
     from .errors import InputError
     from .evaluate import (
         CMD,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 # Where names live: they are loaded on first use, so that neither `import edgewise` nor the command's start waits.
 _HOMES = {
     ".circuit": ("Circuit",),
+    ".engines": ("Engine", "Local", "Ray"),
     ".errors": ("InputError",),
     ".evaluate": (
         "CMD", "CPR", "SIZES", "Ablation", "Benchmark", "Cmd", "Cpr", "Curve", "Faithfulness", "Mean",
@@ -108,11 +110,11 @@ __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items()
 
 __all__ = """
     CMD CPR SIZES Ablation Accuracy BatchScores Benchmark Bootstrap Circuit Cmd Cpr Curve Discovery Eap EapIg
-    EdgeScores EdgeStatistics Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl Learned
-    LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan PositionalMean
-    ProbabilityDifference PromptPair Ranking RatioFaithfulness Readout Recipe RunRecord Scorer Selection
-    SelectionProblem Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero as_published auroc
-    check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking load_model
-    load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
+    EdgeScores EdgeStatistics Engine Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl
+    Learned Local LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan
+    PositionalMean ProbabilityDifference PromptPair Ranking RatioFaithfulness Ray Readout Recipe RunRecord Scorer
+    Selection SelectionProblem Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero
+    as_published auroc check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking
+    load_model load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
     select_circuits solve solve_path summarise tune wrap_model write_result write_study
 """.split()

@@ -36,6 +36,9 @@ def command(
     trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
     overwrite: options.Overwrite = False,
@@ -48,6 +51,7 @@ def command(
     """
     from ..circuit import Circuit
     from ..disk import check_file, write_json
+    from ..engines import open_engine
     from ..errors import InputError
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
     from ..methods import choose
@@ -65,8 +69,9 @@ def command(
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    with nullcontext(NOTHING) if out_file is None else working_on(out_file) as store:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code)
+    keeping = nullcontext(NOTHING) if out_file is None else working_on(out_file)
+    with keeping as store, open_engine(engine, address, workers) as where:
+        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")

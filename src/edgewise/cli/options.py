@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..engines.choose import ENGINES
 from ..evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
 from ..methods import choose, parameters
 from ..score import SCORERS
@@ -57,6 +58,16 @@ BatchSize = Annotated[
 Memory = Annotated[
     str,
     typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB."),
+]
+Engine = Annotated[
+    str, typer.Option("--engine", help=f"Where the work runs, with the same results: {names(dict.fromkeys(ENGINES))}.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of a Ray cluster: auto, or HOST:PORT; by default one is begun here.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Worker processes; by default one a GPU, or as many as help on a CPU."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the built-in tasks and of the bootstrap.")]
 Metric = Annotated[str, typer.Option("--metric", help=f"{names(METRICS)}.")]

@@ -78,6 +78,9 @@ def command(
     trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
     seed: options.Seed = 0,
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="The result folder; default results/MODEL-TASK.")
@@ -98,6 +101,7 @@ def command(
     through weighted circuits, and a portfolio takes at every size the method that is best on validation.
     """
     from ..disk import check_folder
+    from ..engines import open_engine
     from ..errors import InputError
     from ..pipeline import discover
     from ..report.write_result import NotShownWarning, write_result
@@ -125,8 +129,8 @@ def command(
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    with working_on(folder) as store:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code)
+    with working_on(folder) as store, open_engine(engine, address, workers) as where:
+        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
         if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):

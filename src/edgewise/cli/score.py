@@ -34,6 +34,9 @@ def command(
     trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
     goal: Annotated[
         str, typer.Option(help=f"With --method learned: what to learn for, {options.names(BENCHMARKS)}.")
     ] = "CMD",
@@ -55,6 +58,7 @@ def command(
     import numpy as np
 
     from ..disk import SCORE_FILES, check_folder
+    from ..engines import open_engine
     from ..learn import Learned
     from ..methods import choose
     from ..models.memory import parse_bytes
@@ -68,13 +72,17 @@ def command(
     room = parse_bytes(memory)
     if method.lower() == Learned.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
-        where = (model, device, dtype, bos, trust_remote_code), (task, split, examples, seed)
+        where = (
+            (model, device, dtype, bos, trust_remote_code),
+            (task, split, examples, seed),
+            (engine, address, workers),
+        )
         _learn(out_folder, overwrite, where, learner, metric, ablation, room, json)
         return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
-    with working_on(out_folder) as store:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code)
+    with working_on(out_folder) as store, open_engine(engine, address, workers) as on:
+        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(on)
         pairs = load_task(task, loaded, split, examples, seed)
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
             note("going on from what a command that was stopped had scored")
@@ -98,7 +106,7 @@ def command(
 def _learn(
     folder: Path,
     overwrite: bool,
-    where: tuple[tuple[Any, ...], tuple[Any, ...]],
+    where: tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]],
     learner: Learned,
     metric: str,
     ablation: str,
@@ -108,6 +116,7 @@ def _learn(
     """Learn a ranking and write it."""
     import numpy as np
 
+    from ..engines import open_engine
     from ..evaluate import ABLATIONS
     from ..learn import learn_ranking
     from ..methods import choose
@@ -118,8 +127,8 @@ def _learn(
 
     measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     name, split, examples, seed = where[1]
-    with working_on(folder) as store:
-        loaded = open_model(*where[0])
+    with working_on(folder) as store, open_engine(*where[2]) as on:
+        loaded = open_model(*where[0]).on(on)
         pairs = load_task(name, loaded, split, examples, seed)
         if not store.is_empty:
             note("going on from what a command that was stopped had learned")

@@ -57,6 +57,9 @@ def command(
     trust_remote_code: options.TrustRemoteCode = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    workers: options.Workers = None,
     out_folder: Annotated[Path, typer.Option("--out", help="The study's folder.")] = Path("results/study"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, rather than go on.")] = False,
     json: options.Json = False,
@@ -66,6 +69,7 @@ def command(
     Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
+    from ..engines import open_engine
     from ..models import thread_count
     from ..report.study import write_study
     from ..select import Greedy, Ilp, TopN
@@ -97,13 +101,13 @@ def command(
             warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
     if time_limit is not None:
         note("with a time limit, circuits depend on the machine's speed, so the tables do")
-    with open_study(out_folder, plan, overwrite) as opened:
+    with open_study(out_folder, plan, overwrite) as opened, open_engine(engine, address, workers) as where:
         if opened.goes_on:
             note(f"going on with the study in {out_folder}")
         if opened.threads != thread_count():
             note(f"it was begun with {opened.threads} threads, so the last digits may differ from those of one go")
         with watching() as progress:
-            study = go_on(plan, opened, progress)
+            study = go_on(plan, opened, progress, where)
         about = write_study(study, opened.folder)
     _show(out_folder, study, about, json)
 

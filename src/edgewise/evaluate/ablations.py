@@ -113,7 +113,7 @@ def _means(model: Model, task: Task, batches: Sequence[Sequence[int]], positiona
     longest = task.longest
     totals: list[Tensor] = []
     count = torch.zeros(longest, device=model.transformer.device)
-    for _, (real, sums) in run_batches(model, task.examples, batches, _position_sums):
+    for _, (real, sums) in run_batches(model, task.examples, batches, _position_sums, in_order=True):
         width = len(real)
         count[:width] += real
         totals = totals or [one.new_zeros((longest, *one.shape[1:])) for one in sums]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +16,12 @@ from numpy.typing import NDArray
 from ..circuit import Circuit
 from ..errors import InputError
 from ..methods import check_is
-from ..models import Model, make_batch, plan_batches, run_batches
+from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.circuits import CircuitPlan, plan_circuit, run_circuit
 from ..models.memory import BUDGET, circuit_bytes
 from ..models.prepare import prepare
+from ..models.running import Piece, piece_size
 from ..progress import Progress, showing
 from ..store import NOTHING, Columns, Store, Unit, unit_key
 from ..tasks import Example, LogitDifference, Metric, Task, check_examples
@@ -62,6 +66,14 @@ class EvaluateJob:
     of_model: tuple[Metric, ...]
     tick: Callable[[int], None] | None = None
 
+    def part(self, some: slice) -> EvaluateJob:
+        """The same of some circuits."""
+        return replace(self, plans=self.plans[some], is_full=self.is_full[some])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As another process gets it: nobody listens there."""
+        return self.__dict__ | {"tick": None}
+
     def __call__(self, model: Model, examples: Sequence[Example]) -> FloatArray:
         """[row, example] the metric of the model, of the empty circuit, further metrics of the model, all circuits."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
@@ -101,10 +113,10 @@ def evaluate_circuits(
     """Run circuits, pruned first, on every example of a task.
 
     Batches fit into `memory` (bytes, or text such as '2GB') beyond the model if `batch_size` is None; how they are cut
-    changes no result beyond rounding. All circuits share the clean and the reference run of a batch. The full circuit
-    is the model and the empty one is the reference, so neither is run again; further metrics `of_model` cost no run
-    either. With a store, finished batches are found again after a stop. `progress` hears of ("evaluate", done, total)
-    in examples times circuits.
+    and where they run (`Model.on`) changes no result beyond rounding. All circuits share the clean and the reference
+    run of a batch. The full circuit is the model and the empty one is the reference, so neither is run again; further
+    metrics `of_model` cost no run either. With a store, finished batches are found again after a stop. `progress` hears
+    of ("evaluate", done, total) in examples times circuits.
     """
     for one in (metric, *of_model):
         check_is("metric", Metric, one)
@@ -116,7 +128,8 @@ def evaluate_circuits(
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    size = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
+    fits = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
+    size = batch_size or piece_size(model, model.transformer.device, fits, len(task))
     job = EvaluateJob(metric, ablation, (), (), tuple(of_model))
     key = "" if store.folder is None else _key(model, task, circuits, job, size)
     unit = store.find(key) or _evaluate(model, task, [c.prune() for c in circuits], job, size, store, key, progress)
@@ -162,7 +175,41 @@ def _evaluate(
             tick=tick,
         )
         left = [rows for rows in batches if filling.lacks(rows)]
-        for rows, values in run_batches(model, task.examples, left, ready):
-            filling.put(rows, found=values.T)
-            report("evaluate", filling.n_done * each, total)
+        groups = _groups(len(circuits), len(left), model.engine.workers(model))
+        pieces = [Piece(ready.part(some), [task.examples[row] for row in rows]) for rows in left for some in groups]
+        found = {tuple(rows): _Found(rows, 2 + len(job.of_model), len(circuits)) for rows in left}
+        for place, parts in model.engine.run(model, pieces):
+            batch = found[tuple(left[place // len(groups)])]
+            for places, values in parts:
+                batch.put(places, groups[place % len(groups)], values)
+            if batch.is_whole:
+                filling.put(batch.rows, found=batch.values.T)
+                del found[tuple(batch.rows)]
+                report("evaluate", filling.n_done * each, total)
         return store.finish(key, filling)
+
+
+class _Found:
+    """What is known of a batch: [row, example] the rows of `EvaluateJob`, as groups of circuits come in."""
+
+    def __init__(self, rows: Sequence[int], of_model: int, circuits: int) -> None:
+        self.rows, self.values = list(rows), np.empty((of_model + circuits, len(rows)))
+        self._of_model, self._lacking = of_model, max(1, circuits) * len(rows)
+
+    def put(self, examples: Sequence[int], circuits: slice, values: FloatArray) -> None:
+        """Values of some circuits on some of its examples; those of the model come with every group."""
+        start = self._of_model
+        self.values[:start, examples] = values[:start]
+        self.values[start + circuits.start : start + circuits.stop, examples] = values[start:]
+        self._lacking -= max(1, circuits.stop - circuits.start) * len(examples)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self._lacking
+
+
+def _groups(circuits: int, batches: int, workers: int) -> list[slice]:
+    """Circuits in as many groups as give every worker something to do. Each group runs the model once more."""
+    wanted = max(1, min(circuits, math.ceil(workers / max(1, batches))))
+    ends = [round(circuits * part / wanted) for part in range(wanted + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(ends)]

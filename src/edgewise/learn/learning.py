@@ -19,6 +19,7 @@ from ..models import Model, make_batch, plan_batches, run_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import BUDGET, weighted_bytes
 from ..models.prepare import prepare
+from ..models.running import NARROW
 from ..models.weighted import run_weighted
 from ..progress import Progress, showing, silent
 from ..ranking import Ranking
@@ -31,6 +32,8 @@ from .soft_top_k import hard_top_k, soft_top_k
 
 DEFAULT, DEFAULT_METRIC, DEFAULT_ABLATION = Learned(), LogitDifference(), Patching()
 BETAS = (0.9, 0.99)
+# A step of a wide model is cut into parts of so many examples.
+STEP_PART = 4
 # What was learned so far is kept every so many seconds.
 KEEP_EVERY = 15.0
 # The loss that is shown is the mean of so many steps: single ones depend on the size that they drew.
@@ -115,8 +118,12 @@ class _Terms:
     memory: int
 
     def fits(self, graph: Graph, task: Task) -> int:
-        """How many examples run at once."""
-        return choose_batch_size(None, weighted_bytes(graph, task.longest), self.memory)
+        """How many examples run at once: what fits, and few enough that workers can share a step of a wide model.
+
+        Whatever the engine: steps follow from each other, so that another rounding would end elsewhere.
+        """
+        fits = choose_batch_size(None, weighted_bytes(graph, task.longest), self.memory)
+        return min(fits, STEP_PART) if graph.d_model > NARROW else fits
 
     def draw_size(self, graph: Graph, step: int) -> tuple[int, np.random.Generator]:
         """How many edges a step asks for, and the generator of its noise; its number decides."""
@@ -258,10 +265,11 @@ class _Loop:
         theta = (state.theta + noise).requires_grad_()
         soft = soft_top_k(theta, size, learner.temperature)
         hard = hard_top_k(theta.detach(), size)
-        job = GradientJob(learner.goal, self.terms.metric, self.ablation, hard, self.ends, self.span)
+        ends = {self.task.examples[row]: self.ends[self.task.examples[row]] for row in rows}
+        job = GradientJob(learner.goal, self.terms.metric, self.ablation, hard, ends, self.span)
         parts = [rows[start : start + self.fits] for start in range(0, len(rows), self.fits)]
         loss, total = 0.0, torch.zeros(n_edges)
-        for _, (part_loss, part) in run_batches(self.model, self.task.examples, parts, job):
+        for _, (part_loss, part) in run_batches(self.model, self.task.examples, parts, job, in_order=True):
             loss, total = loss + part_loss, total + part
         # Straight through: the hard circuit's gradient is taken for that of the soft choice.
         (gradient,) = torch.autograd.grad(soft, theta, total / len(rows))

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .batch import Batch, make_batch, plan_batches, run_batches, thread_count
+    from .batch import Batch, make_batch, plan_batches
     from .families import FAMILIES, check_config
     from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, ModelSource, inspect_model, load_model, wrap_model
+    from .running import HERE, Engine, run_batches, thread_count
 
 _HOMES = {
-    ".batch": ("Batch", "make_batch", "plan_batches", "run_batches", "thread_count"),
+    ".batch": ("Batch", "make_batch", "plan_batches"),
     ".families": ("FAMILIES", "check_config"),
     ".load": (
         "DEMO", "DTYPES", "SMOLLM2", "Model", "ModelFacts", "ModelSource", "inspect_model", "load_model", "wrap_model",
     ),
+    ".running": ("HERE", "Engine", "run_batches", "thread_count"),
 }  # fmt: skip
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

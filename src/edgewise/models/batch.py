@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..graph import Graph
 from ..tasks.task import Example
 from .memory import batch_size_for, parse_bytes
-
-NARROW = 256
-
-
-class HasGraph(Protocol):
-    """A model, as far as it matters here."""
-
-    @property
-    def graph(self) -> Graph: ...
-
-
-M = TypeVar("M", bound=HasGraph)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,55 +67,3 @@ def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:
         raise InputError(f"the batch size must be at least 1, not {size}")
     order = sorted(range(len(examples)), key=lambda row: (examples[row].length, examples[row].shared_prefix, row))
     return [order[first : first + size] for first in range(0, len(order), size)]
-
-
-def run_batches(
-    model: M, examples: Sequence[Example], batches: Sequence[Sequence[int]], job: Callable[[M, Sequence[Example]], T]
-) -> Iterator[tuple[list[int], T]]:
-    """The rows of every batch and what `job` makes of their examples, in order.
-
-    A job is pure: it looks at nothing but what it is given and changes nothing, so it can be run again, or elsewhere.
-    A batch that the device has no memory for is halved and tried again.
-    """
-    queue = [list(rows) for rows in reversed(batches)]
-    while queue:
-        rows = queue.pop()
-        try:
-            with few_threads(model):
-                done = job(model, [examples[row] for row in rows])
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            if len(rows) == 1:
-                raise InputError("a single example doesn't fit into the device's memory; try --device cpu") from None
-            half = len(rows) // 2
-            queue += [rows[half:], rows[:half]]
-        else:
-            yield rows, done
-
-
-def thread_count() -> int:
-    """How many threads a wide model runs with here: sums over other numbers of parts round otherwise."""
-    return torch.get_num_threads()
-
-
-@contextmanager
-def few_threads(model: HasGraph) -> Iterator[None]:
-    """One thread for a narrow model: for tensors this small, threads spend their time waiting for each other.
-
-    Who sets OMP_NUM_THREADS has chosen already.
-    """
-    before = torch.get_num_threads()
-    if model.graph.d_model > NARROW or before == 1 or "OMP_NUM_THREADS" in os.environ:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out; a CPU's allocator says so in words only."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partialmethod
 from importlib.resources import files
@@ -26,6 +27,7 @@ from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
 from .memory import scoring_bytes
 from .pickled import check_pickled
+from .running import HERE, Engine
 from .transformer import Transformer
 
 DEMO = "demo"
@@ -88,6 +90,7 @@ class Model:
     bos     the token put in front of every prompt, or None
     source  how it was loaded; None if it was made in memory
     module  the HuggingFace model whose weights these are
+    engine  where its jobs run; see `on`
     """
 
     name: str
@@ -96,9 +99,18 @@ class Model:
     bos: int | None = None
     source: ModelSource | None = None
     module: Any = None
+    engine: Engine = HERE
 
     def __post_init__(self) -> None:
         self.__dict__["_loaded"] = self._glance()
+
+    def on(self, engine: Engine) -> Model:
+        """The same model, whose jobs run on an engine. Its results are the same there."""
+        if not isinstance(engine, Engine):
+            raise InputError(f"an engine such as Local() or Ray() is needed, not {engine!r}")
+        found = copy(self)
+        found.__dict__["engine"] = engine
+        return found
 
     @property
     def digest(self) -> str:

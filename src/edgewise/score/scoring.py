@@ -14,6 +14,7 @@ from ..models import Model, make_batch, plan_batches, run_batches, thread_count
 from ..models.batch import choose_batch_size
 from ..models.memory import BUDGET
 from ..models.prepare import prepare
+from ..models.running import piece_size
 from ..progress import Progress, showing
 from ..scores import EdgeScores
 from ..store import NOTHING, Columns, Store, Unit, unit_key
@@ -58,9 +59,9 @@ def score_edges(
     """The score of every edge for every example: [example, edge], in the task's order.
 
     Batches are planned by length, to fit into `memory` (bytes, or '2GB') beyond the model if `batch_size` is None; how
-    they are cut changes no score beyond rounding. With a store, scores lie on disk, memory-mapped, so that they may be
-    larger than memory, and finished batches are found again after a stop. `progress` hears of ("score", done, total);
-    without it, a terminal or a notebook shows a bar.
+    they are cut, and where they run (`Model.on`), changes no score beyond rounding. With a store, scores lie on disk,
+    memory-mapped, so that they may be larger than memory, and finished batches are found again after a stop. `progress`
+    hears of ("score", done, total); without it, a terminal or a notebook shows a bar.
     """
     check_scoring(scorer, metric)
     check_is("store", Store, store)
@@ -105,7 +106,8 @@ def is_begun(
 
 
 def _batch_size(model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
-    return choose_batch_size(asked, scorer.bytes_per_example(model.graph, task.longest), memory)
+    fits = choose_batch_size(asked, scorer.bytes_per_example(model.graph, task.longest), memory)
+    return asked or piece_size(model, model.transformer.device, fits, len(task))
 
 
 def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import InputError
 from ..evaluate import BOTH, Benchmark, Curve
 from ..learn import Learned
-from ..models import Model
+from ..models import HERE, Engine, Model
 from ..progress import Progress, showing
 from ..ranking import Ranking
 from ..scores import EdgeScores
@@ -51,17 +51,23 @@ class Draw:
     learned: Mapping[Learned, Ranking]
 
 
-def run_study(plan: Plan, folder: str | Path, progress: Progress | None = None, overwrite: bool = False) -> Study:
+def run_study(
+    plan: Plan,
+    folder: str | Path,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    engine: Engine | None = None,
+) -> Study:
     """Do what is left of a plan in a folder of its own. A model whose cells are all finished is not loaded.
 
     With `overwrite`, another study's folder is replaced once all is done.
     """
     with open_study(Path(folder), plan, overwrite) as opened:
-        return go_on(plan, opened, progress)
+        return go_on(plan, opened, progress, engine)
 
 
-def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None) -> Study:
-    """Do what is left of a plan in a folder that is open for it."""
+def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None, engine: Engine | None = None) -> Study:
+    """Do what is left of a plan in a folder that is open for it; models run on the engine, or in this process."""
     store, record = Store(opened.folder / STORE), read_record(opened.folder)
     cells: dict[tuple[str, str], Cell] = {}
     units = {task: _units(plan, task) for task in plan.tasks}
@@ -74,7 +80,7 @@ def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None) -> St
                 key = cell_key(record, name, task)
                 cell = find_cell(store, key, plan)
                 if cell is None:
-                    model = model or plan.source(name).load()
+                    model = model or plan.source(name).load().on(engine or HERE)
                     cell = _run_cell(plan, model, name, task, store, report, partial(_advance, report, done, total))
                     keep_cell(store, key, cell)
                 cells[task, name] = cell

@@ -1,0 +1,154 @@
+"""A Ray cluster: one that exists, or one that is begun on this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import Any
+
+from ..errors import InputError
+from ..models import Model
+from ..models.running import Done, Engine, Piece, do, is_narrow, longest_first
+from .local import check_workers
+from .recipe import Recipe, recipe_of
+
+# How often a piece is tried again when its worker, or its whole machine, is lost.
+MOST_RETRIES = 5
+# Pieces that wait at every worker, so that none idles while the next one is sent.
+AHEAD = 2
+
+
+class Ray(Engine):
+    """Workers of a Ray cluster. Ray decides which piece runs where, and runs again what a lost worker was at.
+
+    A worker is a process with an accelerator of its own, if the cluster has any, or else with its share of the CPUs. It
+    loads the model once, from the same files as this process, which must be there on every machine.
+
+    address  of a cluster: 'auto', 'HOST:PORT' or 'ray://HOST:PORT'; None begins one on this machine
+    workers  how many pieces run at once; by default as many as accelerators, or else CPUs
+    """
+
+    name = "ray"
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        check_workers(workers)
+        if find_spec("ray") is None:
+            raise InputError("--engine ray needs the package ray: pip install 'edgewise[ray]'")
+        import ray
+
+        self._begun = not ray.is_initialized()
+        if self._begun:
+            _begin(address, workers)
+        self._needs, room = _needs(ray.nodes(), workers)
+        self._workers = workers or room
+        self._most = self._workers * (AHEAD if room <= self._workers else 1)
+        self._recipe: tuple[str, Any] | None = None
+
+    def workers(self, model: Model) -> int:
+        """As many as were asked for, or as there are."""
+        return self._workers
+
+    def run(self, model: Model, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
+        """As they are done."""
+        import ray
+
+        # Never resolved by Ray itself: a worker that has the model needs no other.
+        digest = model.digest
+        recipe = [self._put(model, digest)]
+        jobs = {id(piece.job): piece.job for piece in pieces}
+        shared = {which: ray.put(job) for which, job in jobs.items()}
+        options: dict[str, Any] = {"max_retries": MOST_RETRIES, "max_calls": 0, **self._needs}
+        remote: Any = ray.remote(**options)(_do)
+        threads = 1 if is_narrow(model) else max(1, self._needs["num_cpus"])
+        waiting = longest_first(dict(enumerate(pieces)))[::-1]
+        running: dict[Any, int] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self._most:
+                    place = waiting.pop()
+                    piece = pieces[place]
+                    running[remote.remote(digest, recipe, shared[id(piece.job)], piece.examples, threads)] = place
+                done, _ = ray.wait(list(running), num_returns=1)
+                for reference in done:
+                    yield running.pop(reference), _result(reference)
+        finally:
+            for reference in running:
+                with suppress(Exception):
+                    ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was begun here ends."""
+        import ray
+
+        if self._begun:
+            ray.shutdown()
+
+    def _put(self, model: Model, digest: str) -> Any:
+        """Where the cluster keeps a model's recipe."""
+        import ray
+
+        if self._recipe is None or self._recipe[0] != digest:
+            self._recipe = (digest, ray.put(recipe_of(model)))
+        return self._recipe[1]
+
+
+def _begin(address: str | None, workers: int | None) -> None:
+    import ray
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing of this leaves the machine
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    cpus = max(workers or 0, os.cpu_count() or 1)
+    here: dict[str, Any] = {} if address else {"num_cpus": cpus, "include_dashboard": False}
+    try:
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **here)
+    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(
+            f"there is no Ray cluster at {address!r} ({reason}); begin one with `ray start --head`, or leave --address "
+            "out"
+        ) from None
+
+
+def _needs(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:
+    """What one worker takes of the cluster's machines, as options of a Ray task, and how many there is room for."""
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    for kind, option in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
+        each = [int(node.get(kind, 0)) for node in alive]
+        if sum(each):
+            share = max(1, min(sum(each) // (workers or sum(each)), max(each)))
+            return {"num_cpus": 0} | {option: share}, sum(count // share for count in each)
+    raise InputError("the Ray cluster has neither GPUs nor CPUs; add a node to it")
+
+
+def _result(reference: Any) -> Done:
+    """What came of a piece; an error as it was raised where it ran."""
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        return ray.get(reference)
+    except RayTaskError as error:
+        raise error.cause from None
+    except RayError as error:
+        raise InputError(
+            f"a piece of the work was lost {MOST_RETRIES + 1} times with its worker ({type(error).__name__}), maybe "
+            "for want of memory; try fewer --workers, or a smaller --memory"
+        ) from None
+
+
+# What a worker process has: one model, by its digest. Nothing else outlives a piece.
+_LOADED: dict[str, Model] = {}
+
+
+def _do(digest: str, recipe: list[Any], job: Any, examples: Sequence[Any], threads: int) -> Done:
+    """A piece, in a worker."""
+    import ray
+
+    if digest not in _LOADED:
+        _LOADED.clear()
+        found: Recipe = ray.get(recipe[0])
+        _LOADED[digest] = found.load()
+    return do(_LOADED[digest], Piece(job, examples), threads)

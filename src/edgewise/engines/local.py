@@ -1,0 +1,202 @@
+"""This machine: processes of its own, where they are faster than this one alone."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import Any
+
+import torch
+
+from ..errors import InputError
+from ..models import Model
+from ..models.running import Done, Engine, Piece, do, is_narrow, longest_first, thread_count
+from .recipe import Recipe, recipe_of
+
+# Work of fewer seconds than this isn't worth new processes; once they are there, much less is.
+WORTH_STARTING, WORTH_ASKING = 2.0, 0.05
+# How often in a row processes may die before any of them has finished a piece.
+MOST_DEATHS = 3
+
+
+class Local(Engine):
+    """Processes of this machine.
+
+    A model on a CPU runs in up to as many processes as there are cores (or as OMP_NUM_THREADS says), which share its
+    weights. Its first piece runs in this process, which tells what the others would take: processes are begun where
+    that pays, and let go where they turn out to be slower. Where there are several accelerators, each has a process
+    that loads the model. The pieces of a process that is lost are done by others.
+
+    workers  how many processes; None for what is said above, 1 for this process alone
+    devices  one for each worker to load the model to; None for those of the model's kind
+    """
+
+    name = "local"
+
+    def __init__(self, workers: int | None = None, devices: Sequence[str] | None = None) -> None:
+        self._asked, self._given = check_workers(workers), tuple(devices or ())
+        if self._given and workers not in (None, len(self._given)):
+            raise InputError(f"{workers} workers were asked for, but {len(self._given)} devices to run them on")
+        self._pool: _Pool | None = None
+        self._slower: set[str] = set()
+
+    def workers(self, model: Model) -> int:
+        """As many as devices, or cores."""
+        devices = self._devices(model)
+        return len(devices) or self._asked or (thread_count() if model.transformer.device.type == "cpu" else 1)
+
+    def run(self, model: Model, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
+        """As they are done. On a CPU, the first one here, and those that aren't worth more."""
+        at_once, devices = min(self.workers(model), len(pieces)), self._devices(model)
+        threads = 1 if is_narrow(model) else max(1, thread_count() // max(1, at_once))
+        here = range(len(pieces) if at_once < 2 or not _can_be_sent(pieces[0]) else 0 if devices else 1)
+        began = time.perf_counter()
+        for place in here:
+            yield place, do(model, pieces[place], threads)
+        each = (time.perf_counter() - began) / max(1, len(here))
+        left = range(len(here), len(pieces))
+        if not devices and self._asked is None and not self._is_worth(model, each * len(left)):
+            yield from ((place, do(model, pieces[place], threads)) for place in left)
+            return
+        if not left:
+            return
+        pool, began = self._open(model, devices), time.perf_counter()
+        yield from pool.run({place: pieces[place] for place in left}, threads)
+        if here and len(left) >= 2 * pool.size and (time.perf_counter() - began) / len(left) > each:
+            self._slower.add(model.digest)
+            self.close()
+
+    def close(self) -> None:
+        """Let the processes go."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _devices(self, model: Model) -> tuple[str, ...]:
+        """The devices that workers load the model to; none if they share this process's memory."""
+        kind = model.transformer.device.type
+        if self._given or kind == "cpu" or self._asked == 1:
+            return self._given
+        count = min(self._asked or sys.maxsize, torch.accelerator.device_count())
+        return tuple(f"{kind}:{index}" for index in range(count)) if count > 1 else ()
+
+    def _is_worth(self, model: Model, seconds: float) -> bool:
+        begun = self._pool is not None and self._pool.digest == model.digest
+        return seconds > (WORTH_ASKING if begun else WORTH_STARTING) and model.digest not in self._slower
+
+    def _open(self, model: Model, devices: tuple[str, ...]) -> _Pool:
+        """The processes that have a model; those that have another one go."""
+        if self._pool is None or self._pool.digest != model.digest:
+            self.close()
+            self._pool = _Pool(model, self.workers(model), devices)
+        return self._pool
+
+
+def check_workers(workers: int | None) -> int | None:
+    """A number of workers, if there is one; refuses one that can't be."""
+    if workers is not None and workers < 1:
+        raise InputError(f"there must be at least 1 worker, not {workers}")
+    return workers
+
+
+class _Pool:
+    """Processes that have a model; begun again when one of them dies."""
+
+    def __init__(self, model: Model, size: int, devices: tuple[str, ...]) -> None:
+        self.digest, self.size = model.digest, size
+        self._model, self._devices = model, devices
+        self._executor = self._start(model, size, devices)
+
+    @staticmethod
+    def _start(model: Model, size: int, devices: tuple[str, ...]) -> ProcessPoolExecutor:
+        # A forked process has the model as it is, without a copy. Threads of an accelerator don't survive a fork.
+        forks = sys.platform == "linux" and not devices and not torch.accelerator.is_available()
+        context: Any = get_context("fork" if forks else "spawn")
+        if forks:
+            return ProcessPoolExecutor(size, context, _inherit, (model, os.getpid()))
+        places = context.SimpleQueue()
+        for device in devices or ("cpu",) * size:
+            places.put(device)
+        return ProcessPoolExecutor(size, context, _load, (recipe_of(model), places, os.getpid()))
+
+    def run(self, pieces: Mapping[int, Piece], threads: int) -> Iterator[tuple[int, Done]]:
+        """As they are done."""
+        left, deaths = dict(pieces), 0
+        while left:
+            futures = {}
+            try:
+                with warnings.catch_warnings():  # of forks and threads: the child uses none that the parent has
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    futures = {self._executor.submit(_do, left[place], threads): place for place in longest_first(left)}
+                for future in as_completed(futures):
+                    found = future.result()
+                    deaths = 0
+                    del left[futures[future]]
+                    yield futures[future], found
+            except BrokenProcessPool:
+                deaths += 1
+                self.close()
+                if deaths >= MOST_DEATHS:
+                    raise InputError(
+                        f"worker processes died {deaths} times in a row, maybe for want of memory; try fewer --workers "
+                        "or a smaller --memory, or --workers 1 to see why"
+                    ) from None
+                self._executor = self._start(self._model, self.size, self._devices)
+            finally:
+                for future in futures:
+                    future.cancel()
+
+    def close(self) -> None:
+        """End the processes, whatever they are at: nobody waits for it."""
+        processes = list((getattr(self._executor, "_processes", None) or {}).values())
+        for process in processes:
+            process.kill()
+        self._executor.shutdown(cancel_futures=True)
+
+
+# What a worker process has: its model. Nothing else outlives a piece.
+_MODEL: list[Any] = []
+
+
+def _inherit(model: Model, parent: int) -> None:
+    _MODEL[:] = [model]
+    _obey(parent)
+
+
+def _load(recipe: Recipe, places: Any, parent: int) -> None:
+    _MODEL[:] = [recipe.load(places.get())]
+    _obey(parent)
+
+
+def _obey(parent: int) -> None:
+    """Leave Ctrl-C to the parent, and end with it, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _do(piece: Piece, threads: int) -> Done:
+    return do(_MODEL[0], piece, threads)
+
+
+def _can_be_sent(piece: Piece) -> bool:
+    """Whether another process can be given a job: one's own method may be made of what has no name there."""
+    try:
+        pickle.dumps(piece.job)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
