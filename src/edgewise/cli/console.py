@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,12 +64,13 @@ def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
 @contextmanager
 def watching() -> Iterator[Progress]:
     """What verbs report their progress to: bars or lines on stderr, nothing with --quiet; with --verbose also how long
-    every stage took, and how much it did at once."""
+    every stage took, and how much it did at once. What libraries print meanwhile is no result, so it goes there too."""
     loud = LOUDNESS.get()
     if loud.quiet:
-        yield silent
+        with redirect_stdout(sys.stderr):
+            yield silent
         return
-    with bars() as shown:
+    with redirect_stdout(sys.stderr), bars() as shown:
         if not loud.verbose:
             yield shown
             return

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
@@ -17,6 +21,8 @@ from .recipe import Recipe, recipe_of
 
 # How often a piece is tried again when its worker, or its whole machine, is lost.
 MOST_RETRIES = 5
+# Seconds within which a cluster must answer.
+CONNECT = 10
 # Pieces that wait at every worker, so that none idles while the next one is sent.
 AHEAD = 2
 
@@ -27,7 +33,7 @@ class Ray(Engine):
     A worker is a process with an accelerator of its own, if the cluster has any, or else with its share of the CPUs. It
     loads the model once, from the same files as this process, which must be there on every machine.
 
-    address  of a cluster: 'auto', 'HOST:PORT' or 'ray://HOST:PORT'; None begins one on this machine
+    address  of a cluster: 'HOST:PORT', or 'auto' for one that this machine belongs to; None begins one here
     workers  how many pieces run at once; by default as many as accelerators, or else CPUs
     """
 
@@ -98,18 +104,43 @@ class Ray(Engine):
 def _begin(address: str | None, workers: int | None) -> None:
     import ray
 
+    if address not in (None, "auto", "local"):
+        _check_reachable(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing of this leaves the machine
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     cpus = max(workers or 0, os.cpu_count() or 1)
     here: dict[str, Any] = {} if address else {"num_cpus": cpus, "include_dashboard": False}
     try:
-        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **here)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, runtime_env=_own_modules(), **here)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(
-            f"there is no Ray cluster at {address!r} ({reason}); begin one with `ray start --head`, or leave --address "
-            "out"
-        ) from None
+        raise _no_cluster(address, error) from None
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str | None, error: Exception) -> InputError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return InputError(
+        f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
+        "--address out to begin one here"
+    )
+
+
+def _own_modules() -> dict[str, Any]:
+    """How workers find modules of the user's own, as scorers are in: where this process does, if that is there too."""
+    installed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    folders = [Path(folder).resolve() for folder in sys.path]
+    own = [str(folder) for folder in folders if not any(folder.is_relative_to(one) for one in installed)]
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(own))}} if own else {}
 
 
 def _needs(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:
