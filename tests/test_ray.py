@@ -71,6 +71,11 @@ def wait_for(is_so):
         time.sleep(0.02)
 
 
+def test_a_cluster_that_is_not_there_is_told(tmp_path, edgewise):
+    line = test_cli.refused(edgewise, "score", "--engine", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "out")
+    assert "no Ray cluster at '127.0.0.1:1'" in line and "ray start --head" in line
+
+
 def test_workers_give_the_same_bits(engine, tmp_path):
     model, task = load_model("demo"), random_task(13)
     assert engine.workers(model) == 2
@@ -113,24 +118,6 @@ def test_a_killed_worker_costs_nothing_but_time(engine, tmp_path):
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
 
 
-def test_a_lost_node_costs_nothing_but_time(cluster, engine, tmp_path):
-    model, task = load_model("demo"), random_task(24)
-    marks = tmp_path / "marks"
-    marks.mkdir()
-
-    def lose():
-        wait_for(lambda: len(seen(marks, 1)) == 2)
-        cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
-
-    loser = threading.Thread(target=lose)
-    loser.start()
-    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2), batch_size=2)
-    loser.join()
-    assert len(seen(marks, 1)) == 2
-    np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
-    cluster.add_node(num_cpus=1)
-
-
 def test_a_run_on_the_cluster_has_the_same_numbers(cluster, engine, edgewise, tmp_path):
     areas = []
     for name, words in (("here", ()), ("ray", ("--engine", "ray", "--address", cluster.address))):
@@ -151,8 +138,18 @@ def fails(model, examples):
     raise InputError("as they are")
 
 
-def test_a_cluster_that_is_not_there_is_told(tmp_path, edgewise):
-    if ray.is_initialized():
-        ray.shutdown()
-    line = test_cli.refused(edgewise, "score", "--engine", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "out")
-    assert "no Ray cluster at '127.0.0.1:1'" in line and "ray start --head" in line
+def test_a_lost_node_costs_nothing_but_time(cluster, engine, tmp_path):
+    model, task = load_model("demo"), random_task(24)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def lose():
+        wait_for(lambda: len(seen(marks, 1)) == 2)
+        cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+
+    loser = threading.Thread(target=lose)
+    loser.start()
+    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2), batch_size=2)
+    loser.join()
+    assert len(seen(marks, 1)) == 2
+    np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)

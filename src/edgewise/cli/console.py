@@ -22,6 +22,7 @@ from ..report.words import one_line, shown
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..engines import Engine
     from ..models import Model
     from ..ranking import Ranking
 
@@ -64,13 +65,12 @@ def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
 @contextmanager
 def watching() -> Iterator[Progress]:
     """What verbs report their progress to: bars or lines on stderr, nothing with --quiet; with --verbose also how long
-    every stage took, and how much it did at once. What libraries print meanwhile is no result, so it goes there too."""
+    every stage took, and how much it did at once."""
     loud = LOUDNESS.get()
     if loud.quiet:
-        with redirect_stdout(sys.stderr):
-            yield silent
+        yield silent
         return
-    with redirect_stdout(sys.stderr), bars() as shown:
+    with bars() as shown:
         if not loud.verbose:
             yield shown
             return
@@ -221,6 +221,17 @@ def print_json(data: Any) -> None:
     except ValueError as error:
         raise InputError(f"the outcome has a number that JSON can't hold: {error}") from None
     sys.stdout.write(f"{text}\n")
+
+
+@contextmanager
+def open_workers(engine: str, address: str | None, workers: int | None) -> Iterator[Engine]:
+    """Where a command's work runs. What a cluster has to say meanwhile is no result, so that it goes to stderr."""
+    from ..engines import open_engine
+
+    with nullcontext() if LOUDNESS.get().quiet or engine == "local" else err.status("starting workers"):
+        opened = open_engine(engine, address, workers)
+    with opened, nullcontext() if engine == "local" else redirect_stdout(sys.stderr):
+        yield opened
 
 
 def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False) -> Model:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .console import note, open_model, out, print_json, print_tables, say, warn_of_copies, warn_of_few, watching
+from .console import (
+    note,
+    open_model,
+    open_workers,
+    out,
+    print_json,
+    print_tables,
+    say,
+    warn_of_copies,
+    warn_of_few,
+    watching,
+)
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -51,7 +62,6 @@ def command(
     """
     from ..circuit import Circuit
     from ..disk import check_file, write_json
-    from ..engines import open_engine
     from ..errors import InputError
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
     from ..methods import choose
@@ -70,7 +80,7 @@ def command(
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
     keeping = nullcontext(NOTHING) if out_file is None else working_on(out_file)
-    with keeping as store, open_engine(engine, address, workers) as where:
+    with keeping as store, open_workers(engine, address, workers) as where:
         loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:

@@ -14,6 +14,7 @@ from .console import (
     aside,
     note,
     open_model,
+    open_workers,
     out,
     print_json,
     print_tables,
@@ -101,7 +102,6 @@ def command(
     through weighted circuits, and a portfolio takes at every size the method that is best on validation.
     """
     from ..disk import check_folder
-    from ..engines import open_engine
     from ..errors import InputError
     from ..pipeline import discover
     from ..report.write_result import NotShownWarning, write_result
@@ -129,7 +129,7 @@ def command(
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    with working_on(folder) as store, open_engine(engine, address, workers) as where:
+    with working_on(folder) as store, open_workers(engine, address, workers) as where:
         loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None

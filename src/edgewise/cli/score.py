@@ -10,7 +10,7 @@ import typer
 
 from ..evaluate import BENCHMARKS
 from . import options
-from .console import note, open_model, out, print_json, print_tables, say, warn_of_trend, watching
+from .console import note, open_model, open_workers, out, print_json, print_tables, say, warn_of_trend, watching
 
 if TYPE_CHECKING:
     from ..learn import Learned
@@ -58,7 +58,6 @@ def command(
     import numpy as np
 
     from ..disk import SCORE_FILES, check_folder
-    from ..engines import open_engine
     from ..learn import Learned
     from ..methods import choose
     from ..models.memory import parse_bytes
@@ -81,7 +80,7 @@ def command(
         return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
-    with working_on(out_folder) as store, open_engine(engine, address, workers) as on:
+    with working_on(out_folder) as store, open_workers(engine, address, workers) as on:
         loaded = open_model(model, device, dtype, bos, trust_remote_code).on(on)
         pairs = load_task(task, loaded, split, examples, seed)
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
@@ -116,7 +115,6 @@ def _learn(
     """Learn a ranking and write it."""
     import numpy as np
 
-    from ..engines import open_engine
     from ..evaluate import ABLATIONS
     from ..learn import learn_ranking
     from ..methods import choose
@@ -127,7 +125,7 @@ def _learn(
 
     measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     name, split, examples, seed = where[1]
-    with working_on(folder) as store, open_engine(*where[2]) as on:
+    with working_on(folder) as store, open_workers(*where[2]) as on:
         loaded = open_model(*where[0]).on(on)
         pairs = load_task(name, loaded, split, examples, seed)
         if not store.is_empty:

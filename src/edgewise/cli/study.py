@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from . import options
-from .console import note, out, print_json, print_tables, say, warn_of_copies, watching
+from .console import note, open_workers, out, print_json, print_tables, say, warn_of_copies, watching
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -69,7 +69,6 @@ def command(
     Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
-    from ..engines import open_engine
     from ..models import thread_count
     from ..report.study import write_study
     from ..select import Greedy, Ilp, TopN
@@ -101,7 +100,7 @@ def command(
             warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
     if time_limit is not None:
         note("with a time limit, circuits depend on the machine's speed, so the tables do")
-    with open_study(out_folder, plan, overwrite) as opened, open_engine(engine, address, workers) as where:
+    with open_study(out_folder, plan, overwrite) as opened, open_workers(engine, address, workers) as where:
         if opened.goes_on:
             note(f"going on with the study in {out_folder}")
         if opened.threads != thread_count():
