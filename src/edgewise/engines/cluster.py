@@ -128,6 +128,11 @@ def _check_reachable(address: str) -> None:
 
 
 def _no_cluster(address: str | None, error: Exception) -> InputError:
+    if "AuthenticationError" in type(error.__cause__).__name__ or "InvalidAuthToken" in f"{error} {error.__cause__}":
+        return InputError(
+            f"the Ray cluster at {address!r} asks for a token: set RAY_AUTH_MODE=token, and the token in "
+            "~/.ray/auth_token or RAY_AUTH_TOKEN"
+        )
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(
         f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
