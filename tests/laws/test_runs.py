@@ -14,6 +14,7 @@ from edgewise.models.circuits import plan_circuit, run_circuit
 from edgewise.models.forward import make_frame, read_out, run
 from edgewise.models.prepare import prepare
 from edgewise.models.transformer import soft_cap
+from edgewise.tasks import Example
 
 # The slow implementation's RMS norms are HuggingFace's, which compute in float32 whatever the model's dtype.
 HF_NORM = {"rtol": 1e-5, "atol": 1e-5}
@@ -108,3 +109,16 @@ def test_two_answers_logits_are_those_of_the_whole_vocabulary(model, task):
     trace = ready.run(ready.clean)
     few, many = (ready.read_out(trace, all_logits) for all_logits in (False, True))
     torch.testing.assert_close(few.answer_logits, many.answer_logits, rtol=1e-10, atol=1e-10)
+
+
+def test_prompts_of_uneven_length_run_no_longer_than_the_longest_part_after_a_first_difference(model):
+    """Prefixes of every length, then the same three tokens: three positions run, whatever the padding."""
+    tails = ((5, 9, 2), (7, 9, 2))
+    examples = [Example((*range(n), *tails[0]), (*range(n), *tails[1]), 1, 2) for n in (2, 9, 5)]
+    batch = make_batch(examples, torch.device("cpu"))
+    ready = prepare(model.transformer, batch)
+    assert ready.clean.shape[:2] == (3, 3) and (ready.last == 2).all()
+    together = ready.read_out(ready.run(ready.clean), all_logits=True).logits
+    for logits, example in zip(together, examples, strict=True):
+        expected, _ = all_logits(model, torch.tensor([example.clean]))
+        torch.testing.assert_close(logits, expected[0, -1], rtol=1e-9, atol=1e-9)

@@ -103,7 +103,7 @@ def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, scorer):
     task = random_task(5, seed=6)
     scorer = replace(scorer, steps=4) if isinstance(scorer, EapIg) else scorer
     found = []
-    for pad, share in (("right", True), ("right", False), ("left", True)):
+    for pad, share in (("right", True), ("right", False), ("left", True), ("left", False)):
         batch = make_batch(task.examples, torch.device("cpu"), pad)
         found.append(scorer.score(prepare(model.transformer, batch, share), LogitDifference()).values)
     for other in found[1:]:

@@ -55,7 +55,7 @@ def difference(ready: Prepared, stream: torch.Tensor) -> torch.Tensor:
 
 
 def make_runs(
-    model: Model, task: Task, rows=None, pad: str = "right", share_prefix: bool = True, ablation: str = "patching"
+    model: Model, task: Task, rows=None, pad: str = "left", share_prefix: bool = True, ablation: str = "patching"
 ) -> Runs:
     batch = make_batch((task if rows is None else task.part(rows)).examples, torch.device("cpu"), pad)
     with torch.no_grad():
@@ -156,7 +156,7 @@ def test_each_example_may_have_weights_of_its_own(model, task):
         torch.testing.assert_close(gradient[row], alone.gradient(weights[row]), **EXACT)
 
 
-@pytest.mark.parametrize("pad, share_prefix", [("right", False), ("left", True)])
+@pytest.mark.parametrize("pad, share_prefix", [("right", True), ("right", False), ("left", False)])
 def test_neither_padding_nor_prefix_sharing_changes_anything(model, pad, share_prefix):
     task, weights = random_task(5, seed=6), random_weights(model)
     examples = [example for example in task.examples if example.shared_prefix] or task.examples

@@ -132,7 +132,7 @@ def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, l
     from ..models.prepare import prepare
     from ..models.transformer import at_least_float32
 
-    batch = make_batch(examples, model.transformer.device)
+    batch = make_batch(examples, model.transformer.device, "right")  # columns are positions
     ready = prepare(model.transformer, batch, share_prefix=False)
     with torch.no_grad():
         trace = ready.run(ready.clean)
