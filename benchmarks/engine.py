@@ -39,7 +39,7 @@ from edgewise import (
     summarise,
 )
 from edgewise.models import Batch, Model, make_batch, wrap_model
-from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer
@@ -153,7 +153,7 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
             curve = [clock(lambda batch=batch: _references(transformer, batch), repeats)]
             ready, reference = _references(transformer, batch)
             for share, circuit in zip(SIZES, circuits, strict=False):
-                plan = plan_circuit(circuit)
+                plan = plan_circuits([circuit])
                 curve.append(clock(lambda: _circuit(transformer, plan, ready, reference), repeats))  # noqa: B023
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
@@ -209,7 +209,7 @@ def _references(transformer: Transformer, batch: Batch) -> tuple[Prepared, Trace
 
 
 def _circuit(transformer, plan, ready, reference) -> None:
-    stream = run_circuit(transformer, plan, ready.clean, reference, ready.frame, ready.last)
+    (stream,) = run_circuits(transformer, plan, ready.clean, reference, ready.frame, ready.last)
     ready.read_stream(stream, False)
 
 

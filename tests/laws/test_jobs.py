@@ -29,7 +29,6 @@ from edgewise import (
 )
 from edgewise.evaluate.evaluation import EvaluateJob
 from edgewise.models import make_batch, plan_batches, run_batches
-from edgewise.models.circuits import plan_circuit
 from edgewise.score.scoring import ScoreJob
 
 ABLATIONS = [Patching(), Zero(), Mean(), PositionalMean()]
@@ -53,8 +52,8 @@ def some_circuits(graph):
 def evaluate_job(model, task, ablation, metric, of_model=()):
     """As the verb makes it, but that nobody listens."""
     prepared = ablation.prepare(model, task, plan_batches(task.examples, 3))
-    plans = tuple(plan_circuit(circuit) for circuit in some_circuits(model.graph))
-    return EvaluateJob(metric, prepared, (*plans, None, None), (True, True, True, True, False), of_model)
+    circuits = (*some_circuits(model.graph), Circuit.full(model.graph), Circuit.empty(model.graph))
+    return EvaluateJob(metric, prepared, circuits, of_model)
 
 
 def all_jobs(model, task):

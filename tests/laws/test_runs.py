@@ -9,8 +9,8 @@ from conftest import VOCABULARY, build, random_task
 from slow import SlowModel
 
 from edgewise import Circuit, Mean, Patching, PositionalMean, Zero, evaluate_circuits
-from edgewise.models import make_batch, wrap_model
-from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models import make_batch, memory, wrap_model
+from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import make_frame, read_out, run
 from edgewise.models.prepare import prepare
 from edgewise.models.transformer import soft_cap
@@ -81,9 +81,8 @@ def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, shar
             (Circuit.full(model.graph), ready.clean),
             (Circuit.empty(model.graph), ready.corrupted),
         ):
-            stream = run_circuit(
-                model.transformer, plan_circuit(circuit), ready.clean, reference, ready.frame, ready.last
-            )
+            plan = plan_circuits([circuit], model.transformer.norms_heads)
+            (stream,) = run_circuits(model.transformer, plan, ready.clean, reference, ready.frame, ready.last)
             found = read_out(model.transformer, stream, batch.answers, batch.right, all_logits=True).logits
             expected = ready.read_out(ready.run(embedding), all_logits=True).logits
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
@@ -122,3 +121,20 @@ def test_prompts_of_uneven_length_run_no_longer_than_the_longest_part_after_a_fi
     for logits, example in zip(together, examples, strict=True):
         expected, _ = all_logits(model, torch.tensor([example.clean]))
         torch.testing.assert_close(logits, expected[0, -1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("ablation", [Patching(), Zero(), Mean(), PositionalMean()], ids=lambda one: one.name)
+def test_circuits_that_run_together_give_what_each_gives_alone(model, ablation, monkeypatch):
+    """In groups of any size: with nodes that run everywhere and nodes that run at the last position only,
+    equal circuits, the full and the empty one, and circuits that are equal once they are pruned."""
+    graph, rng = model.graph, np.random.default_rng(3)
+    circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in (0.03, 0.1, 0.2, 0.4, 0.6, 0.8)]
+    no_keys = Circuit(graph, np.array([name[-3:] not in ("<k>", "<v>") for name in graph.edge_names]))
+    circuits += [no_keys, circuits[2], circuits[3].prune(), Circuit.full(graph), Circuit.empty(graph)]
+    task = random_task(5, seed=9)
+    alone = [evaluate_circuits(model, task, [one], ablation=ablation).values[0] for one in circuits]
+    for most in (1, 3, 100):
+        places = len(task) * task.longest
+        monkeypatch.setattr(memory, "STREAMS", most * 4 * places * graph.d_model * 3 * graph.n_heads)
+        together = evaluate_circuits(model, task, circuits, ablation=ablation).values
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from edgewise import Circuit, InputError
 from edgewise.evaluate import ABLATIONS
 from edgewise.models import Model, make_batch, wrap_model
-from edgewise.models.circuits import plan_circuit, run_circuit
+from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.gradients import contract, destination_gradients, source_differences
 from edgewise.models.prepare import Prepared, prepare
@@ -78,9 +78,8 @@ def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
         drawn = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
         pruned = drawn.prune()
         with torch.no_grad():
-            expected = run_circuit(
-                ready.model, plan_circuit(pruned), ready.clean, runs.reference, ready.frame, ready.last
-            )
+            plan = plan_circuits([pruned], ready.model.norms_heads)
+            (expected,) = run_circuits(ready.model, plan, ready.clean, runs.reference, ready.frame, ready.last)
             found = runs.stream(torch.tensor(pruned.mask))
         torch.testing.assert_close(found, expected, **EXACT)
         if ablation == "patching":

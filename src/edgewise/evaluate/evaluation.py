@@ -18,8 +18,8 @@ from ..errors import InputError
 from ..methods import check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
-from ..models.circuits import CircuitPlan, plan_circuit, run_circuit
-from ..models.memory import BUDGET, circuit_bytes
+from ..models.circuits import plan_circuits, run_circuits
+from ..models.memory import BUDGET, as_bytes, circuit_bytes, group_circuits
 from ..models.prepare import prepare
 from ..models.running import Piece, piece_size
 from ..progress import Progress, showing
@@ -29,6 +29,8 @@ from .ablations import Ablation, Patching
 
 FloatArray = NDArray[np.float64]
 DEFAULT_METRIC, DEFAULT_ABLATION = LogitDifference(), Patching()
+# Circuits are cut into groups until there are so many pieces, or so few circuits in each.
+LEAST_PIECES, LEAST_GROUP = 8, 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +57,20 @@ class Evaluation:
 class EvaluateJob:
     """The metric of circuits on a batch: a pure job, which any process that has the model can do.
 
-    plans  what each circuit runs; None for one that is the model itself, or empty
-    tick   hears how many circuits are done, where somebody listens; no part of the outcome
+    circuits  pruned; equal ones run once, and several at a time, as many as fit into `memory` bytes
+    tick      hears how many circuits are done, where somebody listens; no part of the outcome
     """
 
     metric: Metric
     ablation: Ablation
-    plans: tuple[CircuitPlan | None, ...]
-    is_full: tuple[bool, ...]
+    circuits: tuple[Circuit, ...]
     of_model: tuple[Metric, ...]
+    memory: int = BUDGET
     tick: Callable[[int], None] | None = None
 
     def part(self, some: slice) -> EvaluateJob:
         """The same of some circuits."""
-        return replace(self, plans=self.plans[some], is_full=self.is_full[some])
+        return replace(self, circuits=self.circuits[some])
 
     def __getstate__(self) -> dict[str, Any]:
         """As another process gets it: nobody listens there."""
@@ -86,14 +88,16 @@ class EvaluateJob:
             full = self.metric.checked(clean, clean)
             empty = self.metric.checked(ready.read_out(reference, all_logits), clean)
             rows = [full, empty, *(metric.checked(said, said) for metric in self.of_model)]
-            for place, (plan, is_full) in enumerate(zip(self.plans, self.is_full, strict=True)):
+            found = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
+            left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in found))
+            for start, stop in group_circuits(left, len(full), ready.clean.shape[1], self.memory):
                 if self.tick is not None:
-                    self.tick(place)
-                if plan is None:
-                    rows.append(full if is_full else empty)
-                else:
-                    stream = run_circuit(transformer, plan, ready.clean, reference, ready.frame, ready.last)
-                    rows.append(self.metric.checked(ready.read_stream(stream, all_logits), clean))
+                    self.tick(start)
+                plan = plan_circuits(left[start:stop], transformer.norms_heads)
+                streams = run_circuits(transformer, plan, ready.clean, reference, ready.frame, ready.last)
+                for circuit, stream in zip(left[start:stop], streams, strict=True):
+                    found[circuit] = self.metric.checked(ready.read_stream(stream, all_logits), clean)
+            rows += [found[circuit] for circuit in self.circuits]
             return torch.stack(rows).cpu().double().numpy()
 
 
@@ -130,9 +134,10 @@ def evaluate_circuits(
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
     fits = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
     size = batch_size or piece_size(model, model.transformer.device, fits, len(task))
-    job = EvaluateJob(metric, ablation, (), (), tuple(of_model))
+    pruned = tuple(circuit.prune() for circuit in circuits)
+    job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))
     key = "" if store.folder is None else _key(model, task, circuits, job, size)
-    unit = store.find(key) or _evaluate(model, task, [c.prune() for c in circuits], job, size, store, key, progress)
+    unit = store.find(key) or _evaluate(model, task, job, size, store, key, progress)
     full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
     said = {one.name: values for one, values in zip(of_model, rest, strict=False)}
     return Evaluation(metric, ablation, np.array(rest[len(of_model) :]).reshape(-1, len(task)), full, empty, said)
@@ -148,15 +153,14 @@ def _key(model: Model, task: Task, circuits: Sequence[Circuit], job: EvaluateJob
 def _evaluate(
     model: Model,
     task: Task,
-    circuits: Sequence[Circuit],
     job: EvaluateJob,
     size: int,
     store: Store,
     key: str,
     progress: Progress | None,
 ) -> Unit:
-    """[example, row] the rows of `EvaluateJob`, of circuits that were pruned."""
-    batches = plan_batches(task.examples, size)
+    """[example, row] the rows of `EvaluateJob`."""
+    batches, circuits = plan_batches(task.examples, size), job.circuits
     columns: Columns = {"found": ((2 + len(job.of_model) + len(circuits),), np.float64)}
     with store.filling(key, len(task), columns) as filling, showing(progress) as report:
         each, total = max(1, len(circuits)), len(task) * max(1, len(circuits))
@@ -167,15 +171,9 @@ def _evaluate(
             ahead = min(size, len(task) - filling.n_done) * circuits_done
             report("evaluate", filling.n_done * each + ahead, total)
 
-        ready = replace(
-            job,
-            ablation=job.ablation.prepare(model, task, batches),
-            plans=tuple(plan_circuit(c) if 0 < c.n_edges < c.graph.n_edges else None for c in circuits),
-            is_full=tuple(circuit.n_edges > 0 for circuit in circuits),
-            tick=tick,
-        )
+        ready = replace(job, ablation=job.ablation.prepare(model, task, batches), tick=tick)
         left = [rows for rows in batches if filling.lacks(rows)]
-        groups = _groups(len(circuits), len(left), model.engine.workers(model))
+        groups = _groups(model, len(circuits), len(batches))
         pieces = [Piece(ready.part(some), [task.examples[row] for row in rows]) for rows in left for some in groups]
         found = {tuple(rows): _Found(rows, 2 + len(job.of_model), len(circuits)) for rows in left}
         for place, parts in model.engine.run(model, pieces):
@@ -208,8 +206,14 @@ class _Found:
         return not self._lacking
 
 
-def _groups(circuits: int, batches: int, workers: int) -> list[slice]:
-    """Circuits in as many groups as give every worker something to do. Each group runs the model once more."""
-    wanted = max(1, min(circuits, math.ceil(workers / max(1, batches))))
-    ends = [round(circuits * part / wanted) for part in range(wanted + 1)]
+def _groups(model: Model, circuits: int, batches: int) -> list[slice]:
+    """Circuits in groups, so that there are pieces for workers. Each group runs the model once more.
+
+    As with batches, on a CPU they are the same for every engine: circuits that run at once round together.
+    """
+    if model.transformer.device.type == "cpu":
+        wanted = min(circuits // LEAST_GROUP, math.ceil(LEAST_PIECES / batches))
+    else:
+        wanted = min(circuits, math.ceil(model.engine.workers(model) / batches))
+    ends = [round(circuits * part / max(1, wanted)) for part in range(max(1, wanted) + 1)]
     return [slice(first, last) for first, last in itertools.pairwise(ends)]

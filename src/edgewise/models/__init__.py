@@ -1,7 +1,7 @@
 """Models: the only folder that knows a transformer library.
 
 Three verbs: outputs of the sources (`run`, `source_differences`), gradients at the destinations
-(`destination_gradients`, `contract`), logits of circuits (`run_circuit`, `run_weighted`, `read_out`).
+(`destination_gradients`, `contract`), logits of circuits (`run_circuits`, `run_weighted`, `read_out`).
 """
 
 from typing import TYPE_CHECKING

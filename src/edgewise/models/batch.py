@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..tasks.task import Example
-from .memory import batch_size_for, parse_bytes
+from .memory import as_bytes, batch_size_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def choose_batch_size(asked: int | None, bytes_per_example: int, memory: int | s
     """How many examples run at once: as many as asked for, or as fit into `memory`, bytes or text such as '2GB'."""
     if asked is not None:
         return asked
-    return batch_size_for(bytes_per_example, parse_bytes(memory) if isinstance(memory, str) else memory)
+    return batch_size_for(bytes_per_example, as_bytes(memory))
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

@@ -1,15 +1,20 @@
 """Runs of circuits: every destination reads its in-circuit sources as they are in this run, all others as in the
 reference run (under patching, the corrupted one).
 
-Only the circuit's own nodes run, on top of a reference that all circuits of a batch share:
+Only the circuits' own nodes run, on top of a reference that all circuits of a batch share:
 input of v = the reference's stream at v + sum over in-circuit u->v of (u's output - the reference's output of u).
 
 Logits are read at one position. A node whose outputs reach them through no key or value of another head matters at that
 position alone, and runs there alone; the others run everywhere.
+
+Several circuits run as one graph, of all their nodes: what many small products would take goes into few large ones.
+What it costs is mostly what it must, the products with the model's weights: sums over edges read the changes of one
+position after the other, which fit into a processor's cache, and cost as much as there are edges.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,111 +24,205 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..circuit import Circuit
+from ..graph import Graph
 from .forward import Frame, Trace, add_positions, attend, frame_at, join_heads, sum_heads
-from .transformer import Layer, Projection, Transformer
+from .transformer import Layer, Norm, Transformer, at_least_float32
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
-Where = tuple[Tensor, Tensor]
+# Rows of every table: the reference's stream, as whoever reads at the moment sees it, and the change of `input`.
+STREAM, INPUT, FIRST_FREE = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Which rows of a table each reader sums: `rows` [term], reader by reader, from `starts` [reader] on."""
+
+    rows: Ints
+    starts: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What readers read: the reference's stream and changes of sources.
+
+    through_norms  heads that join the stream through a norm aren't among the `sums`; instead, per layer that has such:
+                   the layer, which of the readers read its heads, and the sums of those
+    """
+
+    sums: Sums
+    through_norms: tuple[tuple[int, Ints, Sums], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs of heads that are read from one table.
+
+    letters  0, 1 or 2 for q, k or v, and which of the nodes read something there; the readers in this order
+    """
+
+    letters: tuple[tuple[int, Ints], ...]
+    reading: Reading
 
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Heads of a layer that run at the same positions.
+    """Nodes that are heads of a layer and run at the same positions, of all circuits.
 
-    heads    which ones
-    readers  for q, k and v: which of them have in-edges, and from which of the running sources [source, reader]
+    heads                [node] which head each is, rising
+    at_last, everywhere  the inputs that are read at the last position, and at all; None for none
+    rows, last_rows      where their changes go in the table of all positions (None if they run at the last one only),
+                         and in that of the last one
     """
 
     heads: Ints
-    readers: tuple[tuple[Ints, Bools], ...]
+    at_last: Inputs | None
+    everywhere: Inputs | None
+    rows: slice | None
+    last_rows: slice
 
 
 @dataclass(frozen=True, eq=False)
-class LayerPlan:
-    """What of a layer runs: heads everywhere, heads at the last position, and the MLP.
+class Mlps:
+    """Nodes that are MLPs of a layer and run at the same positions, of all circuits."""
 
-    mlp  the sources that it reads, [source, 1]; None if it isn't in the circuit
-    """
-
-    everywhere: Heads
-    at_last: Heads
-    mlp: Bools | None
-    mlp_everywhere: bool
+    reading: Reading
+    rows: slice | None
+    last_rows: slice
 
 
 @dataclass(frozen=True, eq=False)
-class CircuitPlan:
-    """A circuit as steps.
+class CircuitsPlan:
+    """Circuits as steps.
 
-    n_everywhere, n_sources  how many nodes run everywhere, and at the last position: those and the others
-    logits                   the sources that the logits read, [source, 1]
+    n_rows, n_last_rows  how many rows the tables of all positions, and of the last one, have
+    layers               per layer, groups of heads, and groups of MLPs
+    logits               what the logits of every circuit read at the last position
     """
 
-    n_everywhere: int
-    n_sources: int
-    layers: tuple[LayerPlan, ...]
-    logits: Bools
+    n_rows: int
+    n_last_rows: int
+    layers: tuple[tuple[tuple[Heads, ...], tuple[Mlps, ...]], ...]
+    logits: Reading
 
 
-def plan_circuit(circuit: Circuit) -> CircuitPlan:
-    """What has to run for a pruned circuit, and where."""
-    graph = circuit.graph
-    inside = np.zeros((graph.n_sources, graph.n_destinations), bool)
-    inside[graph.edge_source, graph.edge_destination] = circuit.mask
-    running = circuit.nodes[:-1]
-    running[0] = True
-    everywhere = _runs_everywhere(circuit, inside)
-    # Rows in the order in which nodes are done: of a layer's heads, those that run everywhere come first.
-    layer_of = np.repeat(np.arange(2 * graph.n_layers + 1), [1, *([graph.n_heads, 1] * graph.n_layers)])
-    order = np.lexsort((~everywhere, layer_of))
-    rows_full, rows_last = order[everywhere[order]], order[running[order]]
-    full, last = inside[rows_full], inside[rows_last]
+def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> CircuitsPlan:
+    """What has to run for circuits, mostly pruned ones, and where.
+
+    through_norms  whether heads join the stream through a norm
+    """
+    graph = circuits[0].graph
+    inside = np.zeros((len(circuits), graph.n_sources, graph.n_destinations), bool)
+    inside[:, graph.edge_source, graph.edge_destination] = [circuit.mask for circuit in circuits]
+    running = np.stack([circuit.nodes[:-1] for circuit in circuits])
+    everywhere = _runs_everywhere(graph, inside)
+    make = _Planner(graph, inside, through_norms)
     layers = []
     for index in range(graph.n_layers):
-        before = graph.attention_sources(index)
-        heads = before + np.arange(graph.n_heads)
-        n_full, n_last = (int((rows < before).sum()) for rows in (rows_full, rows_last))
-        start = graph.attention_destinations(index).start + np.arange(3)[:, None] * graph.n_heads
-        wide, narrow = heads[everywhere[heads]] - before, heads[running[heads] & ~everywhere[heads]] - before
-        groups = [
-            Heads(
-                chosen, (_reads(asked, start[0] + chosen), *(_reads(full[:n_full], start[i] + chosen) for i in (1, 2)))
-            )
-            for chosen, asked in ((wide, full[:n_full]), (narrow, last[:n_last]))
-        ]
-        mlp, mlp_everywhere = graph.mlp_source(index), bool(everywhere[graph.mlp_source(index)])
-        source_rows, rows = (full, rows_full) if mlp_everywhere else (last, rows_last)
-        seen = int((rows < graph.mlp_sources(index)).sum())
-        reads = source_rows[:seen, graph.mlp_destination(index), None] if running[mlp] else None
-        layers.append(LayerPlan(groups[0], groups[1], reads, mlp_everywhere))
-    return CircuitPlan(len(rows_full), len(rows_last), tuple(layers), last[:, -1:])
+        first, mlp = graph.attention_sources(index), graph.mlp_source(index)
+        nodes = first + np.arange(graph.n_heads)
+        heads = [make.heads(index, running[:, nodes] & (everywhere[:, nodes] == wide), wide) for wide in (True, False)]
+        mlps = [make.mlps(index, running[:, mlp] & (everywhere[:, mlp] == wide), wide) for wide in (True, False)]
+        layers.append((tuple(filter(None, heads)), tuple(filter(None, mlps))))
+    logits = make.reading(make.last, np.arange(len(circuits)), inside[:, :, -1])
+    return CircuitsPlan(make.n_rows, make.n_last_rows, tuple(layers), logits)
 
 
-def _runs_everywhere(circuit: Circuit, inside: Bools) -> Bools:
-    """[source] whether a node's output matters beyond the last position: a key or value reads it, or a q or an MLP that
-    itself matters beyond the last position."""
-    graph = circuit.graph
-    everywhere = np.zeros(graph.n_sources, bool)
-    wide = np.zeros(graph.n_destinations, bool)  # destinations that are read at every position
+def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
+    """[circuit, source] whether a node's output matters beyond the last position: a key or value reads it, or a q or an
+    MLP that itself matters beyond the last position."""
+    everywhere = np.zeros((len(inside), graph.n_sources), bool)
+    wide = np.zeros((len(inside), graph.n_destinations), bool)  # destinations that are read at every position
     for layer in range(graph.n_layers):
         queries = graph.attention_destinations(layer).start
-        wide[queries + graph.n_heads : queries + 3 * graph.n_heads] = True
+        wide[:, queries + graph.n_heads : queries + 3 * graph.n_heads] = True
     for layer in reversed(range(graph.n_layers)):
         mlp = graph.mlp_source(layer)
-        everywhere[mlp] = (inside[mlp] & wide).any()
-        wide[graph.mlp_destination(layer)] = everywhere[mlp]
+        everywhere[:, mlp] = (inside[:, mlp] & wide).any(1)
+        wide[:, graph.mlp_destination(layer)] = everywhere[:, mlp]
         heads = graph.attention_sources(layer) + np.arange(graph.n_heads)
-        everywhere[heads] = (inside[heads] & wide).any(1)
-        wide[graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[heads]
-    everywhere[0] = True
+        everywhere[:, heads] = (inside[:, heads] & wide[:, None]).any(2)
+        wide[:, graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[:, heads]
+    everywhere[:, 0] = True
     return everywhere
 
 
-def _reads(rows: Bools, destinations: Ints) -> tuple[Ints, Bools]:
-    edges = rows[:, destinations]
-    reading = np.flatnonzero(edges.any(0))
-    return reading, edges[:, reading]
+class _Planner:
+    """Gives every node that runs its rows, in the order in which nodes are done.
+
+    full, last  [circuit, source] a node's row in the table of all positions, and in that of the last one
+    """
+
+    def __init__(self, graph: Graph, inside: Bools, through_norms: bool) -> None:
+        self.graph = graph
+        self.inside = inside
+        self.through_norms = through_norms
+        self.n_rows = self.n_last_rows = FIRST_FREE
+        self.full, self.last = np.full((2, *inside.shape[:2]), INPUT, np.intp)
+
+    def heads(self, layer: int, chosen: Bools, wide: bool) -> Heads | None:
+        """The group of heads `chosen` [circuit, head]."""
+        heads, circuits = np.nonzero(chosen.T)
+        if not len(heads):
+            return None
+        first = self.graph.attention_sources(layer)
+        queries = self.graph.attention_destinations(layer).start
+        read = [self.inside[circuits, :first, queries + letter * self.graph.n_heads + heads] for letter in range(3)]
+        q = None if wide else self._inputs(self.last, circuits, {0: read[0]})
+        rest = self._inputs(self.full, circuits, {letter: read[letter] for letter in ((0, 1, 2) if wide else (1, 2))})
+        return Heads(heads, q, rest, *self._place(circuits, first + heads, wide))
+
+    def mlps(self, layer: int, chosen: Bools, wide: bool) -> Mlps | None:
+        """The group of MLPs `chosen` [circuit]."""
+        circuits = np.flatnonzero(chosen)
+        if not len(circuits):
+            return None
+        read = self.inside[circuits, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
+        reading = self.reading(self.full if wide else self.last, circuits, read)
+        return Mlps(reading, *self._place(circuits, np.full(len(circuits), self.graph.mlp_source(layer)), wide))
+
+    def reading(self, table: Ints, circuits: Ints, edges: Bools) -> Reading:
+        """What readers of `circuits` [reader] read if they have these edges [reader, source]."""
+        joined = []
+        if self.through_norms:
+            edges = edges.copy()
+            for layer in range(self.graph.n_layers):
+                first = self.graph.attention_sources(layer)
+                heads = slice(first, first + self.graph.n_heads)
+                readers = np.flatnonzero(edges[:, heads].any(1))
+                if len(readers):
+                    rows = table[circuits[readers], heads]
+                    joined.append((layer, readers, _sums(rows, edges[readers, heads])))
+                edges[:, heads] = False
+        stream = np.full((len(edges), 1), STREAM)
+        rows = np.concatenate([stream, table[circuits, : edges.shape[1]]], 1)
+        return Reading(_sums(rows, np.concatenate([stream == STREAM, edges], 1)), tuple(joined))
+
+    def _inputs(self, table: Ints, circuits: Ints, edges: dict[int, Bools]) -> Inputs | None:
+        """Inputs of nodes of `circuits` [node] that have, for each letter, these edges [node, source]."""
+        nodes = {letter: np.flatnonzero(some.any(1)) for letter, some in edges.items() if some.any()}
+        if not nodes:
+            return None
+        every = np.concatenate([circuits[some] for some in nodes.values()])
+        reading = self.reading(table, every, np.concatenate([edges[letter][some] for letter, some in nodes.items()]))
+        return Inputs(tuple(nodes.items()), reading)
+
+    def _place(self, circuits: Ints, sources: Ints, wide: bool) -> tuple[slice | None, slice]:
+        """Give nodes the next rows."""
+        rows = None
+        if wide:
+            rows = slice(self.n_rows, self.n_rows + len(sources))
+            self.full[circuits, sources] = np.arange(rows.start, rows.stop)
+            self.n_rows = rows.stop
+        last_rows = slice(self.n_last_rows, self.n_last_rows + len(sources))
+        self.last[circuits, sources] = np.arange(last_rows.start, last_rows.stop)
+        self.n_last_rows = last_rows.stop
+        return rows, last_rows
+
+
+def _sums(rows: Ints, edges: Bools) -> Sums:
+    """Sums over the rows [reader, source] that have an edge."""
+    return Sums(rows[edges], np.cumsum([0, *edges.sum(1)])[:-1])
 
 
 def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> Trace:
@@ -143,159 +242,141 @@ def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> 
     return Trace(sources.embedding, tuple(attention_in), q, k, v, sources.mix, tuple(mlp_in), sources.mlp_out, x)
 
 
-def run_circuit(
-    model: Transformer, plan: CircuitPlan, clean: Tensor, reference: Trace, frame: Frame, last: Tensor
+def run_circuits(
+    model: Transformer, plan: CircuitsPlan, clean: Tensor, reference: Trace, frame: Frame, last: Tensor
 ) -> Tensor:
-    """The stream [example, d_model] that the logits read at each example's last position.
+    """The streams [circuit, example, d_model] that the logits read at each example's last position.
 
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
     """
-    where = (torch.arange(len(last), device=last.device), last)
-    last_frame = frame_at(frame, where)
-    full, at_last = Changes(plan.n_everywhere, clean), Changes(plan.n_sources, clean[where])
-    change = (clean - reference.embedding)[None]
-    full.append(change)
-    at_last.append(_at(change, where))
-    for index, (layer, step) in enumerate(zip(model.layers, plan.layers, strict=True)):
-        done = []
-        if len(step.everywhere.heads):
-            mix = _mix(model, index, step.everywhere, (full, full), reference, frame, None)
-            change = _written(layer, mix, step.everywhere.heads)
-            full.append(change, Joined.of(layer, reference.mix[index]))
-            done.append(_at(change, where))
-        if len(step.at_last.heads):
-            mix = _mix(model, index, step.at_last, (at_last, full), reference, frame, (last_frame, where))
-            done.append(_written(layer, mix, step.at_last.heads).squeeze(2))
-        if done:
-            at_last.append(torch.cat(done), Joined.of(layer, reference.mix[index][where]))
-        if step.mlp is None:
-            continue
-        if step.mlp_everywhere:
-            stream = reference.mlp_in[index] + full.read(step.mlp)[0]
-            change = (layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index])[None]
-            full.append(change)
-            at_last.append(_at(change, where))
-        else:
-            stream = reference.mlp_in[index][where] + at_last.read(step.mlp)[0]
-            at_last.append((layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index][where])[None])
-    return reference.final[where] + at_last.read(plan.logits)[0]
+    batch, length, _ = clean.shape
+    at = torch.arange(batch, device=last.device) * length + last
+    last_frame = frame_at(frame, (torch.arange(batch, device=last.device), last))
+    change = (clean - reference.embedding).flatten(0, 1)
+    full, at_last = Table(model, plan.n_rows, change), Table(model, plan.n_last_rows, change[at])
+    for index, layer in enumerate(model.layers):
+        heads, mlps = plan.layers[index]
+        stream, seen = (part[index].flatten(0, 1) for part in (reference.attention_in, reference.mix))
+        full.join(index, seen)
+        at_last.join(index, seen[at])
+        for group in heads:
+            parts = [part[index].flatten(0, 1)[:, group.heads] for part in (reference.q, reference.k, reference.v)]
+            narrow = group.rows is None
+            if narrow:
+                parts[0] = parts[0][at]
+            for table, inputs, there in ((at_last, group.at_last, stream[at]), (full, group.everywhere, stream)):
+                if inputs is not None:
+                    _project(layer, inputs, group.heads, table.read(inputs.reading, there), parts)
+            q, k, v = (part.unflatten(0, (batch, -1)) for part in parts)
+            which = torch.as_tensor(group.heads, device=model.device)
+            mix = attend(model, index, q, k, v, frame, which, last_frame if narrow else None).flatten(0, 1)
+            before = seen[at] if narrow else seen
+            _write_heads(layer, group.heads, mix - before[:, group.heads], _room(full, at_last, group))
+            _copy_last(full, at_last, group, at)
+        for mlp in mlps:
+            there, before = (part[index].flatten(0, 1) for part in (reference.mlp_in, reference.mlp_out))
+            if mlp.rows is None:
+                there, before = there[at], before[at]
+            streams = (at_last if mlp.rows is None else full).read(mlp.reading, there)
+            torch.sub(layer.mlp(layer.mlp_norm(streams)), before[:, None], out=_room(full, at_last, mlp))
+            _copy_last(full, at_last, mlp, at)
+    return at_last.read(plan.logits, reference.final.flatten(0, 1)[at]).transpose(0, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Joined:
-    """Heads that join the stream through a norm: a reader sees the norm of the mix of outputs that it reads."""
-
-    layer: Layer
-    reference_mix: Tensor
-
-    @classmethod
-    def of(cls, layer: Layer, reference_mix: Tensor) -> Joined | None:
-        """How a layer's heads join, or None if they just add up."""
-        return None if layer.post_norm is None else cls(layer, reference_mix)
-
-    def change(self, heads: Tensor) -> Tensor:
-        """How what joins the stream changes if the sum of the heads' outputs changes by `heads`."""
-        norm = self.layer.post_norm
-        assert norm is not None
-        before = sum_heads(self.layer, self.reference_mix)
-        return norm(before + heads) - norm(before)
+def _room(full: Table, at_last: Table, group: Heads | Mlps) -> Tensor:
+    """[place, node, d_model] where changes of nodes are written to: of all places, or of the last ones."""
+    return at_last.rows[:, group.last_rows] if group.rows is None else full.rows[:, group.rows]
 
 
-class Changes:
-    """How the outputs of the sources that ran differ from the reference: [source, batch, (position,) d_model]."""
+def _copy_last(full: Table, at_last: Table, group: Heads | Mlps, at: Tensor) -> None:
+    """Copy what was written of all places to the table of the last ones."""
+    if group.rows is not None:
+        at_last.rows[:, group.last_rows] = full.rows[at, group.rows]
 
-    def __init__(self, n_sources: int, like: Tensor) -> None:
-        self._buffer = like.new_empty((n_sources, *like.shape))
-        self._joined: list[tuple[slice, Joined]] = []
-        self._count = 0
 
-    def append(self, changes: Tensor, joined: Joined | None = None) -> None:
-        """Add the changes of the next sources; `joined` if they are heads that join through a norm."""
-        rows = slice(self._count, self._count + len(changes))
-        self._buffer[rows] = changes
-        self._count = rows.stop
-        if joined is not None:
-            self._joined.append((rows, joined))
+class Table:
+    """How the outputs of nodes differ from the reference: `rows` [place, row, d_model].
 
-    def read(self, edges: Bools) -> Tensor:
-        """[reader, ...] the sum of the changes that each reader's edges [source, reader] bring."""
-        changes = self._buffer[: len(edges)]
-        plain = edges.copy()
-        for rows, _ in self._joined:
-            plain[rows] = False
-        total = _weighted(changes, plain)
-        for rows, joined in self._joined:
-            readers = np.flatnonzero(edges[rows].any(0)) if rows.start < len(edges) else ()
-            if len(readers):
-                heads = _weighted(changes[rows], edges[rows][:, readers])
-                total[torch.as_tensor(readers, device=total.device)] += joined.change(heads)
+    A place is one position of one example.
+    """
+
+    def __init__(self, model: Transformer, n_rows: int, of_input: Tensor) -> None:
+        self._model = model
+        self._mixes: dict[int, Tensor] = {}
+        self.rows = of_input.new_empty((len(of_input), n_rows, of_input.shape[-1]))
+        self.rows[:, INPUT] = of_input
+
+    def join(self, layer: int, mix: Tensor) -> None:
+        """Note the reference's mixes [place, head, d_head] of a layer: a norm of heads needs their sum."""
+        self._mixes[layer] = mix
+
+    def read(self, reading: Reading, stream: Tensor) -> Tensor:
+        """[place, reader, d_model] what readers see on top of the reference's stream [place, d_model]."""
+        self.rows[:, STREAM] = stream
+        total = self._sum(reading.sums)
+        for index, readers, sums in reading.through_norms:
+            layer = self._model.layers[index]
+            assert layer.post_norm is not None
+            before = sum_heads(layer, self._mixes[index])[:, None]
+            total[:, readers] += layer.post_norm(before + self._sum(sums)) - layer.post_norm(before)
         return total
 
-
-def _at(changes: Tensor, where: Where) -> Tensor:
-    """[source, batch, d_model] changes [source, batch, position, d_model] at one position of every example."""
-    return changes[:, where[0], where[1]]
-
-
-def _weighted(changes: Tensor, edges: Bools) -> Tensor:
-    """[reader, ...] the sum of the changes [source, ...] over each reader's edges [source, reader].
-
-    Rows that nobody reads are left out: in a small circuit most are.
-    """
-    read = np.flatnonzero(edges.any(1))
-    if len(read) < len(edges) // 2:
-        changes, edges = changes[torch.as_tensor(read, device=changes.device)], edges[read]
-    weights = torch.as_tensor(edges.T, dtype=changes.dtype, device=changes.device)
-    return (weights @ changes.flatten(1)).unflatten(1, changes.shape[1:])
+    def _sum(self, sums: Sums) -> Tensor:
+        """[place, reader, d_model]: all readers of a place, then those of the next, whose rows are elsewhere."""
+        places, n_rows, width = self.rows.shape
+        every = torch.arange(places, device=self.rows.device)[:, None]
+        rows, starts = (torch.as_tensor(part, device=self.rows.device) for part in (sums.rows, sums.starts))
+        index, offsets = (every * n_rows + rows).flatten(), (every * len(rows) + starts).flatten()
+        found = F.embedding_bag(index, self.rows.view(-1, width), offsets, mode="sum")
+        return found.view(places, len(starts), width)
 
 
-def _mix(
-    model: Transformer,
-    index: int,
-    group: Heads,
-    changes: tuple[Changes, Changes],
-    reference: Trace,
-    frame: Frame,
-    at: tuple[Frame, Where] | None,
-) -> Tensor:
-    """[batch, position, head, d_head] how the mixes of a group of heads change; at the last position only, with `at`.
-
-    changes  what q reads, and what k and v read
-    """
-    layer = model.layers[index]
-    heads = torch.as_tensor(group.heads, device=model.device)
-    there = reference.q[index], reference.k[index], reference.v[index]
-    parts = []
-    for letter, ((reading, edges), projection, unread) in enumerate(zip(group.readers, layer.qkv, there, strict=True)):
-        only_last = letter == 0 and at is not None
-        stream, source = reference.attention_in[index], changes[min(letter, 1)]
-        if only_last:
-            assert at is not None
-            unread, stream = unread[at[1]].unsqueeze(1), stream[at[1]]
-        rows = [unread[:, :, head] for head in group.heads.tolist()]
-        if len(reading):
-            streams = stream + source.read(edges)
-            streams = streams.unsqueeze(2) if only_last else streams
-            projected = _project_heads(layer, projection, streams, group.heads[reading])
-            for row, part in zip(reading.tolist(), projected, strict=True):
-                rows[row] = part
-        parts.append(torch.stack(rows, 2))
-    q, k, v = parts
-    before = reference.mix[index][:, :, heads] if at is None else reference.mix[index][at[1]].unsqueeze(1)[:, :, heads]
-    return attend(model, index, q, k, v, frame, heads, None if at is None else at[0]) - before
+def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, parts: list[Tensor]) -> None:
+    """Put what streams [place, reader, d_model] become into q, k and v [place, node, d_head] of `parts`."""
+    norm, first = layer.attention_norm, 0
+    # Layer norm is one kernel. RMS norm is several over all of the streams: its scale, a number for each, comes later.
+    streams, shrink = (norm(streams), None) if norm.centred else (streams, _shrink(norm, streams))
+    for letter, nodes in inputs.letters:
+        projection = layer.qkv[letter]
+        mine, stored = slice(first, first + len(nodes)), heads[nodes] // projection.group
+        found = streams.new_empty((len(streams), len(nodes), projection.weight.shape[1]))
+        for one, some in _runs(stored):
+            weight = projection.weight[one] if shrink is None else projection.weight[one] * norm.weight
+            _multiply(streams[:, mine][:, some], weight, found[:, some])
+        if shrink is not None:
+            found *= shrink[:, mine]
+        if projection.bias is not None:
+            found += projection.bias[stored]
+        parts[letter][:, nodes] = found
+        first = mine.stop
 
 
-def _written(layer: Layer, mix: Tensor, heads: Ints) -> Tensor:
-    """[head, batch, position, d_model] what heads write to the stream, from their mixes [.., head, d_head].
+def _shrink(norm: Norm, streams: Tensor) -> Tensor:
+    """[place, reader, 1] what an RMS norm multiplies streams with, besides its weight."""
+    wide = at_least_float32(streams[:1, :1]).dtype
+    squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True, dtype=wide).square()
+    return torch.rsqrt(squares / streams.shape[-1] + norm.eps).to(streams.dtype)
+
+
+def _write_heads(layer: Layer, heads: Ints, mix: Tensor, room: Tensor) -> None:
+    """Write to `room` [place, node, d_model] what heads add to the stream, from their mixes [place, node, d_head].
 
     Head by head: gathering the weights of some heads would copy them, which takes longer than the products.
     """
-    written = [mix[:, :, i] @ layer.out[:, head].T for i, head in enumerate(heads.tolist())]
-    return torch.stack(written)
+    for head, some in _runs(heads):
+        _multiply(mix[:, some], layer.out[:, head], room[:, some])
 
 
-def _project_heads(layer: Layer, projection: Projection, streams: Tensor, heads: Ints) -> list[Tensor]:
-    """Per head, [batch, position, d_head] from the stream [head, batch, position, d_model] that it reads."""
-    normed = layer.attention_norm(streams)
-    weight, bias, stored = projection.weight, projection.bias, (heads // projection.group).tolist()
-    return [F.linear(normed[i], weight[head], None if bias is None else bias[head]) for i, head in enumerate(stored)]
+def _multiply(x: Tensor, weight: Tensor, room: Tensor) -> None:
+    """Write to `room` [place, node, out] x [place, node, in] times weight [out, in], in one product."""
+    if x.shape[1] == 1:
+        torch.mm(x[:, 0], weight.T, out=room[:, 0])
+    else:
+        room.copy_((x.flatten(0, 1) @ weight.T).view_as(room))
+
+
+def _runs(values: Ints) -> Iterator[tuple[int, slice]]:
+    """Every value of a rising sequence, and where it is."""
+    starts = np.flatnonzero(np.diff(values, prepend=-1)).tolist()
+    for start, stop in zip(starts, [*starts[1:], len(values)], strict=True):
+        yield int(values[start]), slice(start, stop)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
+from ..circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
 
 BUDGET = 1_000_000_000
 MOST = 64
+# Circuits run at once while the streams of a layer's heads, the largest of what comes and goes, are no larger: beyond
+# this, common allocators give memory back to the system at once, and finding it again takes longer than the sums.
+STREAMS = 2**25
 
 
 def scoring_bytes(graph: Graph, length: int, runs: int = 1) -> int:
@@ -22,6 +27,24 @@ def circuit_bytes(graph: Graph, length: int) -> int:
     """What running circuits on one example needs: changes of all sources, inputs of a layer, two traces."""
     streams = graph.n_sources + 6 * graph.n_heads + 16 * graph.n_layers
     return 4 * streams * length * graph.d_model
+
+
+def group_circuits(circuits: Sequence[Circuit], examples: int, length: int, budget: int) -> Iterator[tuple[int, int]]:
+    """Circuits that run at once on so many examples of a length, from .. to: as many as fit into a budget of bytes, and
+    as make it faster."""
+    start = streams = 0
+    for place, circuit in enumerate(circuits):
+        graph = circuit.graph
+        stream = 4 * examples * length * graph.d_model
+        own = int(circuit.nodes.sum()) + 6 * graph.n_heads
+        fits = streams + own <= budget // stream - 16 * graph.n_layers
+        helps = (place - start + 1) * 3 * graph.n_heads * stream <= STREAMS
+        if place > start and not (fits and helps):
+            yield start, place
+            start, streams = place, 0
+        streams += own
+    if start < len(circuits):
+        yield start, len(circuits)
 
 
 def weighted_bytes(graph: Graph, length: int, keep_streams: bool = True) -> int:
@@ -38,6 +61,11 @@ def weighted_bytes(graph: Graph, length: int, keep_streams: bool = True) -> int:
 def batch_size_for(bytes_per_example: int, budget: int = BUDGET) -> int:
     """Examples per batch that fit into a budget of bytes, at least one."""
     return max(1, min(MOST, budget // bytes_per_example))
+
+
+def as_bytes(memory: int | str) -> int:
+    """An amount of memory in bytes, from bytes or text such as '2GB'."""
+    return parse_bytes(memory) if isinstance(memory, str) else memory
 
 
 def parse_bytes(text: str) -> int:

@@ -121,6 +121,11 @@ class Transformer:
         return self.unembed.device
 
     @property
+    def norms_heads(self) -> bool:
+        """Whether heads join the stream through a norm."""
+        return self.layers[0].post_norm is not None
+
+    @property
     def dtype(self) -> torch.dtype:
         """What it computes in."""
         return self.unembed.dtype

@@ -2,7 +2,7 @@
 
 input of v = the reference's stream at v + sum over u->v of weight(u->v) (u's output - the reference's output of u).
 
-Weights of 0 and 1 give what `circuits.run_circuit` gives for the edges of weight 1; here the result can be
+Weights of 0 and 1 give what `circuits.run_circuits` gives for the edges of weight 1; here the result can be
 differentiated with respect to the weights. Each q, k and v of each head reads a stream of its own, so what a layer
 costs, beyond a plain one, is 3H streams mixed from all sources before it. They are handled in `rows`, and:
 
