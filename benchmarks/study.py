@@ -1,0 +1,134 @@
+"""The circuits of a study: what running several at once saves, and what a checkout from before takes, in one run.
+
+    python benchmarks/study.py                                      # the demo's study
+    python benchmarks/study.py --model smollm2 --every 20
+    python benchmarks/study.py --model smollm2 --every 20 --before CHECKOUT
+
+Scores are real, and so are the circuits: those of every recipe of the study in docs/results.md at every size, of which
+every n-th runs. Seconds are CPU time per circuit on all examples, the least of some repetitions that take turns;
+`values` is the largest difference from circuits that run one by one, relative to the largest value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from edgewise import Circuit, Grid, ModelSource, Plan, Task, evaluate_circuits, load_task, score_edges
+from edgewise.models import Model
+from edgewise.store import NOTHING
+from edgewise.study.curves import enter
+from edgewise.study.remember import select
+
+PLANS = {
+    "demo": Plan(("demo",), ("ioi",), examples=100),
+    "smollm2": Plan(("smollm2",), ("ioi",), examples=24, grid=Grid(kappa=(1.0,), pnr=(0.3, 0.5, 0.7, 0.9))),
+}
+TOGETHER, ONE_BY_ONE, BEFORE = "several at once", "one by one", "before"
+
+
+def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
+    """The distinct circuits that a study's first seed tries on validation, small ones first."""
+    scores = score_edges(model, load_task(task, model, "train", plan.examples, 0), plan.settings.scorer)
+    rows = select(enter(plan.recipes(0), scores), plan.settings, NOTHING, lambda *_: None)
+    distinct = dict.fromkeys(selection.circuit for row in rows for selection in row)
+    return sorted(distinct, key=lambda circuit: circuit.n_edges)
+
+
+def run(model: Model, task: Task, circuits: list[Circuit], how: str) -> tuple[float, np.ndarray]:
+    """CPU seconds, and the values [circuit, example]."""
+    started = time.process_time()
+    if how == ONE_BY_ONE:
+        # One call for each would run the model for each, too: a job with room for no second circuit runs it once.
+        values = evaluate_circuits(model, task, circuits, batch_size=len(task), memory=1).values
+    else:
+        values = evaluate_circuits(model, task, circuits).values
+    return time.process_time() - started, values
+
+
+def run_elsewhere(checkout: str, folder: Path) -> subprocess.Popen[bytes]:
+    """A process that runs the same circuits with another checkout's code whenever it reads a line."""
+    words = [sys.executable, __file__, "--serve", str(folder)]
+    there = {**os.environ, "PYTHONPATH": str(Path(checkout) / "src")}
+    return subprocess.Popen(words, env=there, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def serve(folder: Path) -> None:
+    """What that process does."""
+    name, task, masks = pickle.loads((folder / "work.pkl").read_bytes())
+    model = ModelSource(name).load()
+    circuits = [Circuit(model.graph, mask) for mask in masks]
+    for _ in sys.stdin:
+        seconds, values = run(model, task, circuits, BEFORE)
+        np.save(folder / "values.npy", values)
+        print(seconds, flush=True)
+
+
+def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[float, np.ndarray]], str]:
+    """How -> the least CPU seconds, and the values; and what was run, in words."""
+    plan = PLANS[given.model]
+    model = plan.source(given.model).load()
+    every = study_circuits(model, plan, given.task)
+    circuits = every[:: given.every]
+    task = load_task(given.task, model, "validation", given.examples or plan.examples, 0)
+    other = None
+    if given.before:
+        (folder / "work.pkl").write_bytes(pickle.dumps((given.model, task, [one.mask for one in circuits])))
+        other = run_elsewhere(given.before, folder)
+    found: dict[str, tuple[float, np.ndarray]] = {}
+    for _ in range(given.repeats):
+        for how in (BEFORE, ONE_BY_ONE, TOGETHER) if other else (ONE_BY_ONE, TOGETHER):
+            if how == BEFORE:
+                assert other is not None and other.stdin is not None and other.stdout is not None
+                other.stdin.write(b"again\n")
+                other.stdin.flush()
+                seconds, values = float(other.stdout.readline()), np.load(folder / "values.npy")
+            else:
+                seconds, values = run(model, task, circuits, how)
+            found[how] = (min(seconds, found.get(how, (np.inf,))[0]), values)
+    if other:
+        other.communicate()
+    about = f"{given.model} on {given.task}: {len(circuits)} of {len(every)} circuits, {len(task)} examples"
+    return found, about
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="demo", choices=PLANS)
+    parser.add_argument("--task", default="ioi")
+    parser.add_argument("--every", type=int, default=1, help="run every n-th circuit, in the order of their sizes")
+    parser.add_argument("--examples", type=int, help="of validation; those of the study if not given")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--before", help="a checkout of edgewise to compare with")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        serve(given.serve)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        found, about = measure(given, Path(folder))
+    slowest, expected = next(iter(found.values()))[0], found[ONE_BY_ONE][1]
+    table = Table(title=about, title_justify="left")
+    for column in ("", "CPU s / circuit", "times as fast", "values"):
+        table.add_column(column, justify="left" if not column else "right")
+    for how, (seconds, values) in found.items():
+        apart = np.abs(values - expected).max() / np.abs(expected).max()
+        table.add_row(how, f"{seconds / len(values):.4f}", f"{slowest / seconds:.2f}", f"{apart:.1e}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
