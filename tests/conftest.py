@@ -238,6 +238,12 @@ def one_figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
 
 
+@pytest.fixture(autouse=True, scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing that is tested is kept in the user's cache."""
+    os.environ["EDGEWISE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture(params=sorted(FAMILIES))
 def family(request: pytest.FixtureRequest) -> str:
     return request.param

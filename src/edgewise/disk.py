@@ -263,6 +263,39 @@ def is_held(handle: int, unknown: bool = True) -> bool:
     return True
 
 
+@contextmanager
+def locked(path: Path, shared: bool = False, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock file, alone or with others who share it, until the end; waits for those who hold it otherwise.
+
+    Without `wait`, gives False at once if somebody does. Where there are no locks, nobody is waited for. The file
+    stays: one that is removed could be held twice.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        yield _lock(handle, shared, wait)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, shared: bool, wait: bool) -> bool:
+    if fcntl is not None:
+        how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+        try:
+            fcntl.flock(handle, how)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
+            pass
+    return True
+
+
+def discard(path: Path) -> None:
+    """Remove a folder that others may look at: it is gone at once, rather than file by file."""
+    gone = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+    os.rename(path, gone)
+    remove(gone)
+
+
 def remove(path: Path) -> None:
     """Remove a file, a link, or a folder with all that it holds, as far as that can be done."""
     if path.is_dir() and not path.is_symlink():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -241,6 +242,7 @@ def read_model(name: str) -> Read:
     def read(folder: Path, given: Input) -> None:
         from edgewise.models import inspect_model, load_model
 
+        os.environ["EDGEWISE_CACHE"] = str(folder.parent / "cache")
         if given.read == "inspect":
             facts = inspect_model(folder / name)
             hold(facts.parameters > 0 and facts.graph.n_edges > 0, "a model has parameters")

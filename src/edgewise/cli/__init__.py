@@ -27,7 +27,7 @@ from . import (
     tasks,
     view,
 )
-from .console import check_words, loudness, printing, show_versions
+from .console import check_words, loudness, printing, show_versions, telling
 
 app = typer.Typer(
     name="edgewise",
@@ -52,7 +52,7 @@ def _with_loudness(command: Callable[..., None]) -> Callable[..., None]:
     more = {"quiet": options.Quiet, "verbose": options.Verbose}
 
     def run(quiet: bool, verbose: bool, **given: Any) -> None:
-        with loudness(quiet, verbose):
+        with loudness(quiet, verbose), telling():
             show_versions()
             command(**given)
 

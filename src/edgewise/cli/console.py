@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from logging import INFO, WARNING, Handler, LogRecord, getLogger
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -185,6 +186,26 @@ def detail(text: str) -> None:
         warn(text)
 
 
+@contextmanager
+def telling() -> Iterator[None]:
+    """What the library logs within is told: as a note what is good to know, and as a warning what went wrong."""
+    log, teller = getLogger("edgewise"), _Teller()
+    before = log.level
+    log.addHandler(teller)
+    log.setLevel(INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(teller)
+        log.setLevel(before)
+
+
+class _Teller(Handler):
+    def emit(self, record: LogRecord) -> None:
+        words = record.getMessage()
+        warn(f"warning: {words}") if record.levelno >= WARNING else note(words)
+
+
 def show_versions() -> None:
     """With --verbose, what the command runs on."""
     if LOUDNESS.get().verbose:
@@ -234,13 +255,15 @@ def open_workers(engine: str, address: str | None, workers: int | None) -> Itera
         yield opened
 
 
-def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False) -> Model:
+def open_model(
+    name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False, cache: bool = True
+) -> Model:
     """Load a model, saying so."""
     began = time.perf_counter()
     with nullcontext() if LOUDNESS.get().quiet else err.status(shown(one_line(f"loading {name}"))):
         from ..models import load_model, thread_count
 
-        model = load_model(name, device, dtype, bos, trust_remote_code)
+        model = load_model(name, device, dtype, bos, trust_remote_code, cache)
     transformer = model.transformer
     where = f"on {transformer.device}, {transformer.dtype}, {thread_count()} threads"
     detail(f"loaded {name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")

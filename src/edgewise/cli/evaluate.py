@@ -45,6 +45,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     engine: options.Engine = "local",
@@ -81,7 +82,7 @@ def command(
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
     keeping = nullcontext(NOTHING) if out_file is None else working_on(out_file)
     with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")

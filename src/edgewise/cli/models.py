@@ -18,6 +18,7 @@ def command(
         str | None, typer.Argument(help="A model to look at: demo, a folder, or a name on the hub.")
     ] = None,
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     json: options.Json = False,
 ) -> None:
     """List the model families that are supported, or look at one model's graph."""
@@ -41,7 +42,7 @@ def command(
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("config attributes that a family doesn't know are refused by name; --json lists those that it honours")
         return
-    facts = inspect_model(name, trust_remote_code)
+    facts = inspect_model(name, trust_remote_code, not no_cache)
     graph = facts.graph
     record = {
         "model": name,

@@ -49,6 +49,9 @@ TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run code that comes with the model; never done without this option."),
 ]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="De-quantise a .gguf file anew, and keep nothing in the user's cache.")
+]
 Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[

@@ -77,6 +77,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     engine: options.Engine = "local",
@@ -130,7 +131,7 @@ def command(
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
     with working_on(folder) as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(where)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
         if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):

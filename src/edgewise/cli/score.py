@@ -32,6 +32,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     engine: options.Engine = "local",
@@ -72,7 +73,7 @@ def command(
     if method.lower() == Learned.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
         where = (
-            (model, device, dtype, bos, trust_remote_code),
+            (model, device, dtype, bos, trust_remote_code, not no_cache),
             (task, split, examples, seed),
             (engine, address, workers),
         )
@@ -81,7 +82,7 @@ def command(
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
     with working_on(out_folder) as store, open_workers(engine, address, workers) as on:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code).on(on)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(on)
         pairs = load_task(task, loaded, split, examples, seed)
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
             note("going on from what a command that was stopped had scored")

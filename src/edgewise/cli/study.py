@@ -55,6 +55,7 @@ def command(
     dtype: options.Dtype = "auto",
     bos: options.Bos = "auto",
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     batch_size: options.BatchSize = None,
     memory: options.Memory = "1GB",
     engine: options.Engine = "local",
@@ -92,7 +93,7 @@ def command(
         device, dtype, bos, unsplit, options.build_learner(learn_steps, rate, 0) if learned else None,
         trust_remote_code,
     )  # fmt: skip
-    plan.check()  # what can't be loaded is found before anything is written
+    plan.check(not no_cache)  # what can't be loaded is found before anything is written
     for name in unsplit:
         note(f"{name} has no `split` column, so its rows are split into train, validation and test, a third each")
     for name in sorted(set(tasks) - set(unsplit)):  # a file without splits is split into distinct rows
@@ -106,7 +107,7 @@ def command(
         if opened.threads != thread_count():
             note(f"it was begun with {opened.threads} threads, so the last digits may differ from those of one go")
         with watching() as progress:
-            study = go_on(plan, opened, progress, where)
+            study = go_on(plan, opened, progress, where, not no_cache)
         about = write_study(study, opened.folder)
     _show(out_folder, study, about, json)
 

@@ -25,6 +25,7 @@ def command(
     examples: Annotated[int, typer.Option(min=1, help="How many examples to show.")] = 4,
     seed: options.Seed = 0,
     trust_remote_code: options.TrustRemoteCode = False,
+    no_cache: options.NoCache = False,
     json: options.Json = False,
 ) -> None:
     """List the tasks, or show some prompt pairs of one and how many of its rows the model can use.
@@ -45,7 +46,7 @@ def command(
         say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
         say("your own: a .jsonl or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
-    loaded = open_model(model, "cpu", "auto", trust_remote_code=trust_remote_code)
+    loaded = open_model(model, "cpu", "auto", trust_remote_code=trust_remote_code, cache=not no_cache)
     # Data is read whole, to count what it has; a generator has no end.
     pairs = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
     check_examples(loaded, pairs)

@@ -6,7 +6,7 @@ import math
 import mmap
 import struct
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from ..errors import InputError
 from ..reading import file_size, told_of
@@ -21,8 +21,15 @@ MOST_ITEMS = 5_000_000
 NUMBERS_PER_BYTE = 8
 
 
-def check_header(path: Path) -> int:
-    """Refuse a .gguf file whose header doesn't fit into it, in words; gives its number of tensors, unread."""
+class Counts(NamedTuple):
+    """How many tensors a .gguf file says it has, and numbers in all of them."""
+
+    tensors: int
+    numbers: int
+
+
+def check_header(path: Path) -> Counts:
+    """Refuse a .gguf file whose header doesn't fit into it, in words; gives what it counts, unread."""
     size = file_size(path)
     if size < 24:
         raise InputError(f"{path} isn't a .gguf file: it has {size} bytes")
@@ -36,7 +43,7 @@ class _Walk:
     def __init__(self, path: Path, data: mmap.mmap) -> None:
         self.path, self.data, self.place, self.items = path, data, 4, 0
 
-    def walk(self) -> int:
+    def walk(self) -> Counts:
         if self.data[:4] != b"GGUF":
             self.refuse("it doesn't begin with GGUF")
         (version,) = self.take("<I")
@@ -64,7 +71,7 @@ class _Walk:
             end = max(end, offset + -(-numbers // NUMBERS_PER_BYTE))
         if self.place + end > len(self.data):
             self.refuse("its tensors end beyond it; was its download cut short?")
-        return tensors
+        return Counts(tensors, NUMBERS_PER_BYTE * len(self.data) - room)
 
     def tensor(self, name: str) -> tuple[int, int]:
         """Pass the description of a tensor: how many numbers it has, and where they begin."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property, partialmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, partialmethod
 from importlib.resources import files
 from importlib.util import find_spec
 from logging import ERROR, getLogger
@@ -22,6 +22,7 @@ from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
 from ..reading import file_size, read_json, told_of
+from .cache import dequantised, described
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
@@ -52,23 +53,27 @@ TRAINING = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "t
 
 @dataclass(frozen=True)
 class ModelSource:
-    """How a model is loaded, so that another process, or another day, can load the same one: see `load_model`."""
+    """How a model is loaded, so that another process, or another day, can load the same one: see `load_model`.
+
+    cache  isn't part of what the model is: it is the same with it and without
+    """
 
     name: str = DEMO
     device: str = "auto"
     dtype: str = "auto"
     bos: str = "auto"
     trust_remote_code: bool = False
+    cache: bool = field(default=True, compare=False)
 
     def load(self) -> Model:
         """The model."""
-        return load_model(self.name, self.device, self.dtype, self.bos, self.trust_remote_code)
+        return load_model(self.name, self.device, self.dtype, self.bos, self.trust_remote_code, self.cache)
 
     def check(self) -> None:
         """Refuse what can't be loaded, as far as that can be told without the weights."""
         choose_dtype(self.dtype, None, choose_device(self.device))
         _check_bos(self.bos)
-        inspect_model(self.name, self.trust_remote_code)
+        inspect_model(self.name, self.trust_remote_code, self.cache)
 
     @cached_property
     def digest(self) -> str:
@@ -310,6 +315,7 @@ def load_model(
     dtype: str = "auto",
     bos: str = "auto",
     trust_remote_code: bool = False,
+    cache: bool = True,
 ) -> Model:
     """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
@@ -317,19 +323,30 @@ def load_model(
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
     bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
     trust_remote_code  run code that comes with the model, if it has any; nothing of it is run otherwise
+    cache   de-quantise a .gguf file once, and keep the outcome in the user's cache
     """
-    source = ModelSource(str(name), device, dtype, bos, trust_remote_code)
+    source = ModelSource(str(name), device, dtype, bos, trust_remote_code, cache)
     with quiet():
         loaded, tokenizer = _load(source)
     return replace(wrap_model(loaded, tokenizer, source.name, bos), source=source)
 
 
 def _load(source: ModelSource) -> tuple[Any, Any]:
-    """The HuggingFace model and its tokenizer."""
+    """The HuggingFace model and its tokenizer, those of a .gguf file from its copy in the cache."""
+    place = find_model(source.name)
+    if place.gguf is None or not source.cache:
+        return _load_from(place, source)
+    file, kind = Path(place.where) / place.gguf, choose_dtype(source.dtype, None, choose_device(source.device))
+    as_stored = partial(_load_from, place, replace(source, device="cpu"))
+    with dequantised(file, source.content, kind, check_header(file).numbers, as_stored) as copy:
+        return _load_from(place if copy is None else Place(str(copy)), source)
+
+
+def _load_from(place: Place, source: ModelSource) -> tuple[Any, Any]:
+    """The HuggingFace model and its tokenizer from where they lie."""
     import transformers
 
     name, on, trust = source.name, choose_device(source.device), source.trust_remote_code
-    place = find_model(name)
     config = _config(name, place, trust)
     most, least = place.most_parameters, least_parameters(config)
     if least > most:  # what weight files lack would be made up, however large
@@ -380,19 +397,23 @@ def _refuse_strange_numbers(module: Any, name: str) -> None:
             raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; mend its file")
 
 
-def inspect_model(name: str | Path, trust_remote_code: bool = False) -> ModelFacts:
+def inspect_model(name: str | Path, trust_remote_code: bool = False, cache: bool = True) -> ModelFacts:
     """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
     import transformers
 
     name = str(name)
     place = find_model(name)
-    with quiet():
+    is_gguf = place.gguf is not None
+    with quiet(), ExitStack() as held:
+        if place.gguf is not None and cache:
+            copy = held.enter_context(described(Path(place.where) / place.gguf, content_digest(name)))
+            place = place if copy is None else Place(str(copy))
         config = _config(name, place, trust_remote_code)
         graph = check_config(config).shape(config)
         with told_of(f"model {name!r}", CHOICES), torch.device("meta"):
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
     parameters = sum(p.numel() for p in built.parameters())
-    stored = getattr(config, "dtype", None) or torch.float32
+    stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
     facts = ModelFacts(
         family=config.model_type,
         graph=graph,
@@ -456,7 +477,7 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
     folder = Path(place.where)
     tensors = None
     if place.gguf is not None:
-        tensors = check_header(folder / place.gguf)
+        tensors = check_header(folder / place.gguf).tensors
     elif place.local:
         if not (folder / CONFIG).is_file():
             raise InputError(f"model {name!r} can't be read: the folder has no file {CONFIG}; {CHOICES}")

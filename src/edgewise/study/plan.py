@@ -115,11 +115,11 @@ class Plan:
         tasks, models = (shorten(", ".join(names), 80, placeholder=" ...") for names in (self.tasks, self.models))
         return f"Plan({tasks} x {models}; {self.seeds} seeds)"
 
-    def source(self, model: str) -> ModelSource:
-        """How one of the models is loaded."""
+    def source(self, model: str, cache: bool = True) -> ModelSource:
+        """How one of the models is loaded; whether from the user's cache isn't part of the plan."""
         from ..models import ModelSource
 
-        return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code)
+        return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code, cache)
 
     def recipes(self, seed: int) -> tuple[tuple[Benchmark, Recipe], ...]:
         """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""
@@ -148,10 +148,10 @@ class Plan:
         """As plain data, for JSON: all that decides the tables, to the last digit."""
         return as_record(self)
 
-    def check(self) -> None:
+    def check(self, cache: bool = True) -> None:
         """Refuse models that can't be loaded, as far as that can be told without their weights."""
         for name in self.models:
-            self.source(name).check()
+            self.source(name, cache).check()
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:

@@ -57,16 +57,23 @@ def run_study(
     progress: Progress | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
+    cache: bool = True,
 ) -> Study:
     """Do what is left of a plan in a folder of its own. A model whose cells are all finished is not loaded.
 
-    With `overwrite`, another study's folder is replaced once all is done.
+    With `overwrite`, another study's folder is replaced once all is done. `cache` is as in `load_model`.
     """
     with open_study(Path(folder), plan, overwrite) as opened:
-        return go_on(plan, opened, progress, engine)
+        return go_on(plan, opened, progress, engine, cache)
 
 
-def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None, engine: Engine | None = None) -> Study:
+def go_on(
+    plan: Plan,
+    opened: OpenStudy,
+    progress: Progress | None = None,
+    engine: Engine | None = None,
+    cache: bool = True,
+) -> Study:
     """Do what is left of a plan in a folder that is open for it; models run on the engine, or in this process."""
     store, record = Store(opened.folder / STORE), read_record(opened.folder)
     cells: dict[tuple[str, str], Cell] = {}
@@ -80,7 +87,7 @@ def go_on(plan: Plan, opened: OpenStudy, progress: Progress | None = None, engin
                 key = cell_key(record, name, task)
                 cell = find_cell(store, key, plan)
                 if cell is None:
-                    model = model or plan.source(name).load().on(engine or HERE)
+                    model = model or plan.source(name, cache).load().on(engine or HERE)
                     cell = _run_cell(plan, model, name, task, store, report, partial(_advance, report, done, total))
                     keep_cell(store, key, cell)
                 cells[task, name] = cell

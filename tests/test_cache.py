@@ -1,0 +1,267 @@
+"""Copies of de-quantised files: the same numbers, never a damaged one, never beyond the limit, never a failure."""
+
+import logging
+import os
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import test_cli
+import torch
+from fuzz import valid
+
+from edgewise import load_model, score_edges
+from edgewise.models import cache, inspect_model
+from edgewise.models.load import ModelSource
+
+edgewise = test_cli.edgewise
+needs_gguf = pytest.mark.skipif(not valid.HAS_GGUF, reason="gguf isn't installed")
+NUMBERS, WEIGHTS = 1000, "model.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch, caplog):
+    """A cache of its own, empty."""
+    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "BESIDE", 0)
+    caplog.set_level(logging.INFO)
+    return tmp_path / "cache" / "models"
+
+
+@pytest.fixture
+def gguf(tmp_path) -> Path:
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(valid.gguf()["tiny.gguf"])
+    return path
+
+
+class Made:
+    """Stands for a model that was read: its weights are as many bytes as it has numbers in float32."""
+
+    config = None
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / WEIGHTS).write_bytes(b"w" * 4 * NUMBERS)
+        (folder / "config.json").write_text("{}")
+
+
+class Words:
+    """Stands for its tokenizer."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        (folder / "tokenizer.json").write_text("{}")
+
+
+class Reader:
+    """Reads as often as it says."""
+
+    def __init__(self, seconds: float = 0.0, fails: bool = False) -> None:
+        self.times, self.seconds, self.fails = 0, seconds, fails
+
+    def __call__(self) -> tuple[Made, Words]:
+        self.times += 1
+        time.sleep(self.seconds)
+        made = Made()
+        if self.fails:
+            made.save_pretrained = self.no_space
+        return made, Words()
+
+    def no_space(self, folder: Path) -> None:
+        Made().save_pretrained(folder)
+        raise OSError(28, "No space left on device")
+
+
+@contextmanager
+def opened(name: str, read: Reader, kind: torch.dtype = torch.float32):
+    with cache.dequantised(Path(f"{name}.gguf"), f"content of {name}", kind, NUMBERS, read) as copy:
+        yield copy
+
+
+def take(name: str, read: Reader, kind: torch.dtype = torch.float32) -> Path | None:
+    with opened(name, read, kind) as copy:
+        return copy
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name[0] for path in folder.iterdir() if not path.name.endswith(".lock"))
+
+
+@needs_gguf
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "float16", "float64"])
+def test_a_copy_gives_the_same_numbers_bit_for_bit(gguf, folder, dtype):
+    plain = load_model(gguf, dtype=dtype, cache=False)
+    assert not folder.exists()
+    task = plain.tokenizer("a b c d e f")
+    for _ in range(2):  # made, then found
+        found = load_model(gguf, dtype=dtype)
+        assert len(list(folder.glob("tiny-*"))) == 1
+        ours, theirs = (
+            [*one.module.named_parameters(), *one.module.named_buffers(), ("head", one.transformer.unembed)]
+            for one in (found, plain)
+        )
+        for (name, mine), (same, other) in zip(ours, theirs, strict=True):
+            assert name == same and mine.dtype == other.dtype and torch.equal(mine, other), name
+        assert found.tokenizer("a b c d e f") == task and found.bos == plain.bos
+        assert found.tokenizer.get_vocab() == plain.tokenizer.get_vocab()
+        assert found.name == plain.name and found.source == plain.source and found.digest == plain.digest
+        tokens = torch.tensor([task["input_ids"]])
+        assert torch.equal(found.module(tokens).logits, plain.module(tokens).logits)
+    assert inspect_model(gguf) == inspect_model(gguf, cache=False)
+
+
+@needs_gguf
+def test_scores_from_a_copy_are_those_of_the_file(gguf, task):
+    small = type(task)(task.name, task.split, task.examples[:3])
+    one, two = (score_edges(load_model(gguf, cache=kept), small).values for kept in (False, True))
+    assert one.tobytes() == two.tobytes()
+
+
+@needs_gguf
+def test_the_command_line_says_that_it_was_kept_once_and_keeps_nothing_if_told_so(edgewise, gguf, folder, tmp_path):
+    path = tmp_path / "task.jsonl"
+    path.write_text('{"clean_ids": [1, 5, 6], "corrupted_ids": [1, 7, 6], "correct_id": 8, "incorrect_id": 9}\n' * 2)
+    words = ("score", "--model", gguf, "--task", path, "--out", tmp_path / "out", "--overwrite")
+    code, _, err = edgewise(*words, "--no-cache")
+    assert code == 0 and "kept" not in err and not folder.exists()
+    code, _, err = edgewise(*words)
+    assert code == 0 and f"note: tiny.gguf was de-quantised once, kept in {folder}" in err.replace("\n", "")
+    assert "kept" not in edgewise(*words)[2]
+    weights = next(folder.glob(f"tiny-*/{WEIGHTS}"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "is damaged: model.safetensors isn't as it was written; it is made again" in edgewise(*words)[2]
+
+
+def test_whether_a_cache_is_used_is_no_part_of_what_a_model_is():
+    one, two = ModelSource("demo"), ModelSource("demo", cache=False)
+    assert one == two and one.digest == two.digest and hash(one) == hash(two)
+
+
+def test_a_file_is_read_once_for_each_dtype_and_content(folder):
+    read = Reader()
+    for _ in range(3):
+        assert take("a", read) == take("a", read) is not None
+    assert read.times == 1
+    assert take("a", read, torch.bfloat16) != take("b", read) and read.times == 3
+    assert names(folder) == ["a", "a", "b"]
+
+
+def cut(copy: Path) -> None:
+    with (copy / WEIGHTS).open("r+b") as file:
+        file.truncate(10)
+
+
+def flip(copy: Path) -> None:
+    data = bytearray((copy / WEIGHTS).read_bytes())
+    data[NUMBERS] ^= 1
+    (copy / WEIGHTS).write_bytes(data)
+
+
+def lose(copy: Path) -> None:
+    (copy / "tokenizer.json").unlink()
+
+
+def add(copy: Path) -> None:
+    (copy / "pytorch_model.bin").write_bytes(b"")
+
+
+def forget(copy: Path) -> None:
+    (copy / cache.ABOUT).unlink()
+
+
+def blank(copy: Path) -> None:
+    (copy / cache.ABOUT).write_text('{"format": "edgewise-cached-model", "version": 1, "files": {}}')
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lose, add, forget, blank])
+def test_a_damaged_copy_is_never_used_but_made_again_and_told(damage, caplog):
+    read = Reader()
+    copy = take("a", read)
+    damage(copy)
+    caplog.clear()
+    assert take("a", read) == copy and read.times == 2 and (copy / WEIGHTS).read_bytes() == b"w" * 4 * NUMBERS
+    assert [one for one in caplog.messages if f"{copy} is damaged: " in one and "it is made again" in one]
+    caplog.clear()
+    assert take("a", read) == copy and read.times == 2 and not caplog.messages
+
+
+def test_what_was_used_least_recently_makes_room(folder, monkeypatch, caplog):
+    read = Reader()
+    copies = {name: take(name, read) for name in "abc"}
+    for age, name in enumerate("bca"):  # a was used last
+        os.utime(copies[name], (1000 + age, 1000 + age))
+    take("b", read)  # and now b
+    size = sum(path.stat().st_size for path in copies["a"].iterdir())
+    monkeypatch.setenv(cache.LIMIT, str(3 * size))
+    assert take("d", read) is not None
+    assert names(folder) == ["a", "b", "d"] and "the cache is full" in caplog.text and read.times == 4
+
+
+def test_what_is_larger_than_the_limit_is_not_kept_and_costs_nothing(folder, monkeypatch, caplog):
+    read = Reader()
+    first = take("a", read)
+    for limit in ("0", str(4 * NUMBERS - 1)):
+        monkeypatch.setenv(cache.LIMIT, limit)
+        assert take("b", read) is None and read.times == 1 and first.exists()
+        assert "b.gguf is de-quantised for this command alone: it would take" in caplog.text
+    assert take("a", read) == first
+
+
+def test_a_copy_that_is_being_read_makes_no_room(folder, monkeypatch, caplog):
+    read = Reader()
+    take("a", read)
+    with opened("a", read), opened("a", read) as copy:  # a second reader doesn't wait for the first
+        monkeypatch.setenv(cache.LIMIT, str(6 * NUMBERS))
+        assert take("b", read) is None and copy.exists() and "what other commands are reading" in caplog.text
+    assert take("b", read) is not None and not copy.exists()
+
+
+@pytest.mark.parametrize("where", ["/dev/null/x", "/proc/nowhere", "file/below"])
+def test_a_place_that_cannot_be_written_costs_no_run(where, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(cache.FOLDER, str(tmp_path / where))
+    read = Reader()
+    assert take("a", read) is None and read.times == 0 and "for this command alone" in caplog.text
+
+
+def test_a_full_disk_costs_no_run_and_leaves_nothing(folder, caplog):
+    assert take("a", Reader(fails=True)) is None and "No space left on device" in caplog.text and names(folder) == []
+    assert take("a", Reader()) is not None
+
+
+def test_an_error_of_the_file_itself_is_told_and_leaves_nothing(folder):
+    def broken():
+        raise ValueError("no model")
+
+    with pytest.raises(ValueError, match="no model"):
+        take("a", broken)
+    assert names(folder) == []
+
+
+def test_of_several_at_once_one_reads_and_the_others_wait(folder):
+    read, found = Reader(seconds=0.2), []
+    threads = [threading.Thread(target=lambda: found.append(take("a", read))) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert read.times == 1 and len(found) == 4 and len({*found}) == 1
+
+
+def test_the_limit_is_an_amount_of_memory(monkeypatch):
+    assert cache.cache_limit() == 20_000_000_000
+    monkeypatch.setenv(cache.LIMIT, "much")
+    with pytest.raises(Exception, match=r"\$EDGEWISE_CACHE_LIMIT: 'much' is no amount of memory"):
+        cache.cache_limit()
+
+
+def test_the_cache_is_where_the_system_has_its_caches(monkeypatch):
+    monkeypatch.delenv(cache.FOLDER)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache.cache_folder() == Path("/caches/edgewise")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(cache.sys, "platform", "linux")
+    assert cache.cache_folder() == Path.home() / ".cache" / "edgewise"
+    monkeypatch.setattr(cache.sys, "platform", "darwin")
+    assert cache.cache_folder() == Path.home() / "Library" / "Caches" / "edgewise"
