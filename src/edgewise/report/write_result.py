@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..disk import whole_folder, write_text
-from ..pipeline import Discovery
 from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
@@ -14,6 +14,9 @@ from .findings import Findings
 from .readme import write_result_readme
 from .view import view_of_run
 from .view_page import page_of
+
+if TYPE_CHECKING:
+    from ..pipeline import Discovery
 
 
 class NotShownWarning(UserWarning):

@@ -9,7 +9,7 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .curves import enter, learners, measure, trace
-    from .folder import is_study, open_study
+    from .folder import is_study, open_study, read_study
     from .measured import Competence, Contender, Measured, Outcome
     from .outcome import Cell, Repeats, Study
     from .plan import Grid, Plan
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         shrinkage_recipes,
         told_apart,
     )
-    from .run import go_on, read_study, run_study
+    from .run import go_on, run_study
     from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
     from .stability import jaccard, mean_overlap, overlap, recipe_overlap
     from .tables import Entry, StudyTable, TableRow, study_tables
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     ".curves": ("enter", "learners", "measure", "trace"),
     ".measured": ("Competence", "Contender", "Measured", "Outcome"),
-    ".folder": ("is_study", "open_study"),
+    ".folder": ("is_study", "open_study", "read_study"),
     ".outcome": ("Cell", "Repeats", "Study"),
     ".plan": ("Grid", "Plan"),
     ".portfolios": ("portfolio",),
@@ -44,7 +44,7 @@ _HOMES = {
         "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merged", "paper_recipes",
         "select_circuits", "shrinkage_recipes", "told_apart",
     ),
-    ".run": ("go_on", "read_study", "run_study"),
+    ".run": ("go_on", "run_study"),
     ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
     ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),
     ".tables": ("Entry", "StudyTable", "TableRow", "study_tables"),

@@ -27,7 +27,7 @@ from ..reading import read_format
 from ..records import typed
 from ..store import STORE_FILES, VERSIONS, Store, Unit, own_digests
 from .measured import Competence
-from .outcome import Cell, Repeats, best, by_name
+from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION, Plan
 from .recipes import Recipe
 
@@ -227,6 +227,20 @@ def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
             f"{where} isn't what this study finished: {error}; remove it and run the study again"
         ) from None
     return Cell(about["model"], about["task"], about["examples"], about["competence"], validation, test, overlap)
+
+
+def read_study(folder: str | Path) -> Study:
+    """A finished study, read back from its folder without a model."""
+    folder = Path(folder)
+    plan, record, store = read_plan(folder), read_record(folder), Store(folder / STORE)
+    cells = []
+    for task in plan.tasks:
+        for model in plan.models:
+            cell = find_cell(store, cell_key(record, model, task), plan)
+            if cell is None:
+                raise InputError(f"the study in {folder} isn't finished; give the command that began it again")
+            cells.append(cell)
+    return Study(plan, tuple(cells))
 
 
 def _arrays(split: str, found: Mapping[Benchmark, tuple[Repeats, ...]]) -> dict[str, np.ndarray]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import InputError
 from ..evaluate import BOTH, Benchmark, Curve
 from ..learn import Learned
 from ..models import HERE, Engine, Model
@@ -24,7 +23,7 @@ from ..scores import EdgeScores
 from ..store import Store
 from ..tasks import Task, load_task, load_third
 from .curves import Choice, enter, learners, measure
-from .folder import STORE, OpenStudy, cell_key, find_cell, keep_cell, open_study, read_plan, read_record
+from .folder import STORE, OpenStudy, cell_key, find_cell, keep_cell, open_study, read_record
 from .measured import Competence, Measured
 from .outcome import Cell, Repeats, Study, best, by_name
 from .plan import TEST, TRAIN, VALIDATION, Plan
@@ -94,20 +93,6 @@ def go_on(
                 done += units[task]
                 report("study", done, total)
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
-
-
-def read_study(folder: str | Path) -> Study:
-    """A finished study, read back from its folder without a model."""
-    folder = Path(folder)
-    plan, record, store = read_plan(folder), read_record(folder), Store(folder / STORE)
-    cells = []
-    for task in plan.tasks:
-        for model in plan.models:
-            cell = find_cell(store, cell_key(record, model, task), plan)
-            if cell is None:
-                raise InputError(f"the study in {folder} isn't finished; give the command that began it again")
-            cells.append(cell)
-    return Study(plan, tuple(cells))
 
 
 def _units(plan: Plan, task: str) -> int:
