@@ -275,7 +275,7 @@ def test_commands_that_need_no_model_load_no_torch(tmp_path):
             (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name / path).write_bytes(data)
     commands = [
-        "--help", "tasks", "show run", "view run", "report run", "compare run", "compare run ILP Greedy",
+        "--help", "tasks", "show run", "view run", "report run", "compare run", "compare run Learned Greedy",
         "report study", "compare study", "select scores --edges 9 --out circuit.json", "convert scores scores.json",
         "export circuit.json --out circuit.dot",
     ]  # fmt: skip
