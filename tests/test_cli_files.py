@@ -62,7 +62,7 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     target = tmp_path / "sub"
     for words, expected in (
         ((given, given), "--overwrite"),
-        ((given, tmp_path / "x.npz"), ".json or .pt"),
+        ((given, tmp_path / "x.npy"), ".json, .pt or .npz"),
         ((tmp_path / "none.pt", tmp_path / "x.json"), "no file"),
         ((tmp_path / "none", tmp_path / "x.json"), "no scores"),
         ((given, target, "--task", "ioi"), "--submission"),
@@ -75,7 +75,7 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     ):
         assert expected in refused(edgewise, "convert", *words)
     assert [path.name for path in tmp_path.iterdir()] == ["scores.json"]
-    assert ".json or .pt" in refused(edgewise, "select", given, "--edges", 3, "--out", tmp_path / "circuit.txt")
+    assert ".json, .pt or .npz" in refused(edgewise, "select", given, "--edges", 3, "--out", tmp_path / "circuit.txt")
     assert "is no folder" in refused(edgewise, "check", tmp_path / "none")
 
 
@@ -107,7 +107,7 @@ def nine(run, benchmark, folder):
     """A folder of the nine exported circuits of a run."""
     folder.mkdir()
     for share in submission.SHARES:
-        name = f"{benchmark.name.lower()}-{share:g}.json"
+        name = f"{benchmark.name.lower()}-{share:g}.npz"
         (folder / name).write_bytes((run / "circuits" / name).read_bytes())
     return folder
 

@@ -176,14 +176,14 @@ def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
             with pytest.raises(InputError, match="no file"):
                 read(tmp_path / name)
         (tmp_path / "some.txt").write_text("some")
-        with pytest.raises(InputError, match=r"\.json or \.pt"):
+        with pytest.raises(InputError, match=r"\.json, \.pt or \.npz"):
             read(tmp_path / "some.txt")
     with pytest.raises(InputError, match="no scores"):
         EdgeScores.load(tmp_path / "none")
     with pytest.raises(InputError, match="is a folder"):
         Circuit.load(tmp_path)
     for name in ("circuit.txt", "circuit"):
-        with pytest.raises(InputError, match=r"\.json or \.pt"):
+        with pytest.raises(InputError, match=r"\.json, \.pt or \.npz"):
             some_circuit().save(tmp_path / name, some_scores(), {})
 
 

@@ -260,8 +260,8 @@ def test_targets_that_cannot_be_are_refused_and_write_nothing(tmp_path, suffix):
     before = source.read_bytes()
     with pytest.raises(InputError, match="--overwrite"):
         convert(source, source)
-    with pytest.raises(InputError, match=r"\.json or \.pt"):
-        convert(source, tmp_path / "out.npz")
+    with pytest.raises(InputError, match=r"\.json, \.pt or \.npz"):
+        convert(source, tmp_path / "out.npy")
     convert(source, source, overwrite=True)
     assert source.read_bytes() == before
     partial = tmp_path / "partial.json"

@@ -39,6 +39,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.cli.report import _facts
+from edgewise.formats.files import read_file
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, read_statistics
@@ -113,14 +114,21 @@ def test_statistics_in_the_folder_are_those_of_the_bootstrap(found, tmp_path):
 
 def test_circuits_in_the_folder_are_those_that_were_found(found, tmp_path):
     write_result(found, tmp_path / "r")
+    write_result(found, tmp_path / "field's", eap_ig_json=True)
     circuits = read_circuits(tmp_path / "r")
     for outcome in found.outcomes:
         assert circuits[outcome.benchmark, outcome.recipe.name] == tuple(s.circuit for s in outcome.selections)
     for benchmark in (CMD, CPR):
-        for share, selection in zip(SIZES, found.best(benchmark).selections, strict=True):
-            path = tmp_path / "r" / "circuits" / f"{benchmark.name.lower()}-{share:g}.json"
-            assert Circuit.load(path) == selection.circuit
-            assert json.loads(path.read_text())["edgewise"]["chosen_on"] == "all"
+        best = found.best(benchmark)
+        for share, selection, ranking in zip(SIZES, best.selections, best.rankings, strict=True):
+            name, inside = f"circuits/{benchmark.name.lower()}-{share:g}", selection.circuit.mask
+            packed, full = read_file(tmp_path / "r" / f"{name}.npz"), read_file(tmp_path / "field's" / f"{name}.json")
+            for held in (packed, full):
+                assert Circuit(held.graph, held.members()) == selection.circuit and held.about["chosen_on"] == "all"
+            assert packed.about == full.about
+            np.testing.assert_array_equal(full.score, ranking.value)
+            np.testing.assert_array_equal(packed.score[inside], ranking.value[inside].astype(np.float32))
+            assert np.isnan(packed.score[~inside]).all()
 
 
 def test_a_run_says_how_long_scoring_took(found):

@@ -71,8 +71,8 @@ def test_a_log_says_where_the_work_is(folder):
     "words",
     [("compare", "{}"), ("compare", "{}", "ILP + pnr", "GREEDY"), ("compare", "{}", "{}"),
      ("show", "{}"), ("show", "{}", "--metric", "cpr", "--method", "ilp"), ("select", "{}", "--edges", "0.01,0.1"),
-     ("select", "{}", "--edges", "0.1", "--pnr", "0.6"), ("evaluate", "{}/circuits/cmd-0.05.json", "--examples", "4"),
-     ("compare", "{}/circuits/cmd-0.1.json", "{}/circuits/cpr-0.1.json"), ("models",), ("models", "demo"), ("tasks",)],
+     ("select", "{}", "--edges", "0.1", "--pnr", "0.6"), ("evaluate", "{}/circuits/cmd-0.05.npz", "--examples", "4"),
+     ("compare", "{}/circuits/cmd-0.1.npz", "{}/circuits/cpr-0.1.npz"), ("models",), ("models", "demo"), ("tasks",)],
     ids=" ".join,
 )  # fmt: skip
 def test_no_number_is_cut_however_narrow_the_terminal(edgewise, folder, monkeypatch, words, columns):

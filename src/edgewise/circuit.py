@@ -49,14 +49,14 @@ class Circuit:
 
     @classmethod
     def load(cls, path: str | Path) -> Circuit:
-        """The circuit in an EAP-IG json or pt. Edges that a json leaves out are outside."""
+        """The circuit in a file: an EAP-IG json or pt, or a npz of ours. Edges that a json leaves out are outside."""
         held = read_file(Path(path))
         return cls(held.graph, held.members())
 
     def save(self, path: str | Path, score: ArrayLike | None = None, about: Mapping[str, Any] | None = None) -> None:
-        """Write an EAP-IG json or pt, as the suffix says, whole or not at all.
+        """Write an EAP-IG json or pt, or a npz of a few bytes, as the suffix says, whole or not at all.
 
-        score  [edge] the signed scores that the circuit was chosen by; zeros without them
+        score  [edge] the signed scores that the circuit was chosen by; zeros without them. A npz keeps those inside
         about  plain data that says how it came about
         """
         known = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)

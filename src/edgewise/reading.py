@@ -94,8 +94,13 @@ def parse_json(text: str, finite: bool = True) -> Any:
 
     finite  whether NaN and infinite numbers, which are no JSON, but which many write, are refused
     """
+    return strict_decoder(finite).decode(text)
+
+
+def strict_decoder(finite: bool = True) -> json.JSONDecoder:
+    """What `parse_json` reads by."""
     numbers: dict[str, Any] = {"parse_constant": _refuse_number, "parse_float": _finite} if finite else {}
-    return json.loads(text, object_pairs_hook=_once, **numbers)
+    return json.JSONDecoder(object_pairs_hook=_once, **numbers)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

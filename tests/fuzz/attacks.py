@@ -142,6 +142,46 @@ def eap_json(draw: Draw) -> Input:
     return changed(given, "circuit.json", draw(text_of_json(tree("circuit", "circuit.json"), EAP[read])))
 
 
+PACKED = Schema(
+    {path: kind for path, kind in _EAP_KINDS.items() if path[:1] not in (("nodes",), ("edges",))}
+    | {("format",): lambda value: value == "edgewise-circuit", ("version",): lambda value: value == 1},
+    frozenset({("cfg",), ("cfg", "n_layers"), ("cfg", "n_heads"), ("cfg", "d_model"), ("format",), ("version",)}),
+)
+
+
+@cache
+def _packed_members() -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(valid.circuit()["circuit.npz"])) as held:
+        return {name: held.read(name) for name in held.namelist()}
+
+
+@st.composite
+def packed(draw: Draw) -> Input:
+    """A circuit as npz."""
+    given = Input({"circuit.npz": valid.circuit()["circuit.npz"]}, "as it is", ACCEPT, "circuit")
+    way, members = draw(st.sampled_from(("npz", "npz", "about", "about", "bomb", "entry"))), _packed_members()
+    if way == "entry":
+        return draw(entry_of(given, ("circuit.npz",)))
+    arrays = {name: np.load(io.BytesIO(data)) for name, data in members.items()}
+    if way == "about":
+        found = draw(text_of_json(Tree.of(json.loads(arrays["about.npy"].tobytes())), PACKED))
+        parts = arrays | {"about.npy": np.frombuffer(found.data, np.uint8)}
+        held = io.BytesIO()
+        np.savez(held, **{name.removesuffix(".npy"): one for name, one in parts.items()})
+        return changed(given, "circuit.npz", replace(found, data=held.getvalue()), "about: ")
+    if way == "npz":
+
+        def change(draw: Draw, name: str) -> Mutated:
+            found = draw(npy_of(arrays[name], arrays[name].dtype.kind))
+            # Other bytes of JSON may be other JSON, and other bits another circuit.
+            return replace(found, verdict=None) if name != "score.npy" and found.verdict == ACCEPT else found
+
+        return changed(given, "circuit.npz", draw(zip_of(members, change, tuple(members))))
+    name = draw(st.sampled_from(sorted(members)))
+    data = bomb(members, name, members[name], 700, draw(st.sampled_from((None, 100, len(members[name])))))
+    return changed(given, "circuit.npz", Mutated(data, f"npz bomb: {name}", REFUSE))
+
+
 @cache
 def _pt_members() -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(valid.circuit()["circuit.pt"])) as held:
@@ -974,6 +1014,7 @@ COMMANDS = {
     "ranking": (ranking, ("select", "convert", "select --json", "convert --json")),
     "circuit.json": (eap_json, ("select", "convert", "view", "show", "export", "select --json", "convert --json")),
     "circuit.pt": (eap_pt, ("select", "convert", "view", "show", "export", "select --json", "convert --json")),
+    "circuit.npz": (packed, ("select", "convert", "view", "show", "export", "convert --json")),
     "submission": (submission, ("check", "check --json")),
 }
 SHOWN = (

@@ -79,7 +79,7 @@ def read_edges(name: str) -> Read:
         found = Circuit.load(folder / name)
         hold(found.mask.shape == (found.graph.n_edges,) and found.mask.dtype == bool, "a mask has one flag per edge")
         if found.graph.n_edges < ROUND_TRIP:
-            for suffix in ("json", "pt"):
+            for suffix in ("json", "pt", "npz"):
                 found.save(folder / f"again.{suffix}")
                 hold(Circuit.load(folder / f"again.{suffix}") == found, f"a circuit survives {suffix}")
         if given.verdict == ACCEPT:
@@ -311,8 +311,9 @@ def tasks() -> st.SearchStrategy[Input]:
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
-        Reader("eap-json", attacks.eap_json, naming(read_edges("circuit.json")), 0.17, 150),
-        Reader("eap-pt", attacks.eap_pt, naming(read_edges("circuit.pt")), 0.12, 120),
+        Reader("eap-json", attacks.eap_json, naming(read_edges("circuit.json")), 0.14, 150),
+        Reader("eap-pt", attacks.eap_pt, naming(read_edges("circuit.pt")), 0.1, 120),
+        Reader("packed", attacks.packed, naming(read_edges("circuit.npz")), 0.05, 100),
         Reader("scores", attacks.scores, naming(read_scores), 0.12, 120),
         Reader("ranking", attacks.ranking, naming(read_ranking), 0.1, 100),
         Reader("result", attacks.result, naming(read_results), 0.13, 150),
@@ -329,6 +330,7 @@ READERS: dict[str, Reader] = {
 VALID: dict[str, Callable[[], Input]] = {
     "eap-json": lambda: Input({"circuit.json": valid.circuit()["circuit.json"]}, "as it is", ACCEPT, "circuit"),
     "eap-pt": lambda: Input({"circuit.pt": valid.circuit()["circuit.pt"]}, "as it is", ACCEPT, "scores"),
+    "packed": lambda: Input({"circuit.npz": valid.circuit()["circuit.npz"]}, "as it is", ACCEPT, "circuit"),
     "scores": lambda: Input(valid.scores(), "as it is", ACCEPT),
     "ranking": lambda: Input(valid.ranking(), "as it is", ACCEPT),
     "result": lambda: Input(valid.result(), "as it is", ACCEPT),

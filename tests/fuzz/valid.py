@@ -41,10 +41,10 @@ def _values(rows: int) -> np.ndarray:
 
 @cache
 def circuit() -> dict[str, bytes]:
-    """A circuit with scores, as EAP-IG json and pt."""
+    """A circuit with scores, as EAP-IG json and pt, and as npz."""
     with tempfile.TemporaryDirectory() as name:
         found = Circuit(GRAPH, np.arange(GRAPH.n_edges) % 3 == 0)
-        for suffix in ("json", "pt"):
+        for suffix in ("json", "pt", "npz"):
             found.save(Path(name) / f"circuit.{suffix}", _values(1)[0], {"model": "tiny", "rank": "absolute"})
         return _held(Path(name))
 

@@ -36,10 +36,10 @@ def command(
     none, all others less the best: what can't be told apart from it is as good, as far as these examples say. A
     study's methods are compared on test, with the hyper-parameters that validation chose.
 
-    Two circuits (EAP-IG json or pt): the edges that both have, only the first, only the second, and their overlap, the
-    shared edges as a share of those of either. Two runs: the overlap by size of every method that both have, and the
-    difference of its areas; paired if both were evaluated on the same examples. Of two runs, and of two methods of one,
-    also the edges of their circuits, at the smallest size that is faithful.
+    Two circuits (npz, or EAP-IG's json or pt): the edges that both have, only the first, only the second, and their
+    overlap, the shared edges as a share of those of either. Two runs: the overlap by size of every method that both
+    have, and the difference of its areas; paired if both were evaluated on the same examples. Of two runs, and of two
+    methods of one, also the edges of their circuits, at the smallest size that is faithful.
     """
     from ..errors import InputError
     from ..results import is_result
@@ -64,9 +64,10 @@ def command(
 
 def _is_path(word: str) -> bool:
     """Whether a word is a run or a circuit, or looks like one, rather than a method's name."""
+    from ..formats.files import FORMATS
     from ..results import is_result
 
-    return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith((".json", ".pt"))
+    return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith(tuple(FORMATS))
 
 
 def _compare_methods(folder: Path, method: str | None, other: str | None, top: int, json: bool) -> None:

@@ -17,17 +17,22 @@ NAME = "convert"
 def command(
     source: Annotated[
         Path,
-        typer.Argument(help="A score folder, a result folder, an EAP-IG json or pt, or a folder of nine circuits."),
+        typer.Argument(
+            help="A score folder, a result folder, a file (npz, EAP-IG json or pt), or a folder of circuits."
+        ),
     ],
     target: Annotated[
-        Path, typer.Argument(help="FILE.json, FILE.pt, a new score folder, or with --submission its folder.")
+        Path, typer.Argument(help="FILE.json, .pt or .npz, a new folder, or with --submission its folder.")
     ],
     submission: Annotated[
         str | None, typer.Option(help="Write a folder of a MIB submission: importances or circuits.")
     ] = None,
     task: Annotated[str | None, typer.Option(help="With --submission: MIB's name of the task, such as ioi.")] = None,
     model: Annotated[str | None, typer.Option(help="With --submission: MIB's name of the model, such as gpt2.")] = None,
-    file_format: Annotated[str, typer.Option("--format", help="With --submission: pt or json.")] = "pt",
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", help="With --submission (default pt), or of a folder of circuits (json): pt or json."),
+    ] = None,
     benchmark: Annotated[
         str,
         typer.Option(help=f"With --submission circuits from a result folder: for {options.names(BENCHMARKS)}."),
@@ -43,8 +48,10 @@ def command(
 ) -> None:
     """Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.
 
-    Between json and pt all scores and members are kept exactly. A file has no example axis, so a score folder's scores
-    are averaged on the way to one. `edgewise check` says whether a submission would be accepted.
+    Between json and pt all scores and members are kept exactly; a npz is a circuit, with scores of the edges inside
+    only. A folder of circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. A file has no example
+    axis, so a score folder's scores are averaged on the way to one. `edgewise check` says whether a submission would be
+    accepted.
     """
 
     from ..errors import InputError
@@ -54,7 +61,7 @@ def command(
     if submission is None:
         if task is not None or model is not None:
             raise InputError("--task and --model name a folder of a submission; give --submission, too, or neither")
-        done = convert(source, target, overwrite)
+        done = convert(source, target, overwrite, f".{file_format or 'json'}".lower())
     elif overwrite:
         raise InputError("a folder of a submission is never written over; remove it first, and leave --overwrite out")
     elif task is None or model is None:
@@ -68,7 +75,7 @@ def command(
             submission.lower(),
             task,
             model,
-            f".{file_format.lower()}",
+            f".{file_format or 'pt'}".lower(),
             choose("benchmark", BENCHMARKS, benchmark),
             method,
         )

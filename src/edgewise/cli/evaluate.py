@@ -30,7 +30,9 @@ NAME = "evaluate"
 
 
 def command(
-    circuits: Annotated[list[Path], typer.Argument(help="Circuit files (EAP-IG json or pt), or `full`, or `empty`.")],
+    circuits: Annotated[
+        list[Path], typer.Argument(help="Circuit files (npz, EAP-IG json or pt), or `full`, or `empty`.")
+    ],
     model: options.ModelName = "demo",
     task: options.TaskName = "ioi",
     split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",

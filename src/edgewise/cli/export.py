@@ -14,7 +14,9 @@ NAME = "export"
 
 
 def command(
-    circuit: Annotated[Path, typer.Argument(help="A circuit (EAP-IG json or pt), or a folder made by `edgewise run`.")],
+    circuit: Annotated[
+        Path, typer.Argument(help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
+    ],
     to: Annotated[
         str | None, typer.Option(help="dot, graphml or cytoscape; by default what the suffix of --out says.")
     ] = None,

@@ -87,6 +87,9 @@ def command(
     out_folder: Annotated[
         Path | None, typer.Option("--out", help="The result folder; default results/MODEL-TASK.")
     ] = None,
+    eap_ig_json: Annotated[
+        bool, typer.Option("--eap-ig-json", help="Write circuits/ in EAP-IG's json, which is large for large models.")
+    ] = False,
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
@@ -152,7 +155,7 @@ def command(
             warn_of_trend(learning.goal.name, ranking)
         with warnings.catch_warnings(record=True) as raised:
             warnings.simplefilter("always", NotShownWarning)
-            record = write_result(found, folder, overwrite)
+            record = write_result(found, folder, overwrite, eap_ig_json)
         for one in raised:
             if issubclass(one.category, NotShownWarning):
                 warn(f"warning: {one.message}")

@@ -45,7 +45,9 @@ def command(
     seed: options.Seed = 0,
     out_path: Annotated[
         Path | None,
-        typer.Option("--out", help="The EAP-IG .json or .pt to write; for several sizes, a folder of them."),
+        typer.Option(
+            "--out", help="The .json, .pt (EAP-IG's) or .npz (small) to write; for several sizes, a folder of them."
+        ),
     ] = None,
     overwrite: options.Overwrite = False,
     json: options.Json = False,

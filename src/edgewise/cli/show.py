@@ -22,7 +22,9 @@ NAME = "show"
 
 
 def command(
-    circuit: Annotated[Path, typer.Argument(help="A circuit (EAP-IG json or pt), or a folder made by `edgewise run`.")],
+    circuit: Annotated[
+        Path, typer.Argument(help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
+    ],
     method: options.MethodOfRun = None,
     metric: options.MetricOfRun = None,
     size: options.SizeOfRun = None,

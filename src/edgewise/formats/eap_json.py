@@ -7,7 +7,7 @@ A file of a large model has a million edges and more, so nothing here makes the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,45 +18,100 @@ from ..disk import whole_file
 from ..errors import InputError
 from ..graph import Graph
 from ..reading import file_size, read_json
-from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
+from .edge_file import ALWAYS_EDGES, EdgeFile, about_of, cfg_of, check_score, edge_name, graph_of
+from .json_parts import NotInOrderError, json_parts
 
-EDGES_AT_ONCE = 2**16
-# A file may leave out the edges that are outside. Of a larger graph it must have a byte an edge: memory goes by the
-# graph, and a few bytes could name any.
-ALWAYS_EDGES = 2_000_000
+EDGES_AT_ONCE = 2**14
 LARGEST_BYTES = 2**30
+NEEDED = ("cfg", "nodes", "edges")
+# What is known of an edge's membership, besides 0 and 1: that it was listed without any, or not at all.
+SILENT, UNTOLD = -1, -2
 KEYS = {"score", "in_graph"}
 Bools = NDArray[np.bool_]
 
 
 def read(path: Path) -> EdgeFile:
-    """Everything that a file says about edges, listed in any order. Those that it leaves out are outside."""
+    """Everything that a file says about edges, listed in any order. Those that it leaves out are outside.
+
+    A file as EAP-IG writes it, `cfg` before `edges`, is read a piece at a time; any other is read whole.
+    """
+    file_size(path, LARGEST_BYTES)
+    try:
+        return _gather(path, json_parts(path, "edges"))
+    except NotInOrderError:
+        return _gather(path, _whole(path))
+
+
+def _whole(path: Path) -> Iterator[tuple[str, Any]]:
+    """The parts of a file in the order in which they can be read."""
     # Whether a score is a number is asked by those who need scores.
     data = read_json(path, finite=False, largest=LARGEST_BYTES)
-    if not isinstance(data, dict) or not all(isinstance(data.get(key), dict) for key in ("cfg", "nodes", "edges")):
-        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys cfg, nodes and edges")
-    graph = graph_of(data["cfg"], path)
-    if graph.n_edges > max(ALWAYS_EDGES, file_size(path)):
-        raise InputError(f"{path} is too small a file for a graph of {graph}, which has {graph.n_edges:,} edges")
-    beyond = _beyond(graph, data["nodes"], path)
-    names, infos = list(data["edges"]), list(data["edges"].values())
-    edges = _indices(graph, names, path)
-    if any(type(info) is not dict for info in infos):
-        name = next(name for name, info in zip(names, infos, strict=True) if type(info) is not dict)
-        raise InputError(f"{path}: edge {name} must be an object with score and in_graph")
-    if not set().union(*set(map(tuple, infos))) <= KEYS:
-        name, more = next((name, set(info) - KEYS) for name, info in data["edges"].items() if set(info) - KEYS)
-        raise InputError(f"{path}: edge {name} has {', '.join(sorted(more))}, but only score and in_graph are known")
-    score = _scores([info.get("score") for info in infos], names, path)
-    inside = _members([info.get("in_graph") for info in infos], names, path)
-    return EdgeFile(
-        path,
-        graph,
-        None if score is None else _placed(score, edges, np.full(graph.n_edges, np.nan)),
-        None if inside is None else _placed(inside, edges, np.zeros(graph.n_edges, bool)),
-        about_of(data, path),
-        beyond,
-    )
+    data = data if isinstance(data, dict) else {}
+    if not all(isinstance(data.get(key), dict) for key in NEEDED):
+        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED[:-1])} and {NEEDED[-1]}")
+    yield from sorted(data.items(), key=lambda part: part[0] != "cfg")
+
+
+def _gather(path: Path, parts: Iterable[tuple[str, Any]]) -> EdgeFile:
+    """What the parts of a file say: `edges` may come in several pieces, but after `cfg`."""
+    edges: _Edges | None = None
+    found: dict[str, Any] = {}
+    for key, part in parts:
+        if key == "cfg":
+            graph = graph_of(part, path)
+            if graph.n_edges > max(ALWAYS_EDGES, file_size(path)):
+                raise InputError(f"{path} is too small a file for {graph}, which has {graph.n_edges:,} edges")
+            edges = _Edges(path, graph)
+        elif key != "edges":
+            found[key] = part
+        elif edges is None:
+            raise NotInOrderError
+        else:
+            edges.add(part)
+    if edges is None or not isinstance(found.get("nodes"), dict):
+        raise NotInOrderError
+    beyond = _beyond(edges.graph, found["nodes"], path)
+    return EdgeFile(path, edges.graph, edges.scores(), edges.members(), about_of(found, path), beyond)
+
+
+class _Edges:
+    """The scores and the membership of edges that are told a few at a time."""
+
+    def __init__(self, path: Path, graph: Graph) -> None:
+        self.path, self.graph = path, graph
+        self.score = np.full(graph.n_edges, np.nan)
+        self.inside = np.full(graph.n_edges, UNTOLD, np.int8)
+
+    def add(self, told: Mapping[str, Any]) -> None:
+        """Take in some edges, each of which may be told once."""
+        path, names, infos = self.path, list(told), list(told.values())
+        edges = _indices(self.graph, names, path)
+        if (again := np.flatnonzero(self.inside[edges] != UNTOLD)).size:
+            raise InputError(f"{path} isn't JSON: the key {names[again[0]]!r} is there more than once")
+        if any(type(info) is not dict for info in infos):
+            name = next(name for name, info in told.items() if type(info) is not dict)
+            raise InputError(f"{path}: edge {name} must be an object with score and in_graph")
+        if not set().union(*set(map(tuple, infos))) <= KEYS:
+            name, more = next((name, set(info) - KEYS) for name, info in told.items() if set(info) - KEYS)
+            raise InputError(
+                f"{path}: edge {name} has {', '.join(sorted(more))}, but only score and in_graph are known"
+            )
+        self.score[edges] = _scores([info.get("score") for info in infos], names, path)
+        self.inside[edges] = _members([info.get("in_graph") for info in infos], names, path)
+
+    def scores(self) -> NDArray[np.float64] | None:
+        """[edge] NaN where there is none; None if no edge has one."""
+        return None if np.isnan(self.score).all() else self.score
+
+    def members(self) -> NDArray[np.bool_] | None:
+        """[edge] whether it is inside; None if no edge says."""
+        silent = self.inside == SILENT
+        if not silent.any():
+            return self.inside == 1
+        if (self.inside >= 0).any():
+            name = edge_name(self.graph, int(np.argmax(silent)))
+            raise InputError(f"{self.path}: edge {name} must say whether it is in_graph, true or false")
+        return None
 
 
 def write(path: Path, graph: Graph, mask: Bools, score: NDArray[np.floating], about: Mapping[str, Any]) -> None:
@@ -115,12 +170,9 @@ def _indices(graph: Graph, names: Sequence[str], path: Path) -> NDArray[np.int64
     return found
 
 
-def _scores(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.float64] | None:
-    """[listed] scores, NaN for null or none; None if no edge has one."""
-    kinds = set(map(type, values))
-    if kinds == {type(None)}:
-        return None
-    for kind in kinds - {int, float, type(None)}:
+def _scores(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.float64]:
+    """[listed] scores, NaN for null or none."""
+    for kind in set(map(type, values)) - {int, float, type(None)}:
         name, value = next((n, v) for n, v in zip(names, values, strict=True) if type(v) is kind)
         raise InputError(f"{path}: the score of edge {name} is {value!r}, but must be a number")
     try:
@@ -133,17 +185,10 @@ def _scores(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.f
     return found
 
 
-def _members(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.bool_] | None:
-    """[listed] membership; None if no edge says."""
+def _members(values: list[Any], names: Sequence[str], path: Path) -> NDArray[np.int8]:
+    """[listed] membership: 1, 0, or `SILENT` for none."""
     kinds = set(map(type, values))
-    if kinds == {type(None)}:
-        return None
-    for kind in kinds - {bool}:
+    for kind in kinds - {bool, type(None)}:
         name = next(name for name, value in zip(names, values, strict=True) if type(value) is kind)
         raise InputError(f"{path}: edge {name} must say whether it is in_graph, true or false")
-    return np.array(values, bool)
-
-
-def _placed(values: NDArray, edges: NDArray[np.int64], into: NDArray) -> NDArray:
-    into[edges] = values
-    return into
+    return np.array(values if kinds == {bool} else [SILENT if one is None else one for one in values], np.int8)

@@ -1,4 +1,4 @@
-"""What a file of the field says about a graph's edges, whether it is json or pt."""
+"""What a file of the field says about a graph's edges, whether it is json or pt, or one of our own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ..errors import InputError
 from ..graph import Graph, frozen
 from ..reading import told_of
 
+# Of a graph with more edges a file must be larger the more it has: memory goes by the graph, and a few bytes could
+# name any.
+ALWAYS_EDGES = 2_000_000
 KEYS = ("n_layers", "n_heads", "d_model")
 NEURONS = ("neurons", "neurons_in_graph")
 

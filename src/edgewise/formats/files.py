@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from ..reading import file_size, told_of
-from . import eap_json, eap_pt
+from . import eap_json, eap_pt, packed
 from .edge_file import EdgeFile
 
 # Each has `read` and `write`. None loads torch before it is needed.
-FORMATS: dict[str, ModuleType] = {".json": eap_json, ".pt": eap_pt}
+PACKED = ".npz"
+FORMATS: dict[str, ModuleType] = {".json": eap_json, ".pt": eap_pt, PACKED: packed}
+# Those that others read, too.
+OF_THE_FIELD = (".json", ".pt")
 
 
 def read_file(path: Path) -> EdgeFile:
-    """Everything that an EAP-IG json or pt says about edges."""
+    """Everything that an EAP-IG json or pt, or a circuit of ours, says about edges."""
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder; a circuit is a file that ends in {_suffixes()}")
+        raise InputError(f"{path} is a folder; a circuit is a file that ends in {suffixes()}")
     file_size(path)  # refuses what is no file, before its suffix
     kind = _format(path)
     with told_of(path):
@@ -46,9 +49,11 @@ def check_suffix(path: Path) -> None:
 
 def _format(path: Path) -> ModuleType:
     if path.suffix not in FORMATS:
-        raise InputError(f"{path} has the suffix {path.suffix!r}; an EAP-IG file ends in {_suffixes()}")
+        raise InputError(f"{path} has the suffix {path.suffix!r}; a circuit is a file that ends in {suffixes()}")
     return FORMATS[path.suffix]
 
 
-def _suffixes() -> str:
-    return " or ".join(FORMATS)
+def suffixes() -> str:
+    """What circuits end in, in words."""
+    *most, last = FORMATS
+    return f"{', '.join(most)} or {last}"

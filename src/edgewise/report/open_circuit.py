@@ -48,7 +48,7 @@ class OpenCircuit:
 def open_circuit(
     path: str | Path, method: str | None = None, metric: str | None = None, size: str | None = None
 ) -> OpenCircuit:
-    """The circuit of a json or pt, or of a result folder.
+    """The circuit of a file (npz, json or pt), or of a result folder.
 
     method  of the run, in any case; by default the one whose circuits the run wrote
     metric  CMD or CPR that the method was to be good at; by default the run's first
@@ -61,7 +61,7 @@ def open_circuit(
         if os.path.isfile(path / marker):
             raise InputError(f"{path} {advice.format(path)}")
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder without run.json; give a result folder, or the json or pt of a circuit")
+        raise InputError(f"{path} is a folder without run.json; give a result folder, or the file of a circuit")
     if method is not None or metric is not None or size is not None:
         raise InputError(f"--method, --metric and --size choose from a result folder, but {path} is one circuit")
     held = read_file(path)

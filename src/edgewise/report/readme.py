@@ -34,6 +34,11 @@ OF_RESULT = {
     r"viewer\.html": "the circuits to look at: open it in a browser, no network needed",
     **{rf"figures/{name}.*": words for name, words in FIGURES.items()},
     r"figures/.*": "a figure",
+    r"circuits/.*\.npz": (
+        "circuits, named by metric and share of the edges, for `edgewise show`, `view`, `compare`, `evaluate` and "
+        "`Circuit.load`; `edgewise convert circuits DIR` writes them in EAP-IG's json. Each has `inside`, a bit for "
+        "every edge as in circuits.npz, `score`, of the edges inside, and `about`, its graph and origin as JSON"
+    ),
     r"circuits/.*": (
         "circuits for others to read, in EAP-IG's json: every edge with its score and whether it is in the circuit; "
         "named by metric and share of the edges"
@@ -51,6 +56,8 @@ OF_RESULT = {
     r"attention\.npz": "attention patterns of the strongest heads on a few of the evaluated examples",
     r"run\.json": "the record of the run: settings, digests of weights and prompts, versions, areas, seconds",
 }
+# Where many files have the same arrays.
+ALIKE = ("store/", "circuits/")
 OF_STUDY = {
     r"tables\.md": "the tables, with what validation chose and how that did on test",
     r"tables\.tex": "the same for LaTeX (booktabs)",
@@ -193,7 +200,7 @@ def _pieces(folder: Path, ours: str) -> list[Piece]:
     files = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
     places = {path.relative_to(folder).as_posix(): path for path in files if not path.is_symlink()}
     return [
-        Piece(place, array_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith("store/") else {})
+        Piece(place, array_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith(ALIKE) else {})
         for place, path in sorted(places.items())
         if re.fullmatch(ours, place) and place != PAGE
     ]

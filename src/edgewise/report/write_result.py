@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..disk import whole_folder, write_text
+from ..formats.files import PACKED
 from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
@@ -23,15 +24,17 @@ class NotShownWarning(UserWarning):
     """A result is written, but what it is shown by isn't."""
 
 
-def write_result(found: Discovery, folder: str | Path, overwrite: bool = False) -> RunRecord:
+def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> RunRecord:
     """Write all that a discovery found, with its figures, whole or not at all; gives its record.
+
+    eap_ig_json  whether the files in circuits/ are in EAP-IG's json: of a large graph these are many megabytes each
 
     `edgewise report`, `view`, `compare`, `convert` and `select` read such a folder. Should a figure or the page fail,
     the data are written all the same, and a warning says so.
     """
     problem: Exception | None = None
     with whole_folder(Path(folder), overwrite, FILES) as draft:
-        record = fill_result(draft, found)
+        record = fill_result(draft, found, ".json" if eap_ig_json else PACKED)
         try:
             write_derived(draft, Findings.read(draft))
         except Exception as error:  # hours of work aren't lost for a picture

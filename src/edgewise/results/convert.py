@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..circuit import Circuit
-from ..disk import check_file
+from ..disk import MARKERS, check_file, whole_folder
 from ..errors import InputError, unknown_name
 from ..evaluate import Benchmark, Cmd
 from ..formats.edge_file import EdgeFile
-from ..formats.files import FORMATS, read_file
+from ..formats.files import FORMATS, OF_THE_FIELD, PACKED, read_file, suffixes
 from ..graph import Graph
 from ..ranking import Ranking
 from ..scores import EdgeScores
@@ -22,7 +23,7 @@ from ..store import working_on
 from ..study.plan import TEST
 from ..study.recipes import TUNED
 from .result_folder import ResultRow, is_result, read_circuits, read_result
-from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
+from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
 
 DEFAULT = Cmd()
 
@@ -47,22 +48,28 @@ class Conversion:
         }
 
 
-def convert(source: str | Path, target: str | Path, overwrite: bool = False) -> Conversion:
-    """Write scores, or a circuit, from one format to another: a target without suffix is a score folder.
+def convert(
+    source: str | Path, target: str | Path, overwrite: bool = False, suffix: str = OF_THE_FIELD[0]
+) -> Conversion:
+    """Write scores, or a circuit, from one format to another: a target without suffix is a score folder, or of a folder
+    of circuits one of as many files that end in `suffix`.
 
-    Between json and pt everything about edges is kept, exactly. A score folder has an example axis and no membership:
-    on the way to a file its scores are averaged over the examples, and no edge of the file is in_graph.
+    Between json and pt everything about edges is kept, exactly. A npz is a circuit, and has scores of the edges inside
+    only. A score folder has an example axis and no membership: on the way to a file its scores are averaged over the
+    examples, and no edge of the file is in_graph.
     """
     source, target = Path(source), Path(target)
     if target.suffix not in ("", *FORMATS):
         raise InputError(
-            f"{target} has the suffix {target.suffix!r}; write to a file that ends in {' or '.join(FORMATS)}, "
+            f"{target} has the suffix {target.suffix!r}; write to a file that ends in {suffixes()}, "
             "or to a score folder, whose name has no suffix"
         )
     if target.suffix:
         with working_on(target):
             check_file(target, overwrite)
             graph, notes = _to_file(source, target)
+    elif _has_circuits(source):
+        return _to_files(source, target, suffix)
     else:
         graph, notes = _to_folder(source, target, overwrite)
     return Conversion(source, (target,), graph, notes)
@@ -106,11 +113,14 @@ def convert_to_submission(
 
 def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     if os.path.isdir(source) or not source.suffix:
+        _refuse_packed(source, target)
         scores = _scores(source)
         nothing = "no edge is in_graph: a score folder has no circuit"
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), nothing)
     held, notes = read_file(source), []
+    if held.mask is None or not held.mask.any():
+        _refuse_packed(source, target)
     graph = held.graph
     if held.score is None:
         notes.append("every score is 0: the source has none")
@@ -118,10 +128,46 @@ def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
         notes.append("no edge is in_graph: the source doesn't say")
     if held.beyond:
         notes.append(f"not kept, because it isn't about edges: {', '.join(held.beyond)}")
-    score = np.zeros(graph.n_edges) if held.score is None else held.scored()
+    if held.score is None:
+        score: NDArray[np.floating] = np.zeros(graph.n_edges)
+    elif source.suffix == PACKED:
+        score = np.nan_to_num(held.score)
+        notes.append(
+            "edges outside have score 0: the source has scores of those inside only" * (target.suffix != PACKED)
+        )
+    else:
+        score = held.scored()
+        notes.append("scores of edges outside aren't kept" * (target.suffix == PACKED))
     circuit = Circuit.empty(graph) if held.mask is None else Circuit(graph, held.mask)
     circuit.save(target, score, held.about)
-    return graph, tuple(notes)
+    return graph, tuple(filter(None, notes))
+
+
+def _refuse_packed(source: Path, target: Path) -> None:
+    if target.suffix == PACKED:
+        words = f"{source} has scores, but no circuit, and a {PACKED} keeps scores of the edges in a circuit only"
+        raise InputError(f"{words}; write a {' or '.join(OF_THE_FIELD)}, or select a circuit first")
+
+
+def _has_circuits(source: Path) -> bool:
+    """Whether a path is a folder of circuits, rather than of scores or a run."""
+    return (
+        os.path.isdir(source) and not any((source / name).exists() for name in MARKERS) and bool(circuit_files(source))
+    )
+
+
+def _to_files(source: Path, target: Path, suffix: str) -> Conversion:
+    check_field_suffix(suffix)
+    files = circuit_files(source)
+    names = [f"{path.stem}{suffix}" for path in files]
+    if len(set(names)) < len(names):
+        raise InputError(f"{source} has circuits whose names differ in their suffix only; move some away")
+    notes: dict[str, None] = {}
+    with whole_folder(target) as draft:  # never over another: whose files would those be?
+        for path, name in zip(files, names, strict=True):
+            graph, said = _to_file(path, draft / name)
+            notes |= dict.fromkeys(said)
+    return Conversion(source, tuple(target / name for name in names), graph, tuple(notes))
 
 
 def _to_folder(source: Path, target: Path, overwrite: bool) -> tuple[Graph, tuple[str, ...]]:

@@ -5,8 +5,8 @@ scores/           [example, edge] scores
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
 learned.npz       the rankings that were learned, one array [edge] for each goal; missing if there are none
-circuits/         a circuit per size as EAP-IG json, of what was chosen beforehand (a portfolio, a tuned recipe), or
-                  else of the best on the evaluated examples
+circuits/         a circuit per size, a bit per edge (or as EAP-IG json), of what was chosen beforehand (a portfolio, a
+                  tuned recipe), or else of the best on the evaluated examples
 curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
                   interval over the evaluated examples, and its paired comparison with greedy
 examples.json     the evaluated prompts, token by token; attention.npz has where heads look on a few of them
@@ -31,6 +31,7 @@ from ..circuit import Circuit
 from ..disk import write_arrays, write_json, write_text
 from ..errors import InputError
 from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, check_metric, resample
+from ..formats.files import PACKED
 from ..methods import choose, plain, record_name
 from ..reading import read_arrays, read_format, read_json
 from ..records import typed
@@ -47,15 +48,13 @@ FORMAT, VERSION = "edgewise-result", 2
 # The files of a result folder, by their paths in it.
 FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
-    r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.json|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
+    r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.(npz|json)|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
     r"|README\.md|viewer\.html|examples\.json|attention\.npz|learned\.npz"
 )
 BY_VALUES = ("metric", "faithfulness")
 RECIPE = ("solver", "filter", "pnr", "learner", "choices")
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
 BOOLEAN = ("kept", "sign_unstable")
-# A json of a larger graph has over 25 MB; circuits.npz has every circuit anyway.
-LARGEST_JSON = 400_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,15 +103,18 @@ class Result:
         return f"Result({self.run.model!r} on {self.run.task!r}, {len(self.rows)} curves)"
 
 
-def fill_result(folder: Path, found: Discovery) -> RunRecord:
-    """Fill a folder that exists with all that a discovery found; gives its record."""
+def fill_result(folder: Path, found: Discovery, circuits: str = PACKED) -> RunRecord:
+    """Fill a folder that exists with all that a discovery found; gives its record.
+
+    circuits  what the files in circuits/ end in, and so their format
+    """
     (folder / "scores").mkdir()
     fill_folder(folder / "scores", found.scores)
     statistics = found.statistics
     write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
     _write_arrays(folder / "circuits.npz", found)
     _write_learned(folder / "learned.npz", found)
-    _write_exported(folder / "circuits", found)
+    _write_exported(folder / "circuits", found, circuits)
     fill_examples(folder, found)
     areas = [resample(outcome.curve, outcome.benchmark) for outcome in found.outcomes]
     greedy = {o.benchmark: area for o, area in zip(found.outcomes, areas, strict=True) if o.recipe == GREEDY}
@@ -367,13 +369,11 @@ def _text(record: Any) -> str:
     return json.dumps(record, sort_keys=True)
 
 
-def _write_exported(folder: Path, found: Discovery) -> None:
-    if found.model.graph.n_edges > LARGEST_JSON:
-        return
+def _write_exported(folder: Path, found: Discovery, suffix: str) -> None:
     folder.mkdir()
     for benchmark in found.benchmarks:
         best = found.exported(benchmark)
         origin = {"model": found.model.name, "task": found.test.name, **exported_record(found, best)}
         for share, selection, ranking in zip(best.curve.shares, best.selections, best.rankings, strict=True):
-            path = folder / f"{benchmark.name.lower()}-{share:g}.json"
+            path = folder / f"{benchmark.name.lower()}-{share:g}{suffix}"
             selection.circuit.save(path, ranking.value, origin | selection.record())

@@ -11,7 +11,7 @@ for CPR may be kept apart, in folders `abs-True` and `abs-False` around those of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..disk import whole_folder
 from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
 from ..formats.edge_file import EdgeFile
-from ..formats.files import FORMATS, read_file
+from ..formats.files import FORMATS, OF_THE_FIELD, read_file
 from ..graph import Graph
 from ..reading import told_of
 from ..scores import EdgeScores
@@ -100,7 +100,7 @@ def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, s
     """Write the folder of a task and model with one file of scores, averaged over the examples; returns that file."""
     target = folder / folder_name(task, model)
     _check_graph(scores.graph, model, "the scores are")
-    _check_suffix(suffix)
+    check_field_suffix(suffix)
     with _new_folder(target) as draft:
         Circuit.empty(scores.graph).save(draft / f"importances{suffix}", scores.mean(), scores.provenance)
     return target / f"importances{suffix}"
@@ -111,7 +111,7 @@ def write_circuits(
 ) -> tuple[Path, ...]:
     """Write the folder of a task and model with nine circuits, one per size; returns their files, smallest first."""
     target = folder / folder_name(task, model)
-    _check_suffix(suffix)
+    check_field_suffix(suffix)
     for circuit in circuits:
         _check_graph(circuit.graph, model, "a circuit is")
     counts = [circuit.n_edges for circuit in circuits]
@@ -148,11 +148,13 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
     return SubmissionCheck(checks, tuple(problems))
 
 
-def circuit_files(folder: Path) -> list[Path]:
-    """The json and pt files in a folder."""
+def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
+    """The files in a folder that end like circuits."""
     with told_of(folder):
         return sorted(
-            path for path in folder.iterdir() if path.suffix in FORMATS and path.name[0] != "." and os.path.isfile(path)
+            path
+            for path in folder.iterdir()
+            if path.suffix in suffixes and path.name[0] != "." and os.path.isfile(path)
         )
 
 
@@ -176,9 +178,9 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     except InputError as error:
         problem = str(error) if given else f"{path.name!r} names no task and model, such as ioi_gpt2"
         return FolderCheck(name, None, None, None, (problem,))
-    files = circuit_files(path)
+    files = circuit_files(path, OF_THE_FIELD)
     if not files:
-        return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(FORMATS)}",))
+        return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(OF_THE_FIELD)}",))
     layout = LAYOUTS[len(files) > 1]
     problems = _check_circuits(files, model) if len(files) > 1 else _check_importances(files[0], model)
     return FolderCheck(name, task, model, layout, tuple(problems))
@@ -245,9 +247,10 @@ def _size(limits: Sequence[int], size: int) -> str:
     return f"{SHARES[size]:.1%}".replace(".0%", "%") + f" (at most {limits[size]:,} edges)"
 
 
-def _check_suffix(suffix: str) -> None:
-    if suffix not in FORMATS:
-        raise unknown_name("suffix", suffix, list(FORMATS))
+def check_field_suffix(suffix: str) -> None:
+    """Refuse what no file of the field ends in."""
+    if suffix not in OF_THE_FIELD:
+        raise unknown_name("suffix", suffix, OF_THE_FIELD)
 
 
 def _new_folder(target: Path) -> AbstractContextManager[Path]:
