@@ -373,7 +373,7 @@ def test_what_has_no_circuit_is_refused_with_advice(runs, tmp_path):
     with pytest.raises(InputError, match=r"none\.json"):
         open_circuit(tmp_path / "none.json")
     with pytest.raises(InputError, match="is one circuit"):
-        open_circuit(runs / "one" / "circuits" / "cmd-0.3.json", size="0.3")
+        open_circuit(runs / "one" / "circuits" / "cmd-0.3.npz", size="0.3")
 
 
 def test_files_without_scores_are_opened_without(tmp_path):

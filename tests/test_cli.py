@@ -90,7 +90,7 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
             assert best["objective"] >= greedy["objective"] - 1e-12
     run = json.loads((folder / "run.json").read_text())
     assert run["accuracy"]["top"] > 0.95 and run["settings"]["faithfulness"] == "mib" and run["seed"] == 0
-    assert Circuit.load(folder / "circuits" / "cmd-1.json") == Circuit.full(DEMO)
+    assert Circuit.load(folder / "circuits" / "cmd-1.npz") == Circuit.full(DEMO)
 
     before = (folder / "figures" / "faithfulness.svg").stat().st_mtime_ns
     code, out, _ = edgewise("report", folder)

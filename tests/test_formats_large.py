@@ -60,6 +60,11 @@ def test_edges_may_come_before_the_graph_and_be_none_at_all(tmp_path):
     same(read_file(path), first)
     path.write_text(json.dumps(data | {"edges": {}}))
     assert read_file(path).score is None and not read_file(path).mask.any()
+    for key in ("cfg", "nodes", "edges"):
+        for lacking in ({k: v for k, v in data.items() if k != key}, data | {key: []}):
+            path.write_text(json.dumps(lacking))
+            with pytest.raises(InputError, match="needs the keys cfg, nodes and edges|cfg must map"):
+                read_file(path)
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_the_same_circuit_is_shown_for_people_and_machines(edgewise, folder):
 
 
 def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
-    circuit = folder / "circuits" / "cmd-0.1.json"
+    circuit = folder / "circuits" / "cmd-0.1.npz"
     for words, expected in (
         (("show", folder / "scores"), "edgewise select"),
         (("show", folder, "--size", 0.3), "0.001, 0.002"),
@@ -115,7 +115,7 @@ def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
         (("export", circuit), "no format was given"),
         (("export", circuit, "--to", "png"), "dot, graphml, cytoscape"),
         (("export", circuit, "--to", "dot", "--json"), "give --out"),
-        (("export", circuit, "--out", circuit, "--overwrite"), "is an input"),
+        (("export", circuit, "--to", "dot", "--out", circuit, "--overwrite"), "is an input"),
     ):
         assert expected in refused(edgewise, *words)
 
@@ -132,7 +132,7 @@ def test_export_writes_whole_files_and_nothing_over_others(edgewise, folder, tmp
 
 
 def test_two_circuits_are_compared_with_numbers_that_add_up(edgewise, folder):
-    paths = [folder / "circuits" / name for name in ("cmd-0.05.json", "cmd-0.2.json")]
+    paths = [folder / "circuits" / name for name in ("cmd-0.05.npz", "cmd-0.2.npz")]
     one, other = map(Circuit.load, paths)
     found = json.loads(edgewise("compare", *paths, "--json")[1])
     assert found["shared"] + found["only_here"] == one.n_edges

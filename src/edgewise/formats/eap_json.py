@@ -56,6 +56,7 @@ def _gather(path: Path, parts: Iterable[tuple[str, Any]]) -> EdgeFile:
     """What the parts of a file say: `edges` may come in several pieces, but after `cfg`."""
     edges: _Edges | None = None
     found: dict[str, Any] = {}
+    has_edges = False
     for key, part in parts:
         if key == "cfg":
             graph = graph_of(part, path)
@@ -68,7 +69,8 @@ def _gather(path: Path, parts: Iterable[tuple[str, Any]]) -> EdgeFile:
             raise NotInOrderError
         else:
             edges.add(part)
-    if edges is None or not isinstance(found.get("nodes"), dict):
+            has_edges = True
+    if edges is None or not has_edges or not isinstance(found.get("nodes"), dict):
         raise NotInOrderError
     beyond = _beyond(edges.graph, found["nodes"], path)
     return EdgeFile(path, edges.graph, edges.scores(), edges.members(), about_of(found, path), beyond)

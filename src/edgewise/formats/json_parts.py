@@ -27,7 +27,7 @@ class NotInOrderError(Exception):
 def json_parts(path: Path, large: str) -> Iterator[tuple[str, Any]]:
     """The members of the object in a JSON file, (key, value), as its standard has it, every key once.
 
-    The member `large`, an object of objects, comes in pieces: (large, some of its members), each once within a piece.
+    The member `large`, an object of objects, comes in pieces, at least one: (large, some of its members), each once within a piece.
     NaN and infinite numbers are let through.
     """
     try:
@@ -112,6 +112,7 @@ class _Text:
         self.take("{")
         if self.next() == "}":
             self.place += 1
+            yield {}
             return
         while True:
             last = ENDS.search(self.held, self.place)

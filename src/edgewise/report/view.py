@@ -34,7 +34,7 @@ from .findings import Findings
 from .tables import short
 
 FloatArray = NDArray[np.floating]
-# How the names of circuits end that differ by their sizes alone, such as cmd-0.01.json and circuit-479.json.
+# How the names of circuits end that differ by their sizes alone, such as cmd-0.01.npz and circuit-479.json.
 SIZE = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
 
 
@@ -182,9 +182,12 @@ def _of_circuits(path: Path, files: Sequence[Path]) -> View:
 
 
 def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
-    """Circuits from the smallest on, with the scores of the largest; without any, all scores are 0."""
+    """Circuits from the smallest on, with the scores of the largest that has any for an edge; without any, 0."""
     graph, largest = held[0].graph, held[-1]
-    score = np.zeros(graph.n_edges) if largest.score is None else np.nan_to_num(largest.score)
+    score = np.full(graph.n_edges, np.nan)
+    for one in reversed(held):
+        score = score if one.score is None else np.where(np.isnan(score), one.score, score)
+    score = np.nan_to_num(score)
     facts = {known: str(largest.about[known]) for known in ("model", "task") if known in largest.about}
     circuits = tuple(Circuit(one.graph, one.members()) for one in held)
     circuits = tuple(one for one in circuits if one.n_edges) or circuits[-1:]  # of empty ones there is nothing to see
