@@ -63,7 +63,7 @@ def test_edges_may_come_before_the_graph_and_be_none_at_all(tmp_path):
     for key in ("cfg", "nodes", "edges"):
         for lacking in ({k: v for k, v in data.items() if k != key}, data | {key: []}):
             path.write_text(json.dumps(lacking))
-            with pytest.raises(InputError, match="needs the keys cfg, nodes and edges|cfg must map"):
+            with pytest.raises(InputError, match=r"needs the keys cfg, nodes and edges|cfg must map"):
                 read_file(path)
 
 

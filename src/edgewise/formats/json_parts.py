@@ -27,8 +27,8 @@ class NotInOrderError(Exception):
 def json_parts(path: Path, large: str) -> Iterator[tuple[str, Any]]:
     """The members of the object in a JSON file, (key, value), as its standard has it, every key once.
 
-    The member `large`, an object of objects, comes in pieces, at least one: (large, some of its members), each once within a piece.
-    NaN and infinite numbers are let through.
+    The member `large`, an object of objects, comes in pieces, at least one: (large, some of its members), each once
+    within a piece. NaN and infinite numbers are let through.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:

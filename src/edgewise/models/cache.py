@@ -70,8 +70,8 @@ def dequantised(
     with ExitStack() as held:
         try:
             found = _found(copy, held) or _made(gguf, copy, numbers * kind.itemsize + BESIDE, read, held)
-        except _NotKeptError as error:
-            log.warning("%s is de-quantised for this command alone: %s", gguf.name, error)
+        except (_NotKeptError, OSError) as error:
+            log.warning("%s is de-quantised for this command alone: %s", gguf.name, first_line(error))
             found = None
         yield found
 
