@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.formats import eap_json, json_parts
 from edgewise.formats.files import read_file
+from edgewise.report.view import view_of
 from edgewise.results import convert
 
 edgewise = test_cli.edgewise
@@ -41,7 +42,13 @@ def test_a_json_says_the_same_however_it_is_cut(tmp_path, monkeypatch, character
     circuit.save(path, score, {"name": 'a } , { " b', "list": [1, {}]})
     data = json.loads(path.read_text())
     data["edges"]["input->logits"] = {"in_graph": True}
-    parts = {"edgewise": data["edgewise"], "cfg": data["cfg"], "edges": data["edges"], "nodes": data["nodes"]}
+    parts = {
+        "edgewise": data["edgewise"],
+        "number": 12345,
+        "cfg": data["cfg"],
+        "edges": data["edges"],
+        "nodes": data["nodes"],
+    }
     path.write_text(json.dumps(parts, indent=indent) + "\n")
     whole = eap_json._gather(path, eap_json._whole(path))
     monkeypatch.setattr(json_parts, "CHARACTERS", characters)
@@ -153,6 +160,15 @@ def test_a_circuit_survives_its_packed_file(tmp_path_factory, layers, heads, par
             convert(folder / "c.npz", folder / f"c{suffix}")
             convert(folder / f"c{suffix}", folder / "back.npz", overwrite=True)
             assert (folder / "back.npz").read_bytes() == (folder / "c.npz").read_bytes()
+
+
+def test_the_viewer_has_the_scores_of_every_circuit_in_a_folder(tmp_path):
+    _, score = drawn(GRAPH)
+    places = np.arange(GRAPH.n_edges)
+    for name, mask in (("c-0.2", places < 9), ("c-0.5", places >= 20)):  # neither holds the other
+        Circuit(GRAPH, mask).save(tmp_path / f"{name}.npz", score)
+    (seen,) = view_of([tmp_path]).runs
+    np.testing.assert_array_equal(seen.mean, np.where((places >= 9) & (places < 20), 0, score.astype(np.float32)))
 
 
 def test_a_packed_circuit_is_no_file_of_scores_and_scores_are_no_packed_circuit(tmp_path):
