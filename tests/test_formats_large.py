@@ -42,13 +42,8 @@ def test_a_json_says_the_same_however_it_is_cut(tmp_path, monkeypatch, character
     circuit.save(path, score, {"name": 'a } , { " b', "list": [1, {}]})
     data = json.loads(path.read_text())
     data["edges"]["input->logits"] = {"in_graph": True}
-    parts = {
-        "edgewise": data["edgewise"],
-        "number": 12345,
-        "cfg": data["cfg"],
-        "edges": data["edges"],
-        "nodes": data["nodes"],
-    }
+    parts = {"number": 12345, "edgewise": data["edgewise"], "cfg": data["cfg"], "edges": data["edges"]}
+    parts["nodes"] = data["nodes"]
     path.write_text(json.dumps(parts, indent=indent) + "\n")
     whole = eap_json._gather(path, eap_json._whole(path))
     monkeypatch.setattr(json_parts, "CHARACTERS", characters)
