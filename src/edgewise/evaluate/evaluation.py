@@ -16,7 +16,7 @@ from ..methods import check_is
 from ..models import Model, make_batch, plan_batches, run_batches
 from ..models.batch import choose_batch_size
 from ..models.circuits import CircuitPlan, plan_circuit, run_circuit
-from ..models.memory import BUDGET, circuit_bytes
+from ..models.memory import BUDGET, circuit_need
 from ..models.prepare import prepare
 from ..progress import Progress, showing
 from ..store import NOTHING, Columns, Store, Unit, unit_key
@@ -116,7 +116,7 @@ def evaluate_circuits(
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    size = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
+    size = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
     job = EvaluateJob(metric, ablation, (), (), tuple(of_model))
     key = "" if store.folder is None else _key(model, task, circuits, job, size)
     unit = store.find(key) or _evaluate(model, task, [c.prune() for c in circuits], job, size, store, key, progress)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..graph import Graph
 from ..tasks.task import Example
-from .memory import batch_size_for, parse_bytes
+from .memory import Need, batch_size_for, parse_bytes
 
 NARROW = 256
 
@@ -71,11 +71,11 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "ri
     return Batch(clean, corrupted, real, last, answers, right, shared)
 
 
-def choose_batch_size(asked: int | None, bytes_per_example: int, memory: int | str) -> int:
+def choose_batch_size(asked: int | None, need: Need, memory: int | str) -> int:
     """How many examples run at once: as many as asked for, or as fit into `memory`, bytes or text such as '2GB'."""
     if asked is not None:
         return asked
-    return batch_size_for(bytes_per_example, parse_bytes(memory) if isinstance(memory, str) else memory)
+    return batch_size_for(need, parse_bytes(memory) if isinstance(memory, str) else memory)
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

@@ -105,6 +105,7 @@ def _gpt2(model: Any) -> Transformer:
         unembed=model.lm_head.weight,
         attention_scale=d_head**-0.5,
         max_length=config.n_positions,
+        mlp_kept=config.n_inner or 4 * width,
     )
 
 
@@ -142,6 +143,7 @@ def _gpt_neox(model: Any) -> Transformer:
         unembed=unembed.weight,
         attention_scale=d_head**-0.5,
         max_length=config.max_position_embeddings,
+        mlp_kept=config.intermediate_size,
     )
 
 
@@ -193,6 +195,7 @@ def _llama(model: Any) -> Transformer:
         unembed=model.lm_head.weight,
         attention_scale=query_scale**-0.5,
         max_length=config.max_position_embeddings,
+        mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and what it gates
         attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
         logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
     )

@@ -14,33 +14,41 @@ mean is the same as centring the rows of W.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .forward import Trace, sum_heads
-from .transformer import Projection, Transformer, at_least_float32
+from .transformer import Layer, Projection, Transformer, at_least_float32
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionGradient:
-    """The gradient of one run at one layer's q, k and v.
+    """The gradient of a run, or the sum of several, at one layer's q, k and v.
 
     scaled      [batch, position, 3, head, d_head] gradient at q, k, v over the norm's scale
-    along       [batch, position, 3, head] its part along the normalised stream
-    normalised  [batch, position, d_model]
+    along       per run, [batch, position, 3, head] its part along the normalised stream
+    normalised  per run, [batch, position, d_model]
     """
 
     scaled: Tensor
-    along: Tensor
-    normalised: Tensor
+    along: tuple[Tensor, ...]
+    normalised: tuple[Tensor, ...]
+
+    def plus(self, other: AttentionGradient) -> AttentionGradient:
+        """The sum of both."""
+        return AttentionGradient(
+            self.scaled + other.scaled, self.along + other.along, self.normalised + other.normalised
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
     """The gradient of one run at all destinations: per layer attention and MLP [batch, position, d_model], logits.
+
+    All of it is at least float32, whatever the model computes in.
 
     joined  per layer with a norm after attention, that norm's normalised input and 1 / scale in this run
     """
@@ -55,31 +63,30 @@ def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gra
     """The gradient of `loss` (a sum over examples) at every destination's input, for the run that left `trace`."""
     n = model.graph.n_layers
     targets = [*trace.q, *trace.k, *trace.v, *trace.mlp_in, trace.final]
-    found = [at_least_float32(g) for g in torch.autograd.grad(loss, targets, materialize_grads=True)]
-    attention = tuple(
-        _pull_back(model, index, trace, torch.stack([found[index], found[n + index], found[2 * n + index]], 2))
-        for index in range(n)
-    )
+    found = torch.autograd.grad(loss, targets, materialize_grads=True)
+    attention = tuple(_pull_back(model, index, trace, found[index : 3 * n : n]) for index in range(n))
     with torch.no_grad():
         joined = {
             index: layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
             for index, layer in enumerate(model.layers)
             if layer.post_norm is not None
         }
-    return Gradients(attention, tuple(found[3 * n : 4 * n]), found[-1], joined)
+    *mlp, logits = (at_least_float32(gradient) for gradient in found[3 * n :])
+    return Gradients(attention, tuple(mlp), logits, joined)
 
 
-def _pull_back(model: Transformer, index: int, trace: Trace, gradient: Tensor) -> AttentionGradient:
-    """gradient: [batch, position, 3, head, d_head] at q, k and v."""
+def _pull_back(model: Transformer, index: int, trace: Trace, at_qkv: Sequence[Tensor]) -> AttentionGradient:
+    """at_qkv: the gradients [batch, position, head, d_head] at q, k and v."""
     layer = model.layers[index]
     with torch.no_grad():
+        gradient = at_least_float32(torch.stack(list(at_qkv), 2))
         normalised, shrink = layer.attention_norm.normalise(trace.attention_in[index])
         # W x^, without what the norm's bias and the projection's add: q, k and v minus their values at x^ = 0.
         at_zero = [_at_zero(part, layer.attention_norm.bias) for part in layer.qkv]
-        values = (trace.q[index], trace.k[index], trace.v[index])
+        values = [at_least_float32(part) for part in (trace.q[index], trace.k[index], trace.v[index])]
         linear = [x if zero is None else x - zero for x, zero in zip(values, at_zero, strict=True)]
         along = (gradient * torch.stack(linear, 2)).sum(-1) * (shrink[..., None] / model.graph.d_model)
-        return AttentionGradient(gradient * shrink[..., None, None], along, normalised)
+        return AttentionGradient(gradient * shrink[..., None, None], (along,), (normalised,))
 
 
 def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
@@ -92,33 +99,60 @@ def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
 
 
 def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Tensor:
-    """[batch, source, position, d_model] each source's output in the corrupted run minus that in the clean run."""
+    """[batch, source, position, d_model] each source's output in the corrupted run minus that in the clean run; at
+    least float32."""
     graph = model.graph
     with torch.no_grad():
         shape = (clean.embedding.shape[0], graph.n_sources, *clean.embedding.shape[1:])
         differences = torch.empty(shape, dtype=at_least_float32(clean.embedding[:1, :1]).dtype, device=model.device)
-        differences[:, 0] = corrupted.embedding - clean.embedding
+        differences[:, 0] = _less(corrupted.embedding, clean.embedding)
         for index, layer in enumerate(model.layers):
             first = graph.attention_sources(index)
-            mix = at_least_float32(corrupted.mix[index] - clean.mix[index])
+            mix = _less(corrupted.mix[index], clean.mix[index])
             heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
             differences[:, first : first + graph.n_heads] = heads
-            differences[:, graph.mlp_source(index)] = corrupted.mlp_out[index] - clean.mlp_out[index]
+            differences[:, graph.mlp_source(index)] = _less(corrupted.mlp_out[index], clean.mlp_out[index])
     return differences
 
 
-def contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
+def _less(a: Tensor, b: Tensor) -> Tensor:
+    """a - b, at least in float32: two runs are alike, so that their difference has few digits in half precision."""
+    return at_least_float32(a) - at_least_float32(b)
+
+
+def contract(model: Transformer, differences: Tensor, runs: Iterable[Gradients]) -> Tensor:
     """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs.
 
-    Where a norm follows attention, a head's difference reaches its readers through that norm, which is another linear
-    map in every run: then each run is contracted by itself.
+    Runs are taken one by one: those that come from a generator are never held together, only their sum is. Where a
+    norm follows attention, a head's difference reaches its readers through that norm, which is another linear map in
+    every run: then each run is contracted by itself.
     """
     if not any(layer.post_norm for layer in model.layers):
-        return _contract(model, differences, runs)
-    total = torch.zeros((), device=differences.device)
+        summed, count = _summed(runs)
+        return _contract(model, differences, summed).div_(count)
+    total, count = torch.zeros((), device=differences.device), 0
     for one in runs:
-        total = total + _contract(model, _through_post_norms(model, differences, one), [one]) / len(runs)
-    return total
+        total = total + _contract(model, _through_post_norms(model, differences, one), one)
+        count += 1
+    return total / count
+
+
+def _summed(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
+    """The sum of the gradients of runs, and how many there were; a layer's sum so far is let go as it grows."""
+    attention: list[AttentionGradient] = []
+    rest: list[Tensor] = []
+    count = 0
+    for one in runs:
+        others = (*one.mlp, one.logits)
+        if not count:
+            attention, rest = list(one.attention), list(others)
+        else:
+            for index, gradient in enumerate(one.attention):
+                attention[index] = attention[index].plus(gradient)
+            for index, tensor in enumerate(others):
+                rest[index] = rest[index] + tensor
+        count += 1
+    return Gradients(tuple(attention), tuple(rest[:-1]), rest[-1], {}), count
 
 
 def _through_post_norms(model: Transformer, differences: Tensor, one: Gradients) -> Tensor:
@@ -136,38 +170,43 @@ def _through_post_norms(model: Transformer, differences: Tensor, one: Gradients)
     return seen
 
 
-def _contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
+def _contract(model: Transformer, differences: Tensor, gradients: Gradients) -> Tensor:
     graph = model.graph
     scores = torch.empty((len(differences), graph.n_edges), dtype=differences.dtype, device=differences.device)
     flat = differences.flatten(2)
     with torch.no_grad():
         for index in range(graph.n_layers):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
-            gradient = _attention_gradient(model, index, [g.attention[index] for g in runs])
-            block = flat[:, : graph.attention_sources(index)] @ gradient.flatten(2).transpose(1, 2)
-            # [source, (qkv, head)] -> [source, head, qkv], the order of edges
-            block = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3)
-            scores[:, attention_block] = block.flatten(1)
-            mlp = _mean([g.mlp[index] for g in runs]).flatten(1).unsqueeze(-1)
+            scores[:, attention_block] = _attention_scores(model, index, flat, gradients.attention[index])
+            mlp = gradients.mlp[index].flatten(1).unsqueeze(-1)
             scores[:, mlp_block] = (flat[:, : graph.mlp_sources(index)] @ mlp).squeeze(-1)
-        logits = _mean([g.logits for g in runs]).flatten(1).unsqueeze(-1)
-        scores[:, graph.blocks[-1]] = (flat @ logits).squeeze(-1)
+        scores[:, graph.blocks[-1]] = (flat @ gradients.logits.flatten(1).unsqueeze(-1)).squeeze(-1)
     return scores
 
 
-def _attention_gradient(model: Transformer, index: int, runs: Sequence[AttentionGradient]) -> Tensor:
-    """[batch, (qkv, head), position, d_model] the mean gradient of the runs at the stream."""
-    layer = model.layers[index]
-    weights = torch.stack([at_least_float32(part.head_weight) for part in layer.qkv])
-    weights = (weights * at_least_float32(layer.attention_norm.weight)).flatten(0, 1)
-    if layer.attention_norm.centred:
-        weights = weights - weights.mean(-1, keepdim=True)
-    scaled = _mean([run.scaled for run in runs]).flatten(2, 3)
-    gradient = torch.einsum("bpne,ned->bnpd", scaled, weights)
-    along = torch.stack([run.along for run in runs], -1).flatten(2, 3) / len(runs)
-    normalised = torch.stack([run.normalised for run in runs], 1)
-    return gradient - torch.einsum("bpnr,brpd->bnpd", along, normalised)
+def _attention_scores(model: Transformer, index: int, flat: Tensor, gradient: AttentionGradient) -> Tensor:
+    """[batch, edge] of a layer's q, k and v, from differences [batch, source, (position, d_model)]."""
+    graph = model.graph
+    at_stream = _attention_gradient(model, index, gradient).flatten(2)
+    block = flat[:, : graph.attention_sources(index)] @ at_stream.transpose(1, 2)
+    # [source, (qkv, head)] -> [source, head, qkv], the order of edges
+    return block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
 
 
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(tensors)).mean(0)
+def _attention_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:
+    """[batch, (qkv, head), position, d_model] at the stream."""
+    layer, (batch, length, _, n_heads, _) = model.layers[index], gradient.scaled.shape
+    found = gradient.scaled.new_empty((batch, 3, n_heads, length, model.graph.d_model))
+    normalised = torch.stack(gradient.normalised, 1)
+    along = torch.stack(gradient.along, -1)
+    # One after the other: all three together would need several copies of hundreds of megabytes for wide models.
+    for place, part in enumerate(layer.qkv):
+        found[:, place] = torch.einsum("bphe,hed->bhpd", gradient.scaled[:, :, place], _folded(layer, part))
+        found[:, place] -= torch.einsum("bphr,brpd->bhpd", along[:, :, place], normalised)
+    return found.flatten(1, 2)
+
+
+def _folded(layer: Layer, part: Projection) -> Tensor:
+    """[head, d_head, d_model] a projection, at least float32, with the norm's weight and centring in it."""
+    weight = at_least_float32(part.head_weight) * layer.attention_norm.weight
+    return weight - weight.mean(-1, keepdim=True) if layer.attention_norm.centred else weight

@@ -24,7 +24,7 @@ from ..reading import file_size, read_json, told_of
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
-from .memory import scoring_bytes
+from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
 from .pickled import check_pickled
 from .transformer import Transformer
 
@@ -153,18 +153,30 @@ class Model:
 class ModelFacts:
     """What a model's config says, without its weights.
 
-    weight_bytes   of all weights, in the dtype that they are stored in
-    scoring_bytes  that scoring one example of `example_length` tokens by EAP-IG of five steps needs beyond the weights
+    dtype         what it computes in; by default, what its weights are stored in
+    weight_bytes  of all weights in that dtype
     """
 
     family: str
-    graph: Graph
+    shape: Shape
     parameters: int
     dtype: str
     longest_prompt: int
     weight_bytes: int
-    scoring_bytes: int
-    example_length: int = 20
+
+    @property
+    def graph(self) -> Graph:
+        """Its computation graph."""
+        return self.shape.graph
+
+    def needs(self, length: int) -> dict[str, Need]:
+        """By verb, the memory that examples of `length` tokens need beyond the weights: scoring by EAP-IG of five
+        steps, circuits, and weighted circuits with their gradients."""
+        return {
+            "score": scoring_need(self.shape, length, runs=5),
+            "evaluate": circuit_need(self.shape, length),
+            "learn": weighted_need(self.shape, length, keeps_streams(self.shape, length)),
+        }
 
 
 @dataclass(frozen=True)
@@ -368,29 +380,29 @@ def _refuse_strange_numbers(module: Any, name: str) -> None:
             raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; mend its file")
 
 
-def inspect_model(name: str | Path, trust_remote_code: bool = False) -> ModelFacts:
-    """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
+def inspect_model(name: str | Path, trust_remote_code: bool = False, dtype: str = "auto") -> ModelFacts:
+    """What can be said of a model from its config alone: its graph, its size, the memory that work with it needs."""
     import transformers
 
     name = str(name)
     place = find_model(name)
     with quiet():
         config = _config(name, place, trust_remote_code)
-        graph = check_config(config).shape(config)
+        family = check_config(config)
+        stored = getattr(config, "dtype", None) or torch.float32
+        kind = stored if dtype == "auto" else choose_dtype(dtype, stored, torch.device("cpu"))
         with told_of(f"model {name!r}", CHOICES), torch.device("meta"):
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+            shape = family.build(built.to(kind)).shape
     parameters = sum(p.numel() for p in built.parameters())
-    stored = getattr(config, "dtype", None) or torch.float32
-    facts = ModelFacts(
+    return ModelFacts(
         family=config.model_type,
-        graph=graph,
+        shape=shape,
         parameters=parameters,
-        dtype=str(stored).removeprefix("torch."),
+        dtype=str(kind).removeprefix("torch."),
         longest_prompt=config.max_position_embeddings,
-        weight_bytes=parameters * stored.itemsize,
-        scoring_bytes=scoring_bytes(graph, ModelFacts.example_length, runs=5),
+        weight_bytes=parameters * kind.itemsize,
     )
-    return facts
 
 
 def choose_device(name: str) -> torch.device:

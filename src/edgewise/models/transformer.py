@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..graph import Graph
+from .memory import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,7 @@ class Transformer:
     embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
     positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
     rotary     (like, positions [batch, position], which) -> cos, sin [batch, position, turned]; None if there is none
+    mlp_kept   how many numbers an MLP keeps of every position for a backward pass
     attention_cap, logit_cap  soft caps of attention scores and logits: cap * tanh(x / cap)
     """
 
@@ -112,6 +114,7 @@ class Transformer:
     unembed: Tensor
     attention_scale: float
     max_length: int
+    mlp_kept: int
     attention_cap: float | None = None
     logit_cap: float | None = None
 
@@ -124,6 +127,12 @@ class Transformer:
     def dtype(self) -> torch.dtype:
         """What it computes in."""
         return self.unembed.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """What decides how much memory its batches need."""
+        post_norm = any(layer.post_norm is not None for layer in self.layers)
+        return Shape(self.graph, self.d_head, self.mlp_kept, self.dtype.itemsize, post_norm)
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:

@@ -105,7 +105,7 @@ def is_begun(
 
 
 def _batch_size(model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
-    return choose_batch_size(asked, scorer.bytes_per_example(model.graph, task.longest), memory)
+    return choose_batch_size(asked, scorer.need(model.transformer.shape, task.longest), memory)
 
 
 def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
