@@ -73,12 +73,12 @@ def command(
         return
     facts_shown = {key.replace("_", " "): f"{v:,}" if type(v) is int else v for key, v in record.items()}
     out.print(key_value_table(name, facts_shown))
-    rows = [
+    fits = [
         [verb, _amount(need["bytes"]), *("-" if n is None else f"x{n}" for n in need["devices"].values())]
         for verb, need in needs.items()
     ]
     heads = ("", "with the weights", *(f"{size} GB" for size in SIZES))
-    print_tables(number_tables(heads, rows, out.width, f"one example of {length} tokens"))
+    print_tables(number_tables(heads, fits, out.width, f"one example of {length} tokens"))
     say(f"x1, x2: so many devices of that memory (--device all spreads layers over them); -: more than {COUNTS[-1]}")
     say("longer prompts (--length), and more of them at once, need proportionally more beyond the weights")
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from .transformer import Layer, Norm, Projection, Transformer
+from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ def _rms_norm(module: Any) -> Norm:
 
 
 def _gemma_norm(module: Any) -> Norm:
-    """Gemma stores a norm's weight less 1."""
-    return Norm(1 + module.weight, None, module.eps, centred=False)
+    """Gemma stores a norm's weight less 1; in half precision, their sum would lose what was stored."""
+    return Norm(1 + at_least_float32(module.weight), None, module.eps, centred=False)
 
 
 def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..tasks.metrics import Readout
 from .transformer import Layer, Transformer, at_least_float32, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
+# Of a half-precision unembedding, so many tokens are widened at once.
+TOKENS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,10 +179,25 @@ def _turned(x: Tensor, frame: Frame, layer: Layer) -> Tensor:
 
 
 def read_out(model: Transformer, stream: Tensor, answers: Tensor, right: Tensor, all_logits: bool) -> Readout:
-    """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them."""
-    y = model.final_norm(stream)
+    """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them.
+
+    At least in float32: metrics are small differences of large logits.
+    """
+    y = model.final_norm(at_least_float32(stream))
     if all_logits:
-        logits = soft_cap(y @ model.unembed.T, model.logit_cap)
+        logits = soft_cap(_all_logits(model.unembed, y), model.logit_cap)
         return Readout(answers, logits.gather(1, answers), right, logits)
-    answer_logits = (model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1)
+    answer_logits = (at_least_float32(model.unembed[answers]) @ y.unsqueeze(-1)).squeeze(-1)
     return Readout(answers, soft_cap(answer_logits, model.logit_cap), right)
+
+
+def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:
+    """[example, token] y times unembedding, in y's dtype; a wide copy of it is made in parts, for each pass anew."""
+    if unembed.dtype == y.dtype:
+        return y @ unembed.T
+    parts = unembed.split(TOKENS_AT_ONCE)
+    return torch.cat([checkpoint(_wide_product, y, part, use_reentrant=False) for part in parts], 1)
+
+
+def _wide_product(y: Tensor, part: Tensor) -> Tensor:
+    return y @ part.to(y.dtype).T

@@ -54,8 +54,8 @@ class Rows:
         return self._buffers[name][: places * readers * width].view(places, readers, width)
 
     def spread(self, mixing: Tensor) -> Tensor:
-        """[place, ...] from [example, ...], or from [place, ...] itself."""
-        return mixing.repeat_interleave(len(self.changes) // len(mixing), 0)
+        """[place, ...] from [example, ...], or from [place, ...] itself, in the dtype of the rows."""
+        return mixing.to(self.changes.dtype).repeat_interleave(len(self.changes) // len(mixing), 0)
 
     def reserve(self, count: int) -> tuple[slice, Tensor]:
         """The next rows, to be written: which they are, and a view of them [place, row, d_model]."""
@@ -140,7 +140,9 @@ class Read(torch.autograd.Function):
             found[:, -1] = rest
         rows.add_gradients(spread, found)
         by_mixing = torch.bmm(found, rows.changes[:, : mixing.shape[2]].transpose(1, 2))
-        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), *[None] * (len(ctx.needs_input_grad) - 1)
+        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1, dtype=mixing.dtype), *[None] * (
+            len(ctx.needs_input_grad) - 1
+        )
 
 
 class MixOne(torch.autograd.Function):
@@ -160,7 +162,7 @@ class MixOne(torch.autograd.Function):
         stream = gradients[0][:, None]
         rows.gradients[:, which].addcmul_(rows.spread(mixing).transpose(1, 2), stream)
         by_mixing = torch.bmm(stream, rows.changes[:, which].transpose(1, 2))
-        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), None, None, None
+        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1, dtype=mixing.dtype), None, None, None
 
 
 class WriteOutput(torch.autograd.Function):
@@ -236,12 +238,12 @@ def head_rows(layer: Layer, mix: Tensor, reference_mix: Tensor) -> tuple[Tensor,
     wide = at_least_float32(both)
     products = wide @ wide.transpose(1, 2) / both.shape[-1]
     products[:, 0, 0] += norm.eps
-    return both.roll(-1, 1) * norm.weight, products
+    return (both.roll(-1, 1) * norm.weight).to(both.dtype), products
 
 
 def _folded(layer: Layer, part: Projection) -> Tensor:
     """[head, d_head, d_model] a projection of the normalised stream, to which the norm's weight isn't applied yet."""
-    return part.head_weight * layer.attention_norm.weight
+    return (part.head_weight * layer.attention_norm.weight).to(part.weight.dtype)
 
 
 def _mix(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:

@@ -23,10 +23,13 @@ class Norm:
     centred: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., d_model] -> the same shape."""
+        """[..., d_model] -> the same shape and dtype, computed in the wider of x's dtype and the weight's."""
+        kind = torch.promote_types(x.dtype, self.weight.dtype)
+        wide, weight = x.to(kind), self.weight.to(kind)
         if self.centred:
-            return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+            bias = None if self.bias is None else self.bias.to(kind)
+            return F.layer_norm(wide, x.shape[-1:], weight, bias, self.eps).to(x.dtype)
+        return F.rms_norm(wide, x.shape[-1:], weight, self.eps).to(x.dtype)
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The normalised x [..., d_model] before weight and bias, and 1 / its scale [..., 1]; at least float32."""

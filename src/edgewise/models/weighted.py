@@ -49,7 +49,9 @@ def run_weighted(
     if weights.shape[-1] != graph.n_edges:
         raise InputError(f"there are {weights.shape[-1]} weights, but the graph has {graph.n_edges} edges")
     sizes = [block.stop - block.start for block in graph.blocks]
-    blocks = weights.to(clean.dtype).expand(batch, -1).split(sizes, 1)
+    # Their gradients are sums over positions and examples: at least float32, whatever the model computes in.
+    wide = torch.promote_types(clean.dtype, torch.float32)
+    blocks = weights.to(wide).expand(batch, -1).split(sizes, 1)
     keeps = keep_streams and weights.requires_grad and torch.is_grad_enabled()
     rows = Rows(model, batch, length, last, keeps)
     at_last: list[Tensor] = [WriteOutput.apply((clean - reference.embedding).flatten(0, 1), rows)]
@@ -98,7 +100,7 @@ def _run_last_layer(
     def read(weights: Tensor) -> Tensor:
         """[example, reader, d_model] what readers of weights [example, reader, source] see of `changes`."""
         mixing = _mixing(graph, weights, products, 1)
-        return mixing @ changes[:, : mixing.shape[2]]
+        return mixing.to(changes.dtype) @ changes[:, : mixing.shape[2]]
 
     normed = layer.attention_norm(there[where].unsqueeze(1) + read(attention[:, : graph.n_heads]))
     q = torch.einsum("bhd,hed->bhe", normed, layer.q.head_weight)
