@@ -230,6 +230,6 @@ def open_model(name: str, device: str, dtype: str, bos: str = "auto", trust_remo
 
         model = load_model(name, device, dtype, bos, trust_remote_code)
     transformer = model.transformer
-    where = f"on {transformer.device}, {transformer.dtype}, {thread_count()} threads"
+    where = f"on {transformer.where}, {transformer.dtype}, {thread_count()} threads"
     detail(f"loaded {name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model

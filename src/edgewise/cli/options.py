@@ -48,7 +48,14 @@ TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run code that comes with the model; never done without this option."),
 ]
-Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Any device torch offers; auto: the best there is; cuda:0,cuda:1: layers over several; all: over all, and "
+        "the CPU for the rest.",
+    ),
+]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[
     int | None,

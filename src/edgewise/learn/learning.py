@@ -66,7 +66,7 @@ class GradientJob:
         stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last, keep)
         said = ready.read_stream(stream, all_logits)
         value = self.metric.checked(said, clean or said)
-        full, empty = (value.new_tensor([self.ends[example][end] for example in examples]) for end in (0, 1))
+        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).to(value).T
         loss = self.goal.loss(value, full, empty, self.span).sum()
         (gradient,) = torch.autograd.grad(loss, weights)
         return float(loss.detach()), gradient.float().cpu()

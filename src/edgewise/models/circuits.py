@@ -10,6 +10,7 @@ position alone, and runs there alone; the others run everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,19 +129,24 @@ def _reads(rows: Bools, destinations: Ints) -> tuple[Ints, Bools]:
 
 def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> Trace:
     """A reference in which every source gives what `sources` (embedding, mix, mlp_out) says, whatever it reads."""
+    mix, mlp_out = (
+        tuple(part.to(layer.device) for part, layer in zip(parts, model.layers, strict=True))
+        for parts in (sources.mix, sources.mlp_out)
+    )
     x = add_positions(model, sources.embedding, frame)
     attention_in: list[Tensor] = []
     mlp_in: list[Tensor] = []
     qkv: tuple[list[Tensor], ...] = ([], [], [])
     for index, layer in enumerate(model.layers):
+        x = x.to(layer.device)
         attention_in.append(x)
         for kept, part in zip(qkv, layer.project(layer.attention_norm(x)), strict=True):
             kept.append(part)
-        mid = x + join_heads(layer, sources.mix[index])
+        mid = x + join_heads(layer, mix[index])
         mlp_in.append(x if model.graph.parallel else mid)
-        x = mid + sources.mlp_out[index]
+        x = mid + mlp_out[index]
     q, k, v = (tuple(part) for part in qkv)
-    return Trace(sources.embedding, tuple(attention_in), q, k, v, sources.mix, tuple(mlp_in), sources.mlp_out, x)
+    return Trace(sources.embedding, tuple(attention_in), q, k, v, mix, tuple(mlp_in), mlp_out, x.to(model.device))
 
 
 def run_circuit(
@@ -150,14 +156,16 @@ def run_circuit(
 
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
     """
-    where = (torch.arange(len(last), device=last.device), last)
+    home = where = (torch.arange(len(last), device=last.device), last)
     last_frame = frame_at(frame, where)
-    full, at_last = Changes(plan.n_everywhere, clean), Changes(plan.n_sources, clean[where])
+    rooms = _rooms(model, plan)
+    full, at_last = Changes([room[0] for room in rooms], clean), Changes([room[1] for room in rooms], clean[where])
     change = (clean - reference.embedding)[None]
     full.append(change)
     at_last.append(_at(change, where))
     for index, (layer, step) in enumerate(zip(model.layers, plan.layers, strict=True)):
         done = []
+        where = (home[0].to(layer.device), home[1].to(layer.device))
         if len(step.everywhere.heads):
             mix = _mix(model, index, step.everywhere, (full, full), reference, frame, None)
             change = _written(layer, mix, step.everywhere.heads)
@@ -171,14 +179,26 @@ def run_circuit(
         if step.mlp is None:
             continue
         if step.mlp_everywhere:
-            stream = reference.mlp_in[index] + full.read(step.mlp)[0]
+            stream = reference.mlp_in[index] + full.read(step.mlp, layer.device)[0]
             change = (layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index])[None]
             full.append(change)
             at_last.append(_at(change, where))
         else:
-            stream = reference.mlp_in[index][where] + at_last.read(step.mlp)[0]
+            stream = reference.mlp_in[index][where] + at_last.read(step.mlp, layer.device)[0]
             at_last.append((layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index][where])[None])
-    return reference.final[where] + at_last.read(plan.logits)[0]
+    return reference.final[home] + at_last.read(plan.logits, model.device)[0]
+
+
+def _rooms(model: Transformer, plan: CircuitPlan) -> list[tuple[int, int]]:
+    """For every span of layers, how many nodes run everywhere, and at the last position; `input` is in the first."""
+    rooms: list[tuple[int, int]] = []
+    for span in model.spans:
+        steps = [plan.layers[index] for index in span]
+        wide = sum(len(step.everywhere.heads) + (step.mlp is not None and step.mlp_everywhere) for step in steps)
+        narrow = sum(len(step.at_last.heads) + (step.mlp is not None and not step.mlp_everywhere) for step in steps)
+        first = int(not rooms)
+        rooms.append((first + wide, first + wide + narrow))
+    return rooms
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,34 +222,50 @@ class Joined:
 
 
 class Changes:
-    """How the outputs of the sources that ran differ from the reference: [source, batch, (position,) d_model]."""
+    """How the outputs of the sources that ran differ from the reference: [source, batch, (position,) d_model].
 
-    def __init__(self, n_sources: int, like: Tensor) -> None:
-        self._buffer = like.new_empty((n_sources, *like.shape))
+    They lie where their layers do: `rooms` says how many sources there are in each span of layers.
+    """
+
+    def __init__(self, rooms: Sequence[int], like: Tensor) -> None:
+        self._rooms, self._like = tuple(rooms), like
+        self._parts: list[tuple[int, Tensor]] = []  # the first source of each
         self._joined: list[tuple[slice, Joined]] = []
         self._count = 0
 
     def append(self, changes: Tensor, joined: Joined | None = None) -> None:
         """Add the changes of the next sources; `joined` if they are heads that join through a norm."""
         rows = slice(self._count, self._count + len(changes))
-        self._buffer[rows] = changes
+        while rows.start == sum(self._rooms[: len(self._parts)]):
+            room = self._rooms[len(self._parts)]
+            self._parts.append((rows.start, changes.new_empty((room, *self._like.shape))))
+        first, part = self._parts[-1]
+        part[rows.start - first : rows.stop - first] = changes
         self._count = rows.stop
         if joined is not None:
             self._joined.append((rows, joined))
 
-    def read(self, edges: Bools) -> Tensor:
-        """[reader, ...] the sum of the changes that each reader's edges [source, reader] bring."""
-        changes = self._buffer[: len(edges)]
+    def read(self, edges: Bools, device: torch.device) -> Tensor:
+        """[reader, ...] on a device, the sum of the changes that each reader's edges [source, reader] bring."""
         plain = edges.copy()
         for rows, _ in self._joined:
             plain[rows] = False
-        total = _weighted(changes, plain)
+        first, *rest = (_weighted(changes, plain[rows]).to(device) for rows, changes in self._until(len(edges)))
+        total = first if not rest else sum(rest, first)
         for rows, joined in self._joined:
             readers = np.flatnonzero(edges[rows].any(0)) if rows.start < len(edges) else ()
             if len(readers):
-                heads = _weighted(changes[rows], edges[rows][:, readers])
-                total[torch.as_tensor(readers, device=total.device)] += joined.change(heads)
+                start, part = next(one for one in reversed(self._parts) if one[0] <= rows.start)
+                heads = _weighted(part[rows.start - start : rows.stop - start], edges[rows][:, readers])
+                total[torch.as_tensor(readers, device=device)] += joined.change(heads).to(device)
         return total
+
+    def _until(self, count: int) -> Iterator[tuple[slice, Tensor]]:
+        """The parts of the first sources: which they are, and their changes."""
+        for first, part in self._parts:
+            if first < count or not first:
+                rows = slice(first, min(count, first + len(part)))
+                yield rows, part[: rows.stop - first]
 
 
 def _at(changes: Tensor, where: Where) -> Tensor:
@@ -263,7 +299,7 @@ def _mix(
     changes  what q reads, and what k and v read
     """
     layer = model.layers[index]
-    heads = torch.as_tensor(group.heads, device=model.device)
+    heads = torch.as_tensor(group.heads, device=layer.device)
     there = reference.q[index], reference.k[index], reference.v[index]
     parts = []
     for letter, ((reading, edges), projection, unread) in enumerate(zip(group.readers, layer.qkv, there, strict=True)):
@@ -274,7 +310,7 @@ def _mix(
             unread, stream = unread[at[1]].unsqueeze(1), stream[at[1]]
         rows = [unread[:, :, head] for head in group.heads.tolist()]
         if len(reading):
-            streams = stream + source.read(edges)
+            streams = stream + source.read(edges, layer.device)
             streams = streams.unsqueeze(2) if only_last else streams
             projected = _project_heads(layer, projection, streams, group.heads[reading])
             for row, part in zip(reading.tolist(), projected, strict=True):

@@ -98,7 +98,7 @@ def _gpt2(model: Any) -> Transformer:
         graph=_gpt2_shape(config),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.h),
-        embed=body.wte,
+        embed=_at_home(body.wte, body.wte, body.h[0].attn.c_proj.weight),
         positions=body.wpe.weight,
         rotary=None,
         final_norm=_layer_norm(body.ln_f),
@@ -136,7 +136,7 @@ def _gpt_neox(model: Any) -> Transformer:
         graph=_gpt_neox_shape(config),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.layers),
-        embed=body.embed_in,
+        embed=_at_home(body.embed_in, body.embed_in, body.layers[0].attention.dense.weight),
         positions=None,
         rotary=lambda like, positions, which: body.rotary_emb(like, positions),
         final_norm=_layer_norm(body.final_layer_norm),
@@ -156,6 +156,7 @@ def _llama(model: Any) -> Transformer:
     norm = _gemma_norm if is_gemma else _rms_norm
     kinds = getattr(config, "layer_types", None) if config.model_type.startswith("gemma3") else None
     query_scale = config.query_pre_attn_scalar if is_gemma else d_head
+    embed = _gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens
 
     def layer(index: int, block: Any) -> Layer:
         attention = block.self_attn
@@ -188,7 +189,7 @@ def _llama(model: Any) -> Transformer:
         graph=_llama_shape(config),
         d_head=d_head,
         layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
-        embed=_gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens,
+        embed=_at_home(embed, body.embed_tokens, body.layers[0].self_attn.o_proj.weight),
         positions=None,
         rotary=rotary,
         final_norm=norm(body.norm),
@@ -241,6 +242,11 @@ def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
     if hasattr(module, "embed_scale"):
         return module
     return lambda tokens: module(tokens) * module.weight.new_tensor(width**0.5)
+
+
+def _at_home(embed: Callable[[Tensor], Tensor], module: Any, home: Tensor) -> Callable[[Tensor], Tensor]:
+    """An embedding that runs where its weights are, and gives its output where the first layer's are."""
+    return lambda tokens: embed(tokens.to(module.weight.device)).to(home.device)
 
 
 def _then(first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

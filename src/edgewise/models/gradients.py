@@ -23,6 +23,9 @@ from torch import Tensor
 from .forward import Trace, sum_heads
 from .transformer import Layer, Projection, Transformer, at_least_float32
 
+# [batch, source, position, d_model] of all sources, in one part for every span of layers, on its device.
+Differences = tuple[Tensor, ...]
+
 
 @dataclass(frozen=True, eq=False)
 class AttentionGradient:
@@ -98,21 +101,31 @@ def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
     return moved if bias is None else moved + bias
 
 
-def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Tensor:
-    """[batch, source, position, d_model] each source's output in the corrupted run minus that in the clean run; at
-    least float32."""
-    graph = model.graph
+def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Differences:
+    """Each source's output in the corrupted run minus that in the clean run; at least float32."""
+    graph, (batch, length, width) = model.graph, clean.embedding.shape
+    dtype = at_least_float32(clean.embedding[:1, :1]).dtype
+    parts = []
     with torch.no_grad():
-        shape = (clean.embedding.shape[0], graph.n_sources, *clean.embedding.shape[1:])
-        differences = torch.empty(shape, dtype=at_least_float32(clean.embedding[:1, :1]).dtype, device=model.device)
-        differences[:, 0] = _less(corrupted.embedding, clean.embedding)
-        for index, layer in enumerate(model.layers):
-            first = graph.attention_sources(index)
-            mix = _less(corrupted.mix[index], clean.mix[index])
-            heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
-            differences[:, first : first + graph.n_heads] = heads
-            differences[:, graph.mlp_source(index)] = _less(corrupted.mlp_out[index], clean.mlp_out[index])
-    return differences
+        for first, span in zip(_first_sources(model), model.spans, strict=True):
+            layers = [model.layers[index] for index in span]
+            count = graph.attention_sources(span.stop - 1) + graph.n_heads + 1 - first
+            part = torch.empty((batch, count, length, width), dtype=dtype, device=layers[0].device)
+            if first == 0:
+                part[:, 0] = _less(corrupted.embedding, clean.embedding)
+            for index, layer in zip(span, layers, strict=True):
+                start = graph.attention_sources(index) - first
+                mix = _less(corrupted.mix[index], clean.mix[index])
+                heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
+                part[:, start : start + graph.n_heads] = heads
+                part[:, start + graph.n_heads] = _less(corrupted.mlp_out[index], clean.mlp_out[index])
+            parts.append(part)
+    return tuple(parts)
+
+
+def _first_sources(model: Transformer) -> list[int]:
+    """The first source of every span of layers; `input` goes with the first."""
+    return [model.graph.attention_sources(span.start) if place else 0 for place, span in enumerate(model.spans)]
 
 
 def _less(a: Tensor, b: Tensor) -> Tensor:
@@ -120,7 +133,7 @@ def _less(a: Tensor, b: Tensor) -> Tensor:
     return at_least_float32(a) - at_least_float32(b)
 
 
-def contract(model: Transformer, differences: Tensor, runs: Iterable[Gradients]) -> Tensor:
+def contract(model: Transformer, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
     """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs.
 
     Runs are taken one by one: those that come from a generator are never held together, only their sum is. Where a
@@ -130,7 +143,7 @@ def contract(model: Transformer, differences: Tensor, runs: Iterable[Gradients])
     if not any(layer.post_norm for layer in model.layers):
         summed, count = _summed(runs)
         return _contract(model, differences, summed).div_(count)
-    total, count = torch.zeros((), device=differences.device), 0
+    total, count = torch.zeros((), device=model.device), 0
     for one in runs:
         total = total + _contract(model, _through_post_norms(model, differences, one), one)
         count += 1
@@ -155,42 +168,53 @@ def _summed(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
     return Gradients(tuple(attention), tuple(rest[:-1]), rest[-1], {}), count
 
 
-def _through_post_norms(model: Transformer, differences: Tensor, one: Gradients) -> Tensor:
+def _through_post_norms(model: Transformer, differences: Differences, one: Gradients) -> Differences:
     """The differences with those of heads as the stream sees them, to first order, in one run."""
-    seen = differences.clone()
-    for index, (normalised, shrink) in one.joined.items():
-        first, norm = model.graph.attention_sources(index), model.layers[index].post_norm
-        assert norm is not None
-        heads = differences[:, first : first + model.graph.n_heads]
-        if norm.centred:
-            heads = heads - heads.mean(-1, keepdim=True)
-        along = (heads * normalised[:, None]).mean(-1, keepdim=True)
-        through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
-        seen[:, first : first + model.graph.n_heads] = through
+    seen = tuple(part.clone() for part in differences)
+    for start, span, part, own in zip(_first_sources(model), model.spans, differences, seen, strict=True):
+        for index in span:
+            (normalised, shrink), norm = one.joined[index], model.layers[index].post_norm
+            assert norm is not None
+            first = model.graph.attention_sources(index) - start
+            heads = part[:, first : first + model.graph.n_heads]
+            if norm.centred:
+                heads = heads - heads.mean(-1, keepdim=True)
+            along = (heads * normalised[:, None]).mean(-1, keepdim=True)
+            through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
+            own[:, first : first + model.graph.n_heads] = through
     return seen
 
 
-def _contract(model: Transformer, differences: Tensor, gradients: Gradients) -> Tensor:
-    graph = model.graph
-    scores = torch.empty((len(differences), graph.n_edges), dtype=differences.dtype, device=differences.device)
-    flat = differences.flatten(2)
+def _contract(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
+    graph, like = model.graph, differences[0]
+    scores = torch.empty((len(like), graph.n_edges), dtype=like.dtype, device=like.device)
     with torch.no_grad():
         for index in range(graph.n_layers):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
-            scores[:, attention_block] = _attention_scores(model, index, flat, gradients.attention[index])
-            mlp = gradients.mlp[index].flatten(1).unsqueeze(-1)
-            scores[:, mlp_block] = (flat[:, : graph.mlp_sources(index)] @ mlp).squeeze(-1)
-        scores[:, graph.blocks[-1]] = (flat @ gradients.logits.flatten(1).unsqueeze(-1)).squeeze(-1)
+            at_stream = _attention_gradient(model, index, gradients.attention[index])
+            block = _product(differences, graph.attention_sources(index), at_stream)
+            del at_stream  # before the next layer's, which is as large
+            # [source, (qkv, head)] -> [source, head, qkv], the order of edges
+            scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
+            mlp = gradients.mlp[index].unsqueeze(1)
+            scores[:, mlp_block] = _product(differences, graph.mlp_sources(index), mlp).squeeze(-1)
+        logits = gradients.logits.unsqueeze(1)
+        scores[:, graph.blocks[-1]] = _product(differences, graph.n_sources, logits).squeeze(-1)
     return scores
 
 
-def _attention_scores(model: Transformer, index: int, flat: Tensor, gradient: AttentionGradient) -> Tensor:
-    """[batch, edge] of a layer's q, k and v, from differences [batch, source, (position, d_model)]."""
-    graph = model.graph
-    at_stream = _attention_gradient(model, index, gradient).flatten(2)
-    block = flat[:, : graph.attention_sources(index)] @ at_stream.transpose(1, 2)
-    # [source, (qkv, head)] -> [source, head, qkv], the order of edges
-    return block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
+def _product(differences: Differences, n_sources: int, gradient: Tensor) -> Tensor:
+    """[batch, source, reader] of the first sources' differences with gradients [batch, reader, position, d_model].
+
+    The gradients go to where the differences are: those are more, and stay.
+    """
+    blocks = []
+    for part in differences:
+        if n_sources > 0:
+            there = gradient.to(part.device).flatten(2).transpose(1, 2)
+            blocks.append((part[:, :n_sources].flatten(2) @ there).to(differences[0].device))
+        n_sources -= part.shape[1]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
 
 def _attention_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:

@@ -26,6 +26,7 @@ from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
 from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
 from .pickled import check_pickled
+from .placement import TOKENS, choose_devices, free_bytes, place_layers
 from .transformer import Transformer
 
 DEMO = "demo"
@@ -64,7 +65,7 @@ class ModelSource:
 
     def check(self) -> None:
         """Refuse what can't be loaded, as far as that can be told without the weights."""
-        choose_dtype(self.dtype, None, choose_device(self.device))
+        choose_dtype(self.dtype, None, choose_devices(self.device)[0])
         _check_bos(self.bos)
         inspect_model(self.name, self.trust_remote_code)
 
@@ -72,7 +73,8 @@ class ModelSource:
     def digest(self) -> str:
         """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
         it is loaded. No weights are loaded for it."""
-        how = (self.content, choose_device(self.device).type, self.dtype, self.bos, self.trust_remote_code)
+        kinds = ",".join(dict.fromkeys(device.type for device in choose_devices(self.device)))
+        how = (self.content, kinds, self.dtype, self.bos, self.trust_remote_code)
         return hashlib.sha256(repr(how).encode()).hexdigest()
 
     @cached_property
@@ -135,7 +137,7 @@ class Model:
         return self.transformer.max_length
 
     def __repr__(self) -> str:
-        device, dtype = self.transformer.device, str(self.transformer.dtype).removeprefix("torch.")
+        device, dtype = self.transformer.where, str(self.transformer.dtype).removeprefix("torch.")
         return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
 
     @property
@@ -313,7 +315,8 @@ def load_model(
 ) -> Model:
     """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
-    device  any that torch offers; 'auto' takes the best there is
+    device  any that torch offers; 'auto' takes the best there is; a list such as 'cuda:0,cuda:1' places the model's
+            layers over several, and 'all' over all accelerators, with the CPU for what they have no room for
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
     bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
     trust_remote_code  run code that comes with the model, if it has any; nothing of it is run otherwise
@@ -328,7 +331,7 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     """The HuggingFace model and its tokenizer."""
     import transformers
 
-    name, on, trust = source.name, choose_device(source.device), source.trust_remote_code
+    name, on, trust = source.name, choose_devices(source.device), source.trust_remote_code
     place = find_model(name)
     config = _config(name, place, trust)
     most, least = place.most_parameters, least_parameters(config)
@@ -340,7 +343,8 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     for file in place.weights:
         if file.suffix == PICKLED:
             check_pickled(file)
-    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
+    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on[0])
+    places = {"": on[0]} if len(on) == 1 else _place(source, on, kind)
     with told_of(f"model {name!r}", CHOICES):
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **place.arguments(), dtype=kind, output_loading_info=True, trust_remote_code=trust
@@ -349,7 +353,18 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     absent = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
     if absent:
         raise InputError(f"model {name!r} lacks weights or has some of the wrong shape: {', '.join(absent[:5])}")
-    return loaded.to(on), _load_tokenizer(place, trust)
+    # Their weights are used directly, so that no hooks are needed: a layer runs where they are.
+    for part, device in places.items():
+        loaded.get_submodule(part).to(device)
+    return loaded, _load_tokenizer(place, trust)
+
+
+def _place(source: ModelSource, devices: tuple[torch.device, ...], dtype: torch.dtype) -> dict[str, torch.device]:
+    """Which parts of a model lie on which of several devices."""
+    facts, built = _inspect(source.name, source.trust_remote_code, str(dtype).removeprefix("torch."))
+    room = {device: free_bytes(device) or 0 for device in devices}
+    most = max(facts.needs(min(TOKENS, facts.longest_prompt)).values(), key=lambda need: need.of(1))
+    return place_layers(built, dtype, most, room)
 
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
@@ -382,9 +397,13 @@ def _refuse_strange_numbers(module: Any, name: str) -> None:
 
 def inspect_model(name: str | Path, trust_remote_code: bool = False, dtype: str = "auto") -> ModelFacts:
     """What can be said of a model from its config alone: its graph, its size, the memory that work with it needs."""
+    return _inspect(str(name), trust_remote_code, dtype)[0]
+
+
+def _inspect(name: str, trust_remote_code: bool, dtype: str) -> tuple[ModelFacts, Any]:
+    """The same, and the model as transformers builds it, without numbers."""
     import transformers
 
-    name = str(name)
     place = find_model(name)
     with quiet():
         config = _config(name, place, trust_remote_code)
@@ -395,7 +414,7 @@ def inspect_model(name: str | Path, trust_remote_code: bool = False, dtype: str 
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
             shape = family.build(built.to(kind)).shape
     parameters = sum(p.numel() for p in built.parameters())
-    return ModelFacts(
+    facts = ModelFacts(
         family=config.model_type,
         shape=shape,
         parameters=parameters,
@@ -403,20 +422,7 @@ def inspect_model(name: str | Path, trust_remote_code: bool = False, dtype: str 
         longest_prompt=config.max_position_embeddings,
         weight_bytes=parameters * kind.itemsize,
     )
-
-
-def choose_device(name: str) -> torch.device:
-    """The torch device called `name`; for 'auto' the accelerator if there is one, else the CPU."""
-    if name == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        return found if found is not None else torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()  # a device that holds no numbers, such as meta, fails here
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} can't be used here ({reason}); try --device auto or cpu") from None
-    return device
+    return facts, built
 
 
 def choose_dtype(name: str, stored: torch.dtype | None, device: torch.device) -> torch.dtype:

@@ -91,6 +91,11 @@ class Layer:
     post_norm: Norm | None = None
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights are, so where it runs."""
+        return self.out.device
+
+    @property
     def qkv(self) -> tuple[Projection, Projection, Projection]:
         """The three projections, in the order of the graph's destinations."""
         return self.q, self.k, self.v
@@ -98,7 +103,10 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Transformer:
-    """A whole model.
+    """A whole model, whose layers may lie on several devices.
+
+    What runs through a layer is moved to that layer's device, and what is kept of it stays there: so the large buffers
+    of all sources are spread as the weights are. Everything else (batches, logits, scores) is on the first layer's.
 
     embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
     positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
@@ -123,8 +131,25 @@ class Transformer:
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
-        return self.unembed.device
+        """Where batches are put, and logits come out."""
+        return self.layers[0].device
+
+    @property
+    def spans(self) -> tuple[range, ...]:
+        """The layers, in runs of those that follow each other on one device."""
+        places = [layer.device for layer in self.layers]
+        starts = [index for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
+        return tuple(range(*ends) for ends in zip(starts, [*starts[1:], len(places)], strict=True))
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """Where its layers lie, each device once."""
+        return tuple(dict.fromkeys(layer.device for layer in self.layers))
+
+    @property
+    def where(self) -> str:
+        """The same, for people."""
+        return ", ".join(map(str, self.devices))
 
     @property
     def dtype(self) -> torch.dtype:

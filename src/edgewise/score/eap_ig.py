@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..models.forward import Trace
-    from ..models.gradients import Gradients
+    from ..models.gradients import Differences, Gradients
     from ..models.prepare import Prepared
 
 
@@ -45,7 +45,7 @@ class EapIg(Scorer):
             gradients = destination_gradients(batch.model, trace, loss(metric, readout, clean))
             return trace, metric.value(readout, clean).detach(), gradients
 
-        def begin() -> tuple[Readout, Tensor, Tensor, Gradients]:
+        def begin() -> tuple[Readout, Tensor, Differences, Gradients]:
             """What stays of the clean and the corrupted run; the runs themselves are large, and go."""
             with torch.no_grad():
                 clean = batch.run(batch.clean)
