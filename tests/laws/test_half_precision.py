@@ -48,7 +48,7 @@ def test_differences_of_runs_lose_nothing(family):
     ready = ready_for(model)
     with torch.no_grad():
         clean, corrupted = ready.run(ready.clean), ready.run(ready.corrupted)
-        found = source_differences(ready.model, clean, corrupted)
+        (found,) = source_differences(ready.model, clean, corrupted)
     for index, layer in enumerate(ready.model.layers):
         mix = corrupted.mix[index].double() - clean.mix[index].double()
         heads = torch.einsum("bphe,dhe->bhpd", mix, layer.out.double())
