@@ -10,6 +10,7 @@ import typer
 
 from . import options
 from .console import note, open_model, out, print_json, print_tables, say, warn_of_copies, warn_of_few, watching
+from .plan import show_forecast
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -39,6 +40,7 @@ def command(
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
     overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
@@ -53,6 +55,7 @@ def command(
     from ..methods import choose
     from ..models.memory import parse_bytes
     from ..store import NOTHING, working_on
+    from ..study import Settings, evaluating, forecast
     from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
@@ -65,13 +68,16 @@ def command(
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    with nullcontext(NOTHING) if out_file is None else working_on(out_file) as store:
+    with nullcontext(NOTHING) if dry_run or out_file is None else working_on(out_file) as store:
         loaded = open_model(model, device, dtype, bos, trust_remote_code)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
         pairs = load_task(task, loaded, split, examples, seed)
         warn_of_copies(pairs.copies, len(pairs))
+        asked = Settings(metric=measure, ablation=replaced, batch_size=batch_size, memory=room)
+        if show_forecast(forecast(loaded, [evaluating(pairs, len(circuits), asked)], exact=dry_run), dry_run, json):
+            return
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
         if not store.is_empty:
             note("going on from what a command that was stopped had evaluated")

@@ -9,6 +9,7 @@ import typer
 
 from . import options
 from .console import out, print_json, print_tables, say
+from .plan import amount
 
 if TYPE_CHECKING:
     from ..models import ModelFacts
@@ -74,7 +75,7 @@ def command(
     facts_shown = {key.replace("_", " "): f"{v:,}" if type(v) is int else v for key, v in record.items()}
     out.print(key_value_table(name, facts_shown))
     fits = [
-        [verb, _amount(need["bytes"]), *("-" if n is None else f"x{n}" for n in need["devices"].values())]
+        [verb, amount(need["bytes"]), *("-" if n is None else f"x{n}" for n in need["devices"].values())]
         for verb, need in needs.items()
     ]
     heads = ("", "with the weights", *(f"{size} GB" for size in SIZES))
@@ -92,7 +93,3 @@ def _needs(facts: ModelFacts, need: Need) -> dict[str, Any]:
         str(size): next((n for n, one in held.items() if one + RESERVED <= size * 10**9), None) for size in SIZES
     }
     return {"bytes_per_example": need.each, "fixed_bytes": need.fixed, "bytes": held[1], "devices": devices}
-
-
-def _amount(size: int) -> str:
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -123,6 +123,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only: 
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print versions, times and batch sizes too, as a report of a bug needs.")
 ]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only say what it would cost: memory, disk, time from a first batch."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
 
 

@@ -46,6 +46,8 @@ CODE = ".py"
 CONFIG = "config.json"
 PICKLED = ".bin"
 WEIGHTS = ("model.safetensors", f"pytorch_model{PICKLED}")  # in the order in which they are looked for
+# Tokens of a prompt than which no task has shorter ones.
+SHORT = 8
 TRAINING = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
 
@@ -344,6 +346,8 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
         if file.suffix == PICKLED:
             check_pickled(file)
     kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on[0])
+    if len(on) == 1:
+        _refuse_too_large(source, least * kind.itemsize, kind, on[0])
     places = {"": on[0]} if len(on) == 1 else _place(source, on, kind)
     with told_of(f"model {name!r}", CHOICES):
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
@@ -357,6 +361,28 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     for part, device in places.items():
         loaded.get_submodule(part).to(device)
     return loaded, _load_tokenizer(place, trust)
+
+
+def _refuse_too_large(source: ModelSource, least: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a model that has no room on its device together with one short example, before its weights are read.
+
+    least  bytes that its weights have at least: a small model isn't looked at any closer
+    """
+    free = free_bytes(device)
+    if free is None or 2 * least < free:
+        return
+    facts, _ = _inspect(source.name, source.trust_remote_code, str(dtype).removeprefix("torch."))
+    most = max(need.of(1) for need in facts.needs(SHORT).values())
+    if facts.weight_bytes + most <= free:
+        return
+    narrow = facts.weight_bytes * torch.bfloat16.itemsize // dtype.itemsize + most
+    would = ["--dtype bfloat16"] if dtype.itemsize > torch.bfloat16.itemsize and narrow <= free else []
+    would += ["--device all, which spreads layers over devices and the CPU"] if device.type != "cpu" else []
+    raise InputError(
+        f"model {source.name!r} doesn't fit: {facts.weight_bytes / 1e9:.1f} GB of weights in {facts.dtype}, and "
+        f"{most / 1e9:.2f} GB for one short prompt, but {device} has {free / 1e9:.1f} GB left; what would fit: "
+        f"{', '.join([*would, 'a smaller model'])} (`edgewise models NAME` says what fits where)"
+    )
 
 
 def _place(source: ModelSource, devices: tuple[torch.device, ...], dtype: torch.dtype) -> dict[str, torch.device]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .costs import Forecast, evaluating, forecast, learning, scoring, study_forecasts
     from .curves import enter, learners, measure, trace
     from .folder import is_study, open_study
     from .measured import Competence, Contender, Measured, Outcome
@@ -37,6 +38,7 @@ _HOMES = {
     ".curves": ("enter", "learners", "measure", "trace"),
     ".measured": ("Competence", "Contender", "Measured", "Outcome"),
     ".folder": ("is_study", "open_study"),
+    ".costs": ("Forecast", "evaluating", "forecast", "learning", "scoring", "study_forecasts"),
     ".outcome": ("Cell", "Repeats", "Study"),
     ".plan": ("Grid", "Plan"),
     ".portfolios": ("portfolio",),
