@@ -553,3 +553,38 @@ def test_tables_fit_into_80_columns(edgewise, tmp_path):
     assert all(str(path) in shown for path in paths)
     for command in ("run", "study", "compare", "tasks"):
         assert max(map(len, edgewise(command, "--help")[1].splitlines())) <= 80
+
+
+def llama(layers, heads, width, inner):
+    """The config of a Llama 3.1."""
+    scaling = {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }  # fmt: skip
+    return {
+        "model_type": "llama", "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": 8,
+        "hidden_size": width, "intermediate_size": inner, "vocab_size": 128256, "max_position_embeddings": 131072,
+        "rope_theta": 500000.0, "rope_scaling": scaling, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [20, 100])
+def test_llama_8b_fits_a_device_of_24_gb_and_70b_two_of_80(edgewise, tmp_path, length):
+    """From nothing but a config, whatever is asked of it."""
+
+    def edgewise_json(*words):
+        code, out, _ = edgewise(*words, "--json")
+        assert code == 0
+        return json.loads(out)
+
+    (tmp_path / "config.json").write_text(json.dumps(llama(32, 32, 4096, 14336)))
+    found = edgewise_json("models", tmp_path, "--length", length)
+    assert (found["edges"], found["weight_bytes"]) == (1_592_881, 16_060_522_496)
+    assert [need["devices"]["24"] for need in found["needs"].values()] == [1, 1, 1]
+    assert [need["devices"]["16"] for need in found["needs"].values()] == [2, 2, 2]
+    # In float32 the weights alone are larger.
+    wide = edgewise_json("models", tmp_path, "--length", length, "--dtype", "float32")
+    assert [need["devices"]["24"] for need in wide["needs"].values()] == [2, 2, 2]
+    (tmp_path / "config.json").write_text(json.dumps(llama(80, 64, 8192, 28672)))
+    found = edgewise_json("models", tmp_path, "--length", length)
+    assert [need["devices"]["80"] for need in found["needs"].values()] == [2 if length == 20 else 4] * 3

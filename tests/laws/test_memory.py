@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import json
+import weakref
 
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
-from edgewise import Circuit, Eap, EapIg, Example, Mean, Patching, Task, evaluate_circuits, score_edges
-from edgewise.models import wrap_model
+from edgewise import (
+    Circuit,
+    Eap,
+    EapIg,
+    Example,
+    LogitDifference,
+    Mean,
+    Patching,
+    Task,
+    evaluate_circuits,
+    score_edges,
+)
+from edgewise.models import make_batch, wrap_model
+from edgewise.models.circuits import plan_circuits, run_circuits
+from edgewise.models.families import build_transformer
+from edgewise.models.memory import circuit_need, scoring_need, weighted_need
+from edgewise.models.prepare import prepare
+from edgewise.models.weighted import run_weighted
 
 VOCABULARY, LENGTH, BUDGET = 50, 12, 40_000_000
 # Estimates are rounded to whole examples, a tenth of these batches or less, and circuits differ.
@@ -26,10 +52,10 @@ def model(request):
     return wrap_model(GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).eval(), name="small")
 
 
-def prompts(count):
+def prompts(count, length=LENGTH):
     """Pairs of one length that differ in their first token, so that nothing is shared."""
     rng = np.random.default_rng(0)
-    rows = rng.integers(1, VOCABULARY, size=(count, LENGTH)).tolist()
+    rows = rng.integers(1, VOCABULARY, size=(count, length)).tolist()
     return Task("random", "all", tuple(Example(tuple(row), (row[0] - 1, *row[1:]), 1, 2) for row in rows))
 
 
@@ -58,3 +84,89 @@ def test_evaluation_fits_into_its_memory_and_makes_use_of_it(model, ablation, sh
     used = peak(lambda: evaluate_circuits(model, prompts(50), circuits, ablation=ablation, memory=BUDGET), tmp_path)
     # Of a small circuit less runs than is planned for.
     assert BUDGET / (FACTOR if share > 0.1 else 2) < used < BUDGET * FACTOR
+
+
+SHAPES = {
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_layer=6, n_head=12, n_embd=768, vocab_size=VOCABULARY)),
+    "llama-3.1-8b": lambda: LlamaForCausalLM(
+        LlamaConfig(
+            num_hidden_layers=6, num_attention_heads=32, num_key_value_heads=8, hidden_size=4096,
+            intermediate_size=14336, vocab_size=VOCABULARY,
+        )
+    ),
+    "gemma-2-2b": lambda: Gemma2ForCausalLM(
+        Gemma2Config(
+            num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4, hidden_size=2304, head_dim=256,
+            intermediate_size=9216, vocab_size=VOCABULARY,
+        )
+    ),
+}  # fmt: skip
+
+
+class Held(TorchDispatchMode):
+    """The most bytes that tensors made inside took at once; on the device `meta`, nothing is computed for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.most = 0
+        self.known = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        self.known |= {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if torch.is_tensor(one)}
+        for one in tree_leaves(made):
+            if torch.is_tensor(one) and (storage := one.untyped_storage())._cdata not in self.known:
+                self.known.add(storage._cdata)
+                self.now += storage.nbytes()
+                self.most = max(self.most, self.now)
+                weakref.finalize(storage, self.forget, storage._cdata, storage.nbytes())
+        return made
+
+    def forget(self, key, size):
+        self.known.discard(key)
+        self.now -= size
+
+
+def score(model, ready, steps):
+    scorer = Eap() if steps == 1 else EapIg(steps)
+    return scorer.score(ready, LogitDifference())
+
+
+def evaluate(model, ready):
+    mask = np.random.default_rng(0).random(model.graph.n_edges) < 0.5
+    plan = plan_circuits([Circuit(model.graph, mask).prune()], model.norms_heads)
+    with torch.no_grad():
+        reference, clean = ready.run(ready.corrupted), ready.run(ready.clean)
+        return run_circuits(model, plan, ready.clean, reference, ready.frame, ready.last), clean
+
+
+def learn(model, ready, keep):
+    weights = torch.full((model.graph.n_edges,), 0.5, device=model.device, requires_grad=True)
+    with torch.no_grad():
+        reference = ready.run(ready.corrupted)
+    stream = run_weighted(model, weights, ready.clean, reference, ready.frame, ready.last, keep)
+    return torch.autograd.grad(stream.sum(), weights)
+
+
+WORK = {
+    "eap": (lambda *given: score(*given, 1), lambda *asked: scoring_need(*asked)),
+    "eap-ig-5": (lambda *given: score(*given, 5), lambda *asked: scoring_need(*asked, 5)),
+    "evaluate": (evaluate, circuit_need),
+    "learn": (lambda *given: learn(*given, True), lambda *asked: weighted_need(*asked, True)),
+    "learn again": (lambda *given: learn(*given, False), lambda *asked: weighted_need(*asked, False)),
+}
+
+
+CASES = [("gpt2", torch.float32), ("llama-3.1-8b", torch.bfloat16), ("llama-3.1-8b", torch.float32)]
+
+
+@pytest.mark.parametrize("name, dtype", [*CASES, ("gemma-2-2b", torch.bfloat16)], ids=str)
+def test_what_work_needs_is_what_it_takes(name, dtype):
+    """At the width of real models."""
+    with torch.device("meta"):
+        model = build_transformer(SHAPES[name]().to(dtype).eval().requires_grad_(False))
+    for verb, (work, need) in WORK.items():
+        with Held() as held:
+            work(model, prepare(model, make_batch(prompts(3, 20).examples, model.device)))
+        expected = need(model.shape, 20).of(3)
+        assert 0.9 < expected / held.most < 1.35, (verb, expected / held.most)

@@ -265,6 +265,6 @@ def open_model(
 
         model = load_model(name, device, dtype, bos, trust_remote_code, cache)
     transformer = model.transformer
-    where = f"on {transformer.device}, {transformer.dtype}, {thread_count()} threads"
+    where = f"on {transformer.where}, {transformer.dtype}, {thread_count()} threads"
     detail(f"loaded {name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model

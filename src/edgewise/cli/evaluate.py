@@ -21,6 +21,7 @@ from .console import (
     warn_of_few,
     watching,
 )
+from .plan import show_forecast
 
 if TYPE_CHECKING:
     from ..circuit import Circuit
@@ -56,6 +57,7 @@ def command(
     seed: options.Seed = 0,
     out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
     overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
@@ -70,6 +72,7 @@ def command(
     from ..methods import choose
     from ..models.memory import parse_bytes
     from ..store import NOTHING, working_on
+    from ..study import Settings, evaluating, forecast
     from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
@@ -82,7 +85,7 @@ def command(
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    keeping = nullcontext(NOTHING) if out_file is None else working_on(out_file)
+    keeping = nullcontext(NOTHING) if dry_run or out_file is None else working_on(out_file)
     with keeping as store, open_workers(engine, address, workers) as where:
         loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
         for path, circuit in files.items():
@@ -90,6 +93,9 @@ def command(
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
         pairs = load_task(task, loaded, split, examples, seed)
         warn_of_copies(pairs.copies, len(pairs))
+        asked = Settings(metric=measure, ablation=replaced, batch_size=batch_size, memory=room)
+        if show_forecast(forecast(loaded, [evaluating(pairs, len(circuits), asked)], exact=dry_run), dry_run, json):
+            return
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
         if not store.is_empty:
             note("going on from what a command that was stopped had evaluated")

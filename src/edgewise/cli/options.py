@@ -52,7 +52,14 @@ TrustRemoteCode = Annotated[
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="De-quantise a .gguf file anew, and keep nothing in the user's cache.")
 ]
-Device = Annotated[str, typer.Option("--device", help="Any device torch offers; auto takes the best there is.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Any device torch offers; auto: the best there is; cuda:0,cuda:1: layers over several; all: over all, and "
+        "the CPU for the rest.",
+    ),
+]
 Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
 BatchSize = Annotated[
     int | None,
@@ -129,6 +136,10 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earl
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only: no notes, no progress.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print versions, times and batch sizes too, as a report of a bug needs.")
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Only say what it would cost: memory, disk, time from a first batch."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
 

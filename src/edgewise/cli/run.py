@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,12 +26,13 @@ from .console import (
     warn_of_trend,
     watching,
 )
+from .plan import show_forecast
 from .show import show_open
 
 if TYPE_CHECKING:
     from ..models import Model
     from ..results import Result, RunRecord
-    from ..study import Settings
+    from ..study import Forecast, Recipes, Settings
     from ..tasks import Task
 
 NAME = "run"
@@ -91,6 +93,7 @@ def command(
         bool, typer.Option("--eap-ig-json", help="Write circuits/ in EAP-IG's json, which is large for large models.")
     ] = False,
     overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Find circuits with every method of the paper, for both metrics, and say how faithful they are.
@@ -112,7 +115,7 @@ def command(
     from ..results.result_folder import FILES
     from ..score import is_begun
     from ..statistics import Bootstrap
-    from ..store import working_on
+    from ..store import NOTHING, working_on
     from ..study import as_published as published
     from ..study import learned_recipes, merged, paper_recipes, shrinkage_recipes, tuning_recipes
 
@@ -133,7 +136,8 @@ def command(
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    with working_on(folder) as store, open_workers(engine, address, workers) as where:
+    keeping = nullcontext(NOTHING) if dry_run else working_on(folder)
+    with keeping as store, open_workers(engine, address, workers) as where:
         loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
@@ -141,6 +145,8 @@ def command(
             recipes = merged(recipes, learned_recipes(learner, time_limit))
             # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
             validation = None if tune else _load_validation(loaded, task, split, examples, seed)
+        if show_forecast(_forecast(loaded, train, test, validation, recipes, settings, dry_run), dry_run, json):
+            return
         if not json:
             _introduce(loaded, train, test, settings)
         among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
@@ -183,6 +189,20 @@ def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed:
     warn_of_few(len(test))
     warn_of_copies(test.copies, len(test))
     return (tuning_task(train, load_task(task, model, "validation", examples, seed), test) if tune else train), test
+
+
+def _forecast(
+    model: Model, train: Task, test: Task, validation: Task | None, recipes: Recipes, settings: Settings, exact: bool
+) -> Forecast:
+    """What the run will cost: tuning, which is seldom, is left out."""
+    from ..evaluate import SIZES
+    from ..study import evaluating, forecast, learners, learning, scoring
+
+    some = [recipe for of in recipes.values() for recipe in of]
+    seen = [test] if validation is None else [test, validation]
+    learned = [learning(train, learner, settings) for learner in learners(some)]
+    circuits = [evaluating(task, len(some) * len(SIZES), settings) for task in seen]
+    return forecast(model, [scoring(train, settings), *learned, *circuits], exact=exact)
 
 
 def _load_validation(model: Model, task: str, split: str, examples: int | None, seed: int) -> Task | None:

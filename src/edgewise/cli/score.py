@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from ..evaluate import BENCHMARKS
 from . import options
 from .console import note, open_model, open_workers, out, print_json, print_tables, say, warn_of_trend, watching
+from .plan import show_forecast
 
 if TYPE_CHECKING:
     from ..learn import Learned
@@ -48,6 +50,7 @@ def command(
     ablation: options.Ablation = "patching",
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Score every edge for every example: how much would corrupting it hurt?
@@ -65,7 +68,8 @@ def command(
     from ..report.numbers import score_text
     from ..report.tables import number_tables
     from ..score import SCORERS, check_scoring, is_begun, score_edges
-    from ..store import working_on
+    from ..store import NOTHING, working_on
+    from ..study import Settings, forecast, scoring
     from ..tasks import METRICS, load_task
 
     check_folder(out_folder, overwrite, SCORE_FILES)
@@ -77,13 +81,17 @@ def command(
             (task, split, examples, seed),
             (engine, address, workers),
         )
-        _learn(out_folder, overwrite, where, learner, metric, ablation, room, json)
+        _learn(out_folder, overwrite, where, learner, metric, ablation, room, dry_run, json)
         return
     scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, measure)
-    with working_on(out_folder) as store, open_workers(engine, address, workers) as on:
+    keeping = nullcontext(NOTHING) if dry_run else working_on(out_folder)
+    with keeping as store, open_workers(engine, address, workers) as on:
         loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(on)
         pairs = load_task(task, loaded, split, examples, seed)
+        asked = Settings(scorer=scorer, metric=measure, batch_size=batch_size, memory=room)
+        if show_forecast(forecast(loaded, [scoring(pairs, asked)], exact=dry_run), dry_run, json):
+            return
         if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
             note("going on from what a command that was stopped had scored")
         with watching() as progress:
@@ -111,6 +119,7 @@ def _learn(
     metric: str,
     ablation: str,
     memory: int,
+    dry_run: bool,
     json: bool,
 ) -> None:
     """Learn a ranking and write it."""
@@ -121,14 +130,19 @@ def _learn(
     from ..methods import choose
     from ..report.numbers import score_text
     from ..report.tables import number_tables
-    from ..store import working_on
+    from ..store import NOTHING, working_on
+    from ..study import Settings, forecast, learning
     from ..tasks import METRICS, load_task
 
     measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     name, split, examples, seed = where[1]
-    with working_on(folder) as store, open_workers(*where[2]) as on:
+    keeping = nullcontext(NOTHING) if dry_run else working_on(folder)
+    with keeping as store, open_workers(*where[2]) as on:
         loaded = open_model(*where[0]).on(on)
         pairs = load_task(name, loaded, split, examples, seed)
+        asked = Settings(metric=measure, ablation=replaced, memory=memory)
+        if show_forecast(forecast(loaded, [learning(pairs, learner, asked)], exact=dry_run), dry_run, json):
+            return
         if not store.is_empty:
             note("going on from what a command that was stopped had learned")
         with watching() as progress:

@@ -10,6 +10,7 @@ import typer
 
 from . import options
 from .console import note, open_workers, out, print_json, print_tables, say, warn_of_copies, watching
+from .plan import show_forecasts
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -63,6 +64,7 @@ def command(
     workers: options.Workers = None,
     out_folder: Annotated[Path, typer.Option("--out", help="The study's folder.")] = Path("results/study"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, rather than go on.")] = False,
+    dry_run: options.DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Run the paper's experiments: every combination of methods, hyper-parameters and seeds, into the paper's tables.
@@ -74,7 +76,7 @@ def command(
     from ..report.study import write_study
     from ..select import Greedy, Ilp, TopN
     from ..statistics import Bootstrap
-    from ..study import Grid, Plan, go_on, open_study
+    from ..study import Grid, Plan, go_on, open_study, study_forecasts
     from ..study import as_published as published
     from ..tasks import check_task, count_copies, has_splits, is_task_file
 
@@ -101,6 +103,9 @@ def command(
             warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
     if time_limit is not None:
         note("with a time limit, circuits depend on the machine's speed, so the tables do")
+    if dry_run:
+        show_forecasts(study_forecasts(plan), json)
+        return
     with open_study(out_folder, plan, overwrite) as opened, open_workers(engine, address, workers) as where:
         if opened.goes_on:
             note(f"going on with the study in {out_folder}")

@@ -99,7 +99,8 @@ class Means(Ablation):
 
     def reference(self, batch: Prepared) -> Trace:
         """A run in which every source gives its mean."""
-        here = [mean[batch.frame.positions].to(batch.clean.dtype) for mean in self.means]
+        positions, dtype = batch.frame.positions, batch.clean.dtype
+        here = [mean[positions.to(mean.device)].to(dtype) for mean in self.means]
         n_layers = batch.model.graph.n_layers
         return batch.run_from_sources(here[0], here[1 : 1 + n_layers], here[1 + n_layers :])
 
@@ -120,8 +121,8 @@ def _means(model: Model, task: Task, batches: Sequence[Sequence[int]], positiona
         for total, one in zip(totals, sums, strict=True):
             total[:width] += one
     if positional:
-        return tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total.dtype) for total in totals)
-    return tuple((total.sum(0) / count.sum().to(total.dtype)).expand_as(total) for total in totals)
+        return tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total) for total in totals)
+    return tuple((total.sum(0) / count.sum().to(total)).expand_as(total) for total in totals)
 
 
 def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, list[Tensor]]:
@@ -137,4 +138,4 @@ def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, l
     with torch.no_grad():
         trace = ready.run(ready.clean)
         outputs = [at_least_float32(output) for output in (trace.embedding, *trace.mix, *trace.mlp_out)]
-        return batch.real.sum(0), [torch.einsum("bp,bp...->p...", batch.real.to(o.dtype), o) for o in outputs]
+        return batch.real.sum(0), [torch.einsum("bp,bp...->p...", batch.real.to(o), o) for o in outputs]

@@ -19,7 +19,7 @@ from ..methods import check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.circuits import plan_circuits, run_circuits
-from ..models.memory import BUDGET, as_bytes, circuit_bytes, group_circuits
+from ..models.memory import BUDGET, as_bytes, circuit_need, group_circuits
 from ..models.prepare import prepare
 from ..models.running import Piece, piece_size
 from ..progress import Progress, showing
@@ -132,7 +132,7 @@ def evaluate_circuits(
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    fits = choose_batch_size(batch_size, circuit_bytes(model.graph, task.longest), memory)
+    fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
     size = batch_size or piece_size(model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))

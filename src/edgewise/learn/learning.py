@@ -17,7 +17,7 @@ from ..graph import Graph
 from ..methods import check_is
 from ..models import Model, make_batch, plan_batches, run_batches
 from ..models.batch import choose_batch_size
-from ..models.memory import BUDGET, weighted_bytes
+from ..models.memory import BUDGET, keeps_streams, weighted_need
 from ..models.prepare import prepare
 from ..models.running import NARROW
 from ..models.weighted import run_weighted
@@ -65,10 +65,11 @@ class GradientJob:
             reference = self.ablation.reference(ready)
             # Metrics of the two answers' logits alone don't look at the clean run.
             clean = ready.read_out(ready.run(ready.clean), True) if all_logits else None
-        stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last)
+        keep = keeps_streams(transformer.shape, ready.clean.shape[1])
+        stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last, keep)
         said = ready.read_stream(stream, all_logits)
         value = self.metric.checked(said, clean or said)
-        full, empty = (value.new_tensor([self.ends[example][end] for example in examples]) for end in (0, 1))
+        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).to(value).T
         loss = self.goal.loss(value, full, empty, self.span).sum()
         (gradient,) = torch.autograd.grad(loss, weights)
         return float(loss.detach()), gradient.float().cpu()
@@ -117,13 +118,14 @@ class _Terms:
     sizes: tuple[float, ...]
     memory: int
 
-    def fits(self, graph: Graph, task: Task) -> int:
+    def fits(self, model: Model, task: Task) -> int:
         """How many examples run at once: what fits, and few enough that workers can share a step of a wide model.
 
         Whatever the engine: steps follow from each other, so that another rounding would end elsewhere.
         """
-        fits = choose_batch_size(None, weighted_bytes(graph, task.longest), self.memory)
-        return min(fits, STEP_PART) if graph.d_model > NARROW else fits
+        shape, longest = model.transformer.shape, task.longest
+        fits = choose_batch_size(None, weighted_need(shape, longest, keeps_streams(shape, longest)), self.memory)
+        return min(fits, STEP_PART) if model.graph.d_model > NARROW else fits
 
     def draw_size(self, graph: Graph, step: int) -> tuple[int, np.random.Generator]:
         """How many edges a step asks for, and the generator of its noise; its number decides."""
@@ -134,7 +136,7 @@ class _Terms:
 
 def _learned(model: Model, task: Task, terms: _Terms, store: Store, report: Progress) -> Unit:
     """The values that are learned from a task's examples, found or made."""
-    how = (terms.learner, terms.metric, terms.ablation, terms.sizes, terms.fits(model.graph, task))
+    how = (terms.learner, terms.metric, terms.ablation, terms.sizes, terms.fits(model, task))
     key = "" if store.folder is None else unit_key("learned", model=model.digest, task=task.digest, how=how)
     kept = store.find(key)
     if kept is not None:
@@ -249,7 +251,7 @@ class _Loop:
         check_contrast(float(found.full.mean()), float(found.empty.mean()), task, metric)
         ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
         batches = plan_batches(task.examples, terms.learner.batch)
-        fits = terms.fits(model.graph, task)
+        fits = terms.fits(model, task)
         return cls(model, task, terms, ablation.prepare(model, task, batches), ends, span, batches, fits)
 
     def gradient(self, state: State) -> tuple[float, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..tasks.task import Example
-from .memory import as_bytes, batch_size_for
+from .memory import Need, as_bytes, batch_size_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +64,11 @@ def _apart(example: Example) -> int:
     return max(1, example.length - example.shared_prefix)
 
 
-def choose_batch_size(asked: int | None, bytes_per_example: int, memory: int | str) -> int:
+def choose_batch_size(asked: int | None, need: Need, memory: int | str) -> int:
     """How many examples run at once: as many as asked for, or as fit into `memory`, bytes or text such as '2GB'."""
     if asked is not None:
         return asked
-    return batch_size_for(bytes_per_example, as_bytes(memory))
+    return batch_size_for(need, as_bytes(memory))
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

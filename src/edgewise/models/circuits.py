@@ -15,6 +15,7 @@ position after the other, which fit into a processor's cache, and cost as much a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -227,19 +228,24 @@ def _sums(rows: Ints, edges: Bools) -> Sums:
 
 def reference_from_sources(model: Transformer, sources: Trace, frame: Frame) -> Trace:
     """A reference in which every source gives what `sources` (embedding, mix, mlp_out) says, whatever it reads."""
+    mix, mlp_out = (
+        tuple(part.to(layer.device) for part, layer in zip(parts, model.layers, strict=True))
+        for parts in (sources.mix, sources.mlp_out)
+    )
     x = add_positions(model, sources.embedding, frame)
     attention_in: list[Tensor] = []
     mlp_in: list[Tensor] = []
     qkv: tuple[list[Tensor], ...] = ([], [], [])
     for index, layer in enumerate(model.layers):
+        x = x.to(layer.device)
         attention_in.append(x)
         for kept, part in zip(qkv, layer.project(layer.attention_norm(x)), strict=True):
             kept.append(part)
-        mid = x + join_heads(layer, sources.mix[index])
+        mid = x + join_heads(layer, mix[index])
         mlp_in.append(x if model.graph.parallel else mid)
-        x = mid + sources.mlp_out[index]
+        x = mid + mlp_out[index]
     q, k, v = (tuple(part) for part in qkv)
-    return Trace(sources.embedding, tuple(attention_in), q, k, v, sources.mix, tuple(mlp_in), sources.mlp_out, x)
+    return Trace(sources.embedding, tuple(attention_in), q, k, v, mix, tuple(mlp_in), mlp_out, x.to(model.device))
 
 
 def run_circuits(
@@ -250,12 +256,13 @@ def run_circuits(
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
     """
     batch, length, _ = clean.shape
-    at = torch.arange(batch, device=last.device) * length + last
+    at_home = at = torch.arange(batch, device=last.device) * length + last
     last_frame = frame_at(frame, (torch.arange(batch, device=last.device), last))
     change = (clean - reference.embedding).flatten(0, 1)
     full, at_last = Table(model, plan.n_rows, change), Table(model, plan.n_last_rows, change[at])
     for index, layer in enumerate(model.layers):
         heads, mlps = plan.layers[index]
+        at = at_home.to(layer.device)
         stream, seen = (part[index].flatten(0, 1) for part in (reference.attention_in, reference.mix))
         full.join(index, seen)
         at_last.join(index, seen[at])
@@ -268,24 +275,31 @@ def run_circuits(
                 if inputs is not None:
                     _project(layer, inputs, group.heads, table.read(inputs.reading, there), parts)
             q, k, v = (part.unflatten(0, (batch, -1)) for part in parts)
-            which = torch.as_tensor(group.heads, device=model.device)
+            which = torch.as_tensor(group.heads, device=layer.device)
             mix = attend(model, index, q, k, v, frame, which, last_frame if narrow else None).flatten(0, 1)
             before = seen[at] if narrow else seen
-            _write_heads(layer, group.heads, mix - before[:, group.heads], _room(full, at_last, group))
-            _copy_last(full, at_last, group, at)
+            with _room(full, at_last, group, layer) as room:
+                _write_heads(layer, group.heads, mix - before[:, group.heads], room)
+            _copy_last(full, at_last, group, at_home)
         for mlp in mlps:
             there, before = (part[index].flatten(0, 1) for part in (reference.mlp_in, reference.mlp_out))
             if mlp.rows is None:
                 there, before = there[at], before[at]
             streams = (at_last if mlp.rows is None else full).read(mlp.reading, there)
-            torch.sub(layer.mlp(layer.mlp_norm(streams)), before[:, None], out=_room(full, at_last, mlp))
-            _copy_last(full, at_last, mlp, at)
-    return at_last.read(plan.logits, reference.final.flatten(0, 1)[at]).transpose(0, 1)
+            with _room(full, at_last, mlp, layer) as room:
+                torch.sub(layer.mlp(layer.mlp_norm(streams)), before[:, None], out=room)
+            _copy_last(full, at_last, mlp, at_home)
+    return at_last.read(plan.logits, reference.final.flatten(0, 1)[at_home]).transpose(0, 1)
 
 
-def _room(full: Table, at_last: Table, group: Heads | Mlps) -> Tensor:
-    """[place, node, d_model] where changes of nodes are written to: of all places, or of the last ones."""
-    return at_last.rows[:, group.last_rows] if group.rows is None else full.rows[:, group.rows]
+@contextmanager
+def _room(full: Table, at_last: Table, group: Heads | Mlps, layer: Layer) -> Iterator[Tensor]:
+    """[place, node, d_model] where a layer writes changes of nodes to: of all places, or of the last ones."""
+    room = at_last.rows[:, group.last_rows] if group.rows is None else full.rows[:, group.rows]
+    near = room if room.device == layer.device else torch.empty_like(room, device=layer.device)
+    yield near
+    if near is not room:
+        room.copy_(near)
 
 
 def _copy_last(full: Table, at_last: Table, group: Heads | Mlps, at: Tensor) -> None:
@@ -318,8 +332,9 @@ class Table:
             layer = self._model.layers[index]
             assert layer.post_norm is not None
             before = sum_heads(layer, self._mixes[index])[:, None]
-            total[:, readers] += layer.post_norm(before + self._sum(sums)) - layer.post_norm(before)
-        return total
+            change = layer.post_norm(before + self._sum(sums).to(layer.device)) - layer.post_norm(before)
+            total[:, readers] += change.to(total.device)
+        return total.to(stream.device)
 
     def _sum(self, sums: Sums) -> Tensor:
         """[place, reader, d_model]: all readers of a place, then those of the next, whose rows are elsewhere."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from .transformer import Layer, Norm, Projection, Transformer
+from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,14 @@ def _gpt2(model: Any) -> Transformer:
         graph=_gpt2_shape(config),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.h),
-        embed=body.wte,
+        embed=_at_home(body.wte, body.wte, body.h[0].attn.c_proj.weight),
         positions=body.wpe.weight,
         rotary=None,
         final_norm=_layer_norm(body.ln_f),
         unembed=model.lm_head.weight,
         attention_scale=d_head**-0.5,
         max_length=config.n_positions,
+        mlp_kept=config.n_inner or 4 * width,
     )
 
 
@@ -135,13 +136,14 @@ def _gpt_neox(model: Any) -> Transformer:
         graph=_gpt_neox_shape(config),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.layers),
-        embed=body.embed_in,
+        embed=_at_home(body.embed_in, body.embed_in, body.layers[0].attention.dense.weight),
         positions=None,
         rotary=lambda like, positions, which: body.rotary_emb(like, positions),
         final_norm=_layer_norm(body.final_layer_norm),
         unembed=unembed.weight,
         attention_scale=d_head**-0.5,
         max_length=config.max_position_embeddings,
+        mlp_kept=config.intermediate_size,
     )
 
 
@@ -154,6 +156,7 @@ def _llama(model: Any) -> Transformer:
     norm = _gemma_norm if is_gemma else _rms_norm
     kinds = getattr(config, "layer_types", None) if config.model_type.startswith("gemma3") else None
     query_scale = config.query_pre_attn_scalar if is_gemma else d_head
+    embed = _gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens
 
     def layer(index: int, block: Any) -> Layer:
         attention = block.self_attn
@@ -186,13 +189,14 @@ def _llama(model: Any) -> Transformer:
         graph=_llama_shape(config),
         d_head=d_head,
         layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
-        embed=_gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens,
+        embed=_at_home(embed, body.embed_tokens, body.layers[0].self_attn.o_proj.weight),
         positions=None,
         rotary=rotary,
         final_norm=norm(body.norm),
         unembed=model.lm_head.weight,
         attention_scale=query_scale**-0.5,
         max_length=config.max_position_embeddings,
+        mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and what it gates
         attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
         logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
     )
@@ -229,8 +233,8 @@ def _rms_norm(module: Any) -> Norm:
 
 
 def _gemma_norm(module: Any) -> Norm:
-    """Gemma stores a norm's weight less 1."""
-    return Norm(1 + module.weight, None, module.eps, centred=False)
+    """Gemma stores a norm's weight less 1; in half precision, their sum would lose what was stored."""
+    return Norm(1 + at_least_float32(module.weight), None, module.eps, centred=False)
 
 
 def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
@@ -238,6 +242,11 @@ def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
     if hasattr(module, "embed_scale"):
         return module
     return lambda tokens: module(tokens) * module.weight.new_tensor(width**0.5)
+
+
+def _at_home(embed: Callable[[Tensor], Tensor], module: Any, home: Tensor) -> Callable[[Tensor], Tensor]:
+    """An embedding that runs where its weights are, and gives its output where the first layer's are."""
+    return lambda tokens: embed(tokens.to(module.weight.device)).to(home.device)
 
 
 def _then(first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

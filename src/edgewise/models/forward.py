@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..tasks.metrics import Readout
 from .transformer import Layer, Transformer, at_least_float32, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
+# Of a half-precision unembedding, so many tokens are widened at once.
+TOKENS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,9 @@ def make_frame(
     allowed = {w: causal if w is None else causal & (query - key < w) for w in windows}
     positions = positions[:, first:]
     kinds = {layer.turn for layer in model.layers} if model.rotary is not None else set()
-    turn = {kind: model.rotary(model.unembed, positions, kind) for kind in kinds} if model.rotary is not None else {}
+    turn = (
+        {kind: model.rotary(model.layers[0].out, positions, kind) for kind in kinds} if model.rotary is not None else {}
+    )
     return Frame(positions, turn, allowed, past)
 
 
@@ -79,6 +84,7 @@ def run(model: Transformer, embedding: Tensor, frame: Frame) -> Trace:
     x = add_positions(model, embedding, frame)
     kept: dict[str, list[Tensor]] = {name: [] for name in ("attention_in", "q", "k", "v", "mix", "mlp_in", "mlp_out")}
     for index, layer in enumerate(model.layers):
+        x = x.to(layer.device)
         q, k, v = layer.project(layer.attention_norm(x))
         mix = attend(model, index, q, k, v, frame)
         mid = x + join_heads(layer, mix)
@@ -87,12 +93,15 @@ def run(model: Transformer, embedding: Tensor, frame: Frame) -> Trace:
         for name, value in zip(kept, (x, q, k, v, mix, mlp_in, mlp_out), strict=True):
             kept[name].append(value)
         x = mid + mlp_out
+    x = x.to(model.device)
     return Trace(embedding=embedding, final=x.view_as(x), **{name: tuple(values) for name, values in kept.items()})
 
 
 def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:
     """The stream that the first layer reads."""
-    return embedding if model.positions is None else embedding + model.positions[frame.positions]
+    if model.positions is None:
+        return embedding
+    return embedding + model.positions[frame.positions.to(model.positions.device)].to(embedding.device)
 
 
 def join_heads(layer: Layer, mix: Tensor) -> Tensor:
@@ -141,7 +150,7 @@ def _pattern(model: Transformer, layer: Layer, q: Tensor, k: Tensor, frame: Fram
     at least float32."""
     q = _turned(q if layer.q_norm is None else layer.q_norm(q), frame, layer).transpose(1, 2)
     scores = soft_cap((q @ k.transpose(-1, -2)) * model.attention_scale, model.attention_cap)
-    scores = scores.masked_fill(~frame.allowed[layer.window], torch.finfo(scores.dtype).min)
+    scores = scores.masked_fill(~frame.allowed[layer.window].to(scores.device), torch.finfo(scores.dtype).min)
     return at_least_float32(scores).softmax(-1)
 
 
@@ -167,7 +176,7 @@ def _turned(x: Tensor, frame: Frame, layer: Layer) -> Tensor:
     """x [batch, position, head, d_head] with the rotary embedding applied to its leading entries."""
     if not frame.turn:
         return x
-    cos, sin = (part[:, :, None].to(x.dtype) for part in frame.turn[layer.turn])
+    cos, sin = (part[:, :, None].to(x) for part in frame.turn[layer.turn])
     size = cos.shape[-1]
     part, rest = x[..., :size], x[..., size:]
     first, second = part.chunk(2, -1)
@@ -176,10 +185,26 @@ def _turned(x: Tensor, frame: Frame, layer: Layer) -> Tensor:
 
 
 def read_out(model: Transformer, stream: Tensor, answers: Tensor, right: Tensor, all_logits: bool) -> Readout:
-    """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them."""
-    y = model.final_norm(stream)
+    """The logits for the stream [example, d_model] at each example's last position: the answers', or all of them.
+
+    At least in float32: metrics are small differences of large logits.
+    """
+    home, there = answers.device, model.unembed.device
+    y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device)).to(there)
     if all_logits:
-        logits = soft_cap(y @ model.unembed.T, model.logit_cap)
+        logits = soft_cap(_all_logits(model.unembed, y), model.logit_cap).to(home)
         return Readout(answers, logits.gather(1, answers), right, logits)
-    answer_logits = (model.unembed[answers] @ y.unsqueeze(-1)).squeeze(-1)
-    return Readout(answers, soft_cap(answer_logits, model.logit_cap), right)
+    answer_logits = (at_least_float32(model.unembed[answers.to(there)]) @ y.unsqueeze(-1)).squeeze(-1)
+    return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(home), right)
+
+
+def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:
+    """[example, token] y times unembedding, in y's dtype; a wide copy of it is made in parts, for each pass anew."""
+    if unembed.dtype == y.dtype:
+        return y @ unembed.T
+    parts = unembed.split(TOKENS_AT_ONCE)
+    return torch.cat([checkpoint(_wide_product, y, part, use_reentrant=False) for part in parts], 1)
+
+
+def _wide_product(y: Tensor, part: Tensor) -> Tensor:
+    return y @ part.to(y.dtype).T

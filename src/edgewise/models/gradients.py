@@ -14,33 +14,44 @@ mean is the same as centring the rows of W.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .forward import Trace, sum_heads
-from .transformer import Projection, Transformer, at_least_float32
+from .transformer import Layer, Projection, Transformer, at_least_float32
+
+# [batch, source, position, d_model] of all sources, in one part for every span of layers, on its device.
+Differences = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionGradient:
-    """The gradient of one run at one layer's q, k and v.
+    """The gradient of a run, or the sum of several, at one layer's q, k and v.
 
     scaled      [batch, position, 3, head, d_head] gradient at q, k, v over the norm's scale
-    along       [batch, position, 3, head] its part along the normalised stream
-    normalised  [batch, position, d_model]
+    along       per run, [batch, position, 3, head] its part along the normalised stream
+    normalised  per run, [batch, position, d_model]
     """
 
     scaled: Tensor
-    along: Tensor
-    normalised: Tensor
+    along: tuple[Tensor, ...]
+    normalised: tuple[Tensor, ...]
+
+    def plus(self, other: AttentionGradient) -> AttentionGradient:
+        """The sum of both."""
+        return AttentionGradient(
+            self.scaled + other.scaled, self.along + other.along, self.normalised + other.normalised
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
     """The gradient of one run at all destinations: per layer attention and MLP [batch, position, d_model], logits.
+
+    All of it is at least float32, whatever the model computes in.
 
     joined  per layer with a norm after attention, that norm's normalised input and 1 / scale in this run
     """
@@ -55,31 +66,30 @@ def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gra
     """The gradient of `loss` (a sum over examples) at every destination's input, for the run that left `trace`."""
     n = model.graph.n_layers
     targets = [*trace.q, *trace.k, *trace.v, *trace.mlp_in, trace.final]
-    found = [at_least_float32(g) for g in torch.autograd.grad(loss, targets, materialize_grads=True)]
-    attention = tuple(
-        _pull_back(model, index, trace, torch.stack([found[index], found[n + index], found[2 * n + index]], 2))
-        for index in range(n)
-    )
+    found = torch.autograd.grad(loss, targets, materialize_grads=True)
+    attention = tuple(_pull_back(model, index, trace, found[index : 3 * n : n]) for index in range(n))
     with torch.no_grad():
         joined = {
             index: layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
             for index, layer in enumerate(model.layers)
             if layer.post_norm is not None
         }
-    return Gradients(attention, tuple(found[3 * n : 4 * n]), found[-1], joined)
+    *mlp, logits = (at_least_float32(gradient) for gradient in found[3 * n :])
+    return Gradients(attention, tuple(mlp), logits, joined)
 
 
-def _pull_back(model: Transformer, index: int, trace: Trace, gradient: Tensor) -> AttentionGradient:
-    """gradient: [batch, position, 3, head, d_head] at q, k and v."""
+def _pull_back(model: Transformer, index: int, trace: Trace, at_qkv: Sequence[Tensor]) -> AttentionGradient:
+    """at_qkv: the gradients [batch, position, head, d_head] at q, k and v."""
     layer = model.layers[index]
     with torch.no_grad():
+        gradient = at_least_float32(torch.stack(list(at_qkv), 2))
         normalised, shrink = layer.attention_norm.normalise(trace.attention_in[index])
         # W x^, without what the norm's bias and the projection's add: q, k and v minus their values at x^ = 0.
         at_zero = [_at_zero(part, layer.attention_norm.bias) for part in layer.qkv]
-        values = (trace.q[index], trace.k[index], trace.v[index])
+        values = [at_least_float32(part) for part in (trace.q[index], trace.k[index], trace.v[index])]
         linear = [x if zero is None else x - zero for x, zero in zip(values, at_zero, strict=True)]
         along = (gradient * torch.stack(linear, 2)).sum(-1) * (shrink[..., None] / model.graph.d_model)
-        return AttentionGradient(gradient * shrink[..., None, None], along, normalised)
+        return AttentionGradient(gradient * shrink[..., None, None], (along,), (normalised,))
 
 
 def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
@@ -91,83 +101,136 @@ def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
     return moved if bias is None else moved + bias
 
 
-def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Tensor:
-    """[batch, source, position, d_model] each source's output in the corrupted run minus that in the clean run."""
-    graph = model.graph
+def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Differences:
+    """Each source's output in the corrupted run minus that in the clean run; at least float32."""
+    graph, (batch, length, width) = model.graph, clean.embedding.shape
+    dtype = at_least_float32(clean.embedding[:1, :1]).dtype
+    parts = []
     with torch.no_grad():
-        shape = (clean.embedding.shape[0], graph.n_sources, *clean.embedding.shape[1:])
-        differences = torch.empty(shape, dtype=at_least_float32(clean.embedding[:1, :1]).dtype, device=model.device)
-        differences[:, 0] = corrupted.embedding - clean.embedding
-        for index, layer in enumerate(model.layers):
-            first = graph.attention_sources(index)
-            mix = at_least_float32(corrupted.mix[index] - clean.mix[index])
-            heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
-            differences[:, first : first + graph.n_heads] = heads
-            differences[:, graph.mlp_source(index)] = corrupted.mlp_out[index] - clean.mlp_out[index]
-    return differences
+        for first, span in zip(_first_sources(model), model.spans, strict=True):
+            layers = [model.layers[index] for index in span]
+            count = graph.attention_sources(span.stop - 1) + graph.n_heads + 1 - first
+            part = torch.empty((batch, count, length, width), dtype=dtype, device=layers[0].device)
+            if first == 0:
+                part[:, 0] = _less(corrupted.embedding, clean.embedding)
+            for index, layer in zip(span, layers, strict=True):
+                start = graph.attention_sources(index) - first
+                mix = _less(corrupted.mix[index], clean.mix[index])
+                heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
+                part[:, start : start + graph.n_heads] = heads
+                part[:, start + graph.n_heads] = _less(corrupted.mlp_out[index], clean.mlp_out[index])
+            parts.append(part)
+    return tuple(parts)
 
 
-def contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
+def _first_sources(model: Transformer) -> list[int]:
+    """The first source of every span of layers; `input` goes with the first."""
+    return [model.graph.attention_sources(span.start) if place else 0 for place, span in enumerate(model.spans)]
+
+
+def _less(a: Tensor, b: Tensor) -> Tensor:
+    """a - b, at least in float32: two runs are alike, so that their difference has few digits in half precision."""
+    return at_least_float32(a) - at_least_float32(b)
+
+
+def contract(model: Transformer, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
     """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs.
 
-    Where a norm follows attention, a head's difference reaches its readers through that norm, which is another linear
-    map in every run: then each run is contracted by itself.
+    Runs are taken one by one: those that come from a generator are never held together, only their sum is. Where a
+    norm follows attention, a head's difference reaches its readers through that norm, which is another linear map in
+    every run: then each run is contracted by itself.
     """
     if not any(layer.post_norm for layer in model.layers):
-        return _contract(model, differences, runs)
-    total = torch.zeros((), device=differences.device)
+        summed, count = _summed(runs)
+        return _contract(model, differences, summed).div_(count)
+    total, count = torch.zeros((), device=model.device), 0
     for one in runs:
-        total = total + _contract(model, _through_post_norms(model, differences, one), [one]) / len(runs)
-    return total
+        total = total + _contract(model, _through_post_norms(model, differences, one), one)
+        count += 1
+    return total / count
 
 
-def _through_post_norms(model: Transformer, differences: Tensor, one: Gradients) -> Tensor:
+def _summed(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
+    """The sum of the gradients of runs, and how many there were; a layer's sum so far is let go as it grows."""
+    attention: list[AttentionGradient] = []
+    rest: list[Tensor] = []
+    count = 0
+    for one in runs:
+        others = (*one.mlp, one.logits)
+        if not count:
+            attention, rest = list(one.attention), list(others)
+        else:
+            for index, gradient in enumerate(one.attention):
+                attention[index] = attention[index].plus(gradient)
+            for index, tensor in enumerate(others):
+                rest[index] = rest[index] + tensor
+        count += 1
+    return Gradients(tuple(attention), tuple(rest[:-1]), rest[-1], {}), count
+
+
+def _through_post_norms(model: Transformer, differences: Differences, one: Gradients) -> Differences:
     """The differences with those of heads as the stream sees them, to first order, in one run."""
-    seen = differences.clone()
-    for index, (normalised, shrink) in one.joined.items():
-        first, norm = model.graph.attention_sources(index), model.layers[index].post_norm
-        assert norm is not None
-        heads = differences[:, first : first + model.graph.n_heads]
-        if norm.centred:
-            heads = heads - heads.mean(-1, keepdim=True)
-        along = (heads * normalised[:, None]).mean(-1, keepdim=True)
-        through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
-        seen[:, first : first + model.graph.n_heads] = through
+    seen = tuple(part.clone() for part in differences)
+    for start, span, part, own in zip(_first_sources(model), model.spans, differences, seen, strict=True):
+        for index in span:
+            (normalised, shrink), norm = one.joined[index], model.layers[index].post_norm
+            assert norm is not None
+            first = model.graph.attention_sources(index) - start
+            heads = part[:, first : first + model.graph.n_heads]
+            if norm.centred:
+                heads = heads - heads.mean(-1, keepdim=True)
+            along = (heads * normalised[:, None]).mean(-1, keepdim=True)
+            through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
+            own[:, first : first + model.graph.n_heads] = through
     return seen
 
 
-def _contract(model: Transformer, differences: Tensor, runs: Sequence[Gradients]) -> Tensor:
-    graph = model.graph
-    scores = torch.empty((len(differences), graph.n_edges), dtype=differences.dtype, device=differences.device)
-    flat = differences.flatten(2)
+def _contract(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
+    graph, like = model.graph, differences[0]
+    scores = torch.empty((len(like), graph.n_edges), dtype=like.dtype, device=like.device)
     with torch.no_grad():
         for index in range(graph.n_layers):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
-            gradient = _attention_gradient(model, index, [g.attention[index] for g in runs])
-            block = flat[:, : graph.attention_sources(index)] @ gradient.flatten(2).transpose(1, 2)
+            at_stream = _attention_gradient(model, index, gradients.attention[index])
+            block = _product(differences, graph.attention_sources(index), at_stream)
+            del at_stream  # before the next layer's, which is as large
             # [source, (qkv, head)] -> [source, head, qkv], the order of edges
-            block = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3)
-            scores[:, attention_block] = block.flatten(1)
-            mlp = _mean([g.mlp[index] for g in runs]).flatten(1).unsqueeze(-1)
-            scores[:, mlp_block] = (flat[:, : graph.mlp_sources(index)] @ mlp).squeeze(-1)
-        logits = _mean([g.logits for g in runs]).flatten(1).unsqueeze(-1)
-        scores[:, graph.blocks[-1]] = (flat @ logits).squeeze(-1)
+            scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
+            mlp = gradients.mlp[index].unsqueeze(1)
+            scores[:, mlp_block] = _product(differences, graph.mlp_sources(index), mlp).squeeze(-1)
+        logits = gradients.logits.unsqueeze(1)
+        scores[:, graph.blocks[-1]] = _product(differences, graph.n_sources, logits).squeeze(-1)
     return scores
 
 
-def _attention_gradient(model: Transformer, index: int, runs: Sequence[AttentionGradient]) -> Tensor:
-    """[batch, (qkv, head), position, d_model] the mean gradient of the runs at the stream."""
-    layer = model.layers[index]
-    weights = torch.stack([at_least_float32(part.head_weight) for part in layer.qkv])
-    weights = (weights * at_least_float32(layer.attention_norm.weight)).flatten(0, 1)
-    if layer.attention_norm.centred:
-        weights = weights - weights.mean(-1, keepdim=True)
-    scaled = _mean([run.scaled for run in runs]).flatten(2, 3)
-    gradient = torch.einsum("bpne,ned->bnpd", scaled, weights)
-    along = torch.stack([run.along for run in runs], -1).flatten(2, 3) / len(runs)
-    normalised = torch.stack([run.normalised for run in runs], 1)
-    return gradient - torch.einsum("bpnr,brpd->bnpd", along, normalised)
+def _product(differences: Differences, n_sources: int, gradient: Tensor) -> Tensor:
+    """[batch, source, reader] of the first sources' differences with gradients [batch, reader, position, d_model].
+
+    The gradients go to where the differences are: those are more, and stay.
+    """
+    blocks = []
+    for part in differences:
+        if n_sources > 0:
+            there = gradient.to(part.device).flatten(2).transpose(1, 2)
+            blocks.append((part[:, :n_sources].flatten(2) @ there).to(differences[0].device))
+        n_sources -= part.shape[1]
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
 
-def _mean(tensors: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(tensors)).mean(0)
+def _attention_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:
+    """[batch, (qkv, head), position, d_model] at the stream."""
+    layer, (batch, length, _, n_heads, _) = model.layers[index], gradient.scaled.shape
+    found = gradient.scaled.new_empty((batch, 3, n_heads, length, model.graph.d_model))
+    normalised = torch.stack(gradient.normalised, 1)
+    along = torch.stack(gradient.along, -1)
+    # One after the other: all three together would need several copies of hundreds of megabytes for wide models.
+    for place, part in enumerate(layer.qkv):
+        found[:, place] = torch.einsum("bphe,hed->bhpd", gradient.scaled[:, :, place], _folded(layer, part))
+        found[:, place] -= torch.einsum("bphr,brpd->bhpd", along[:, :, place], normalised)
+    return found.flatten(1, 2)
+
+
+def _folded(layer: Layer, part: Projection) -> Tensor:
+    """[head, d_head, d_model] a projection, at least float32, with the norm's weight and centring in it."""
+    weight = at_least_float32(part.head_weight) * layer.attention_norm.weight
+    return weight - weight.mean(-1, keepdim=True) if layer.attention_norm.centred else weight

@@ -26,8 +26,9 @@ from .cache import dequantised, described
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
 from .gguf_header import NUMBERS_PER_BYTE, check_header
-from .memory import scoring_bytes
+from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
 from .pickled import check_pickled
+from .placement import TOKENS, choose_devices, free_bytes, place_layers
 from .running import HERE, Engine
 from .transformer import Transformer
 
@@ -48,6 +49,8 @@ CODE = ".py"
 CONFIG = "config.json"
 PICKLED = ".bin"
 WEIGHTS = ("model.safetensors", f"pytorch_model{PICKLED}")  # in the order in which they are looked for
+# Tokens of a prompt than which no task has shorter ones.
+SHORT = 8
 TRAINING = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
 
@@ -71,15 +74,16 @@ class ModelSource:
 
     def check(self) -> None:
         """Refuse what can't be loaded, as far as that can be told without the weights."""
-        choose_dtype(self.dtype, None, choose_device(self.device))
+        choose_dtype(self.dtype, None, choose_devices(self.device)[0])
         _check_bos(self.bos)
-        inspect_model(self.name, self.trust_remote_code, self.cache)
+        inspect_model(self.name, self.trust_remote_code, cache=self.cache)
 
     @cached_property
     def digest(self) -> str:
         """A hash of all that the model's outputs depend on: the bytes of its files, or its commit on the hub, and how
         it is loaded. No weights are loaded for it."""
-        how = (self.content, choose_device(self.device).type, self.dtype, self.bos, self.trust_remote_code)
+        kinds = ",".join(dict.fromkeys(device.type for device in choose_devices(self.device)))
+        how = (self.content, kinds, self.dtype, self.bos, self.trust_remote_code)
         return hashlib.sha256(repr(how).encode()).hexdigest()
 
     @cached_property
@@ -152,7 +156,7 @@ class Model:
         return self.transformer.max_length
 
     def __repr__(self) -> str:
-        device, dtype = self.transformer.device, str(self.transformer.dtype).removeprefix("torch.")
+        device, dtype = self.transformer.where, str(self.transformer.dtype).removeprefix("torch.")
         return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
 
     @property
@@ -170,18 +174,30 @@ class Model:
 class ModelFacts:
     """What a model's config says, without its weights.
 
-    weight_bytes   of all weights, in the dtype that they are stored in
-    scoring_bytes  that scoring one example of `example_length` tokens by EAP-IG of five steps needs beyond the weights
+    dtype         what it computes in; by default, what its weights are stored in
+    weight_bytes  of all weights in that dtype
     """
 
     family: str
-    graph: Graph
+    shape: Shape
     parameters: int
     dtype: str
     longest_prompt: int
     weight_bytes: int
-    scoring_bytes: int
-    example_length: int = 20
+
+    @property
+    def graph(self) -> Graph:
+        """Its computation graph."""
+        return self.shape.graph
+
+    def needs(self, length: int) -> dict[str, Need]:
+        """By verb, the memory that examples of `length` tokens need beyond the weights: scoring by EAP-IG of five
+        steps, circuits, and weighted circuits with their gradients."""
+        return {
+            "score": scoring_need(self.shape, length, runs=5),
+            "evaluate": circuit_need(self.shape, length),
+            "learn": weighted_need(self.shape, length, keeps_streams(self.shape, length)),
+        }
 
 
 @dataclass(frozen=True)
@@ -319,7 +335,8 @@ def load_model(
 ) -> Model:
     """Load `demo`, `smollm2`, a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
 
-    device  any that torch offers; 'auto' takes the best there is
+    device  any that torch offers; 'auto' takes the best there is; a list such as 'cuda:0,cuda:1' places the model's
+            layers over several, and 'all' over all accelerators, with the CPU for what they have no room for
     dtype   'auto' keeps the type the weights are stored in (float32 on a CPU for half-precision weights)
     bos     whether prompts begin with the model's BOS token: 'yes', 'no', or 'auto': if it was trained so
     trust_remote_code  run code that comes with the model, if it has any; nothing of it is run otherwise
@@ -336,7 +353,7 @@ def _load(source: ModelSource) -> tuple[Any, Any]:
     place = find_model(source.name)
     if place.gguf is None or not source.cache:
         return _load_from(place, source)
-    file, kind = Path(place.where) / place.gguf, choose_dtype(source.dtype, None, choose_device(source.device))
+    file, kind = Path(place.where) / place.gguf, choose_dtype(source.dtype, None, choose_devices(source.device)[0])
     as_stored = partial(_load_from, place, replace(source, device="cpu"))
     with dequantised(file, source.content, kind, check_header(file).numbers, as_stored) as copy:
         return _load_from(place if copy is None else Place(str(copy)), source)
@@ -346,7 +363,7 @@ def _load_from(place: Place, source: ModelSource) -> tuple[Any, Any]:
     """The HuggingFace model and its tokenizer from where they lie."""
     import transformers
 
-    name, on, trust = source.name, choose_device(source.device), source.trust_remote_code
+    name, on, trust = source.name, choose_devices(source.device), source.trust_remote_code
     config = _config(name, place, trust)
     most, least = place.most_parameters, least_parameters(config)
     if least > most:  # what weight files lack would be made up, however large
@@ -357,7 +374,10 @@ def _load_from(place: Place, source: ModelSource) -> tuple[Any, Any]:
     for file in place.weights:
         if file.suffix == PICKLED:
             check_pickled(file)
-    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on)
+    kind = choose_dtype(source.dtype, None if place.gguf else getattr(config, "dtype", None), on[0])
+    if len(on) == 1:
+        _refuse_too_large(source, least * kind.itemsize, kind, on[0])
+    places = {"": on[0]} if len(on) == 1 else _place(source, on, kind)
     with told_of(f"model {name!r}", CHOICES):
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **place.arguments(), dtype=kind, output_loading_info=True, trust_remote_code=trust
@@ -366,7 +386,40 @@ def _load_from(place: Place, source: ModelSource) -> tuple[Any, Any]:
     absent = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
     if absent:
         raise InputError(f"model {name!r} lacks weights or has some of the wrong shape: {', '.join(absent[:5])}")
-    return loaded.to(on), _load_tokenizer(place, trust)
+    # Their weights are used directly, so that no hooks are needed: a layer runs where they are.
+    for part, device in places.items():
+        loaded.get_submodule(part).to(device)
+    return loaded, _load_tokenizer(place, trust)
+
+
+def _refuse_too_large(source: ModelSource, least: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a model that has no room on its device together with one short example, before its weights are read.
+
+    least  bytes that its weights have at least: a small model isn't looked at any closer
+    """
+    free = free_bytes(device)
+    if free is None or 2 * least < free:
+        return
+    facts, _ = _inspect(source.name, source.trust_remote_code, str(dtype).removeprefix("torch."), source.cache)
+    most = max(need.of(1) for need in facts.needs(SHORT).values())
+    if facts.weight_bytes + most <= free:
+        return
+    narrow = facts.weight_bytes * torch.bfloat16.itemsize // dtype.itemsize + most
+    would = ["--dtype bfloat16"] if dtype.itemsize > torch.bfloat16.itemsize and narrow <= free else []
+    would += ["--device all, which spreads layers over devices and the CPU"] if device.type != "cpu" else []
+    raise InputError(
+        f"model {source.name!r} doesn't fit: {facts.weight_bytes / 1e9:.1f} GB of weights in {facts.dtype}, and "
+        f"{most / 1e9:.2f} GB for one short prompt, but {device} has {free / 1e9:.1f} GB left; what would fit: "
+        f"{', '.join([*would, 'a smaller model'])} (`edgewise models NAME` says what fits where)"
+    )
+
+
+def _place(source: ModelSource, devices: tuple[torch.device, ...], dtype: torch.dtype) -> dict[str, torch.device]:
+    """Which parts of a model lie on which of several devices."""
+    facts, built = _inspect(source.name, source.trust_remote_code, str(dtype).removeprefix("torch."), source.cache)
+    room = {device: free_bytes(device) or 0 for device in devices}
+    most = max(facts.needs(min(TOKENS, facts.longest_prompt)).values(), key=lambda need: need.of(1))
+    return place_layers(built, dtype, most, room)
 
 
 def wrap_model(loaded: Any, tokenizer: Any = None, name: str = "model", bos: str = "auto") -> Model:
@@ -397,11 +450,17 @@ def _refuse_strange_numbers(module: Any, name: str) -> None:
             raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; mend its file")
 
 
-def inspect_model(name: str | Path, trust_remote_code: bool = False, cache: bool = True) -> ModelFacts:
-    """What can be said of a model from its config alone: its graph, its size, the memory that scoring will need."""
+def inspect_model(
+    name: str | Path, trust_remote_code: bool = False, dtype: str = "auto", cache: bool = True
+) -> ModelFacts:
+    """What can be said of a model from its config alone: its graph, its size, the memory that work with it needs."""
+    return _inspect(str(name), trust_remote_code, dtype, cache)[0]
+
+
+def _inspect(name: str, trust_remote_code: bool, dtype: str, cache: bool) -> tuple[ModelFacts, Any]:
+    """The same, and the model as transformers builds it, without numbers."""
     import transformers
 
-    name = str(name)
     place = find_model(name)
     is_gguf = place.gguf is not None
     with quiet(), ExitStack() as held:
@@ -409,35 +468,22 @@ def inspect_model(name: str | Path, trust_remote_code: bool = False, cache: bool
             copy = held.enter_context(described(Path(place.where) / place.gguf, content_digest(name)))
             place = place if copy is None else Place(str(copy))
         config = _config(name, place, trust_remote_code)
-        graph = check_config(config).shape(config)
+        family = check_config(config)
+        stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
+        kind = stored if dtype == "auto" else choose_dtype(dtype, stored, torch.device("cpu"))
         with told_of(f"model {name!r}", CHOICES), torch.device("meta"):
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+            shape = family.build(built.to(kind)).shape
     parameters = sum(p.numel() for p in built.parameters())
-    stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
     facts = ModelFacts(
         family=config.model_type,
-        graph=graph,
+        shape=shape,
         parameters=parameters,
-        dtype=str(stored).removeprefix("torch."),
+        dtype=str(kind).removeprefix("torch."),
         longest_prompt=config.max_position_embeddings,
-        weight_bytes=parameters * stored.itemsize,
-        scoring_bytes=scoring_bytes(graph, ModelFacts.example_length, runs=5),
+        weight_bytes=parameters * kind.itemsize,
     )
-    return facts
-
-
-def choose_device(name: str) -> torch.device:
-    """The torch device called `name`; for 'auto' the accelerator if there is one, else the CPU."""
-    if name == "auto":
-        found = torch.accelerator.current_accelerator(check_available=True)
-        return found if found is not None else torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()  # a device that holds no numbers, such as meta, fails here
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} can't be used here ({reason}); try --device auto or cpu") from None
-    return device
+    return facts, built
 
 
 def choose_dtype(name: str, stored: torch.dtype | None, device: torch.device) -> torch.dtype:

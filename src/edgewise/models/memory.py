@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ..circuit import Circuit
 from ..errors import InputError
@@ -14,19 +15,115 @@ MOST = 64
 # Circuits run at once while the streams of a layer's heads, the largest of what comes and goes, are no larger: beyond
 # this, common allocators give memory back to the system at once, and finding it again takes longer than the sums.
 STREAMS = 2**25
+# What streams of one example may take: half of the usual budget.
+LARGEST_STREAMS = BUDGET // 2
+# What a driver keeps of a device for itself.
+RESERVED = 500_000_000
 
 
-def scoring_bytes(graph: Graph, length: int, runs: int = 1) -> int:
-    """What scoring one example needs: differences of all sources, gradients of a layer, a trace, and gradients at the
-    destinations of all layers for each of the `runs` that they are averaged over."""
-    streams = graph.n_sources + 8 * graph.n_heads + 25 * graph.n_layers + runs * (5 * graph.n_layers + 4)
-    return 4 * streams * length * graph.d_model
+@dataclass(frozen=True)
+class Shape:
+    """What of a model decides how much memory a batch needs.
+
+    d_head      of a head
+    mlp_kept    how many numbers the MLP keeps of every position for a backward pass
+    itemsize    bytes of a number as the model computes
+    post_norm   whether a norm follows attention
+    """
+
+    graph: Graph
+    d_head: int
+    mlp_kept: int
+    itemsize: int = 4
+    post_norm: bool = False
+
+    @property
+    def wide(self) -> int:
+        """Bytes of a number where sums are taken: at least those of float32."""
+        return max(4, self.itemsize)
+
+    @property
+    def heads(self) -> float:
+        """The width of all of a layer's heads together, in streams."""
+        return self.graph.n_heads * self.d_head / self.graph.d_model
+
+    @property
+    def trace(self) -> float:
+        """Bytes of a run that is kept (`forward.Trace`), per number of a stream."""
+        return self.itemsize * self.graph.n_layers * (3 + 4 * self.heads)
+
+    def passing(self, length: int) -> float:
+        """The same for a run that waits for its backward pass: queries and keys as turned, MLPs and patterns too."""
+        patterns = self.graph.n_heads * length * (self.wide + self.itemsize) / self.graph.d_model
+        kept = 3 * self.heads + 1 + self.mlp_kept / self.graph.d_model
+        norms = 4 * self.wide if self.itemsize < self.wide else 0  # two, which widen what they read, and keep it
+        return self.trace + self.graph.n_layers * (self.itemsize * kept + patterns + norms)
+
+    @property
+    def projection(self) -> int:
+        """Numbers in the weights of a layer's queries, one for every head."""
+        return self.graph.n_heads * self.d_head * self.graph.d_model
 
 
-def circuit_bytes(graph: Graph, length: int) -> int:
-    """What running circuits on one example needs: changes of all sources, inputs of a layer, two traces."""
-    streams = graph.n_sources + 6 * graph.n_heads + 16 * graph.n_layers
-    return 4 * streams * length * graph.d_model
+@dataclass(frozen=True)
+class Need:
+    """Bytes of memory beyond the model.
+
+    fixed  for any batch
+    each   for every example in it
+    layer  of `each`, what the layer at work takes: over several devices, all but this is spread
+    """
+
+    fixed: int
+    each: int
+    layer: int
+
+    def of(self, examples: int) -> int:
+        """What a batch needs."""
+        return self.fixed + self.each * examples
+
+    def on_each_of(self, devices: int, weights: int, n_layers: int) -> int:
+        """What each of some devices holds of one example and of a model of `weights` bytes, placed by layers."""
+        if devices == 1:
+            return weights + self.of(1)
+        # Layers aren't divided, so that a device may have one more than its share.
+        held = -(-weights // devices) + weights // n_layers
+        return held + self.fixed + self.layer + (self.each - self.layer) // devices
+
+
+def scoring_need(shape: Shape, length: int, runs: int = 1) -> Need:
+    """What scoring examples of `length` tokens needs.
+
+    Differences of all sources, and gradients at all destinations, summed over `runs` but for a stream per layer and
+    run; and the largest of: a run with its own gradients, two runs whose differences are taken, or the gradients of a
+    layer's heads. All but the runs is float32, whatever the model computes in.
+    """
+    graph, wide = shape.graph, shape.wide
+    own = graph.n_layers * (3 * shape.heads + 2) + 1
+    # A backward pass lets go of what it is done with, while the gradients come.
+    running = max(shape.passing(length), shape.trace + own * (wide + shape.itemsize))
+    parting = 2 * shape.trace + (own + graph.n_heads) * wide
+    contracting = (own + 4 * graph.n_heads) * wide
+    if shape.post_norm:  # each run is contracted by itself, with differences as they are in that run
+        contracting += (graph.n_sources + graph.n_layers) * wide
+    else:
+        summed = own + graph.n_layers * (runs - 1)
+        contracting += (summed - own + runs) * wide
+        running += summed * wide
+    if runs == 1:  # scorers of one run keep both
+        contracting += 2 * shape.trace
+    most = graph.n_sources * wide + max(running if runs > 1 else 0, parting, contracting)
+    return _need(shape, length, shape.projection * (2 * wide + shape.itemsize), most, 4 * graph.n_heads * wide)
+
+
+def circuit_need(shape: Shape, length: int) -> Need:
+    """What running circuits needs: the clean and the reference run, changes of all sources, and the larger of: half of
+    them gathered for a reader, or inputs of a layer's heads."""
+    graph = shape.graph
+    inputs = graph.n_heads * (2 + shape.post_norm) * (shape.itemsize + shape.wide)
+    changes = graph.n_sources * shape.itemsize
+    most = 2 * shape.trace + changes + max(changes // 2, inputs)
+    return _need(shape, length, 0, most, inputs)
 
 
 def group_circuits(circuits: Sequence[Circuit], examples: int, length: int, budget: int) -> Iterator[tuple[int, int]]:
@@ -47,20 +144,35 @@ def group_circuits(circuits: Sequence[Circuit], examples: int, length: int, budg
         yield start, len(circuits)
 
 
-def weighted_bytes(graph: Graph, length: int, keep_streams: bool = True) -> int:
-    """What a weighted run of one example and its backward pass need.
+def weighted_need(shape: Shape, length: int, keep_streams: bool = True) -> Need:
+    """What a weighted run and its backward pass need.
 
-    Changes of all sources and their gradients, streams of a layer and their gradients, traces and what autograd keeps
-    of all layers, and all layers' streams if they are kept.
+    Changes of all sources and their gradients, streams of a layer and their gradients, how streams are mixed, the
+    reference, what autograd keeps of all layers, and all layers' streams if they are kept.
     """
-    streams = 2 * graph.n_sources + 6 * graph.n_heads + 40 * graph.n_layers
-    streams += 3 * graph.n_heads * graph.n_layers if keep_streams else 0
-    return 4 * streams * length * graph.d_model
+    graph = shape.graph
+    sources, readers = graph.n_sources - graph.n_heads - 1, 3 * graph.n_heads + 1  # the last layer writes no rows
+    mixing = 2 * readers * sources / graph.d_model
+    streams = readers * (graph.n_layers if keep_streams else 1)
+    most = shape.itemsize * (2 * sources + readers + streams + mixing) + shape.trace + shape.passing(length)
+    return _need(shape, length, 3 * shape.projection * shape.itemsize, most, 2 * readers * shape.itemsize)
 
 
-def batch_size_for(bytes_per_example: int, budget: int = BUDGET) -> int:
+def _need(shape: Shape, length: int, fixed: int, each: float, layer: float) -> Need:
+    """From bytes per number of a stream [position, d_model]."""
+    numbers = length * shape.graph.d_model
+    return Need(fixed, int(each * numbers), int(layer * numbers))
+
+
+def keeps_streams(shape: Shape, length: int) -> bool:
+    """Whether the streams of all layers are kept for a backward pass, or mixed again: where one example's are large."""
+    readers = 3 * shape.graph.n_heads + 1
+    return readers * shape.graph.n_layers * shape.itemsize * length * shape.graph.d_model <= LARGEST_STREAMS
+
+
+def batch_size_for(need: Need, budget: int = BUDGET) -> int:
     """Examples per batch that fit into a budget of bytes, at least one."""
-    return max(1, min(MOST, budget // bytes_per_example))
+    return max(1, min(MOST, (budget - need.fixed) // need.each))
 
 
 def as_bytes(memory: int | str) -> int:

@@ -12,6 +12,7 @@ the gradients of written rows are complete once all later reads have been passed
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,65 +30,111 @@ class Rows:
     through a norm have one more row (`head_rows`). With layer norms, rows are without their mean, which no reader sees.
     All layers of a model are of one kind in both.
 
+    Rows lie where their layers do, in parts.
+
     keeps  whether streams are kept for the backward pass, or mixed again
-    last   [example] the place that the logits read
     """
 
     def __init__(self, model: Transformer, batch: int, length: int, last: Tensor, keeps: bool) -> None:
         graph, first = model.graph, model.layers[0]
         per_layer = graph.n_heads + (1 if first.post_norm is None else 2)
-        shape = (batch * length, 1 + (graph.n_layers - 1) * per_layer, graph.d_model)
-        self.changes = model.unembed.new_empty(shape)
-        self.gradients: Tensor | None = None
-        self.count = 0
-        self.keeps = keeps
-        self.last = torch.arange(batch, device=last.device) * length + last
+        self.places, self.count, self.keeps = batch * length, 0, keeps
+        self._width, self._most_readers = graph.d_model, 3 * graph.n_heads + 1
         self._centred = first.attention_norm.centred
-        self._most_readers = 3 * graph.n_heads + 1
-        self._buffers: dict[str, Tensor] = {}
+        self._last = torch.arange(batch, device=last.device) * length + last
+        self._buffers: dict[tuple[str, torch.device], Tensor] = {}
+        self._parts: list[Part] = []
+        start = 0
+        for span in model.spans:
+            writers = len(span) - (span.stop == graph.n_layers)
+            stop = start + per_layer * writers + (not self._parts)
+            like = model.layers[span.start].out
+            self._parts.append(Part(slice(start, stop), like.new_empty((self.places, stop - start, self._width))))
+            start = stop
+        self.n_rows = start
 
-    def buffer(self, name: str, readers: int) -> Tensor:
-        """[place, reader, d_model] room for the streams of a layer's readers, the same for all layers."""
-        places, _, width = self.changes.shape
-        if name not in self._buffers:
-            self._buffers[name] = self.changes.new_empty(places * self._most_readers * width)
-        return self._buffers[name][: places * readers * width].view(places, readers, width)
+    def parts(self, count: int) -> list[Part]:
+        """The first rows."""
+        found = []
+        for part in self._parts:
+            if part.rows.start < count:
+                rows = slice(part.rows.start, min(count, part.rows.stop))
+                size = rows.stop - rows.start
+                gradients = None if part.gradients is None else part.gradients[:, :size]
+                found.append(Part(rows, part.changes[:, :size], gradients))
+        return found
 
-    def spread(self, mixing: Tensor) -> Tensor:
-        """[place, ...] from [example, ...], or from [place, ...] itself."""
-        return mixing.repeat_interleave(len(self.changes) // len(mixing), 0)
+    def part(self, which: slice) -> Part:
+        """Rows of one layer."""
+        found = next(part for part in self._parts if which.start < part.rows.stop)
+        here = slice(which.start - found.rows.start, which.stop - found.rows.start)
+        return Part(which, found.changes[:, here], None if found.gradients is None else found.gradients[:, here])
+
+    def last_on(self, device: torch.device) -> Tensor:
+        """[example] the place that the logits read."""
+        return self._last.to(device)
+
+    def buffer(self, name: str, readers: int, like: Tensor) -> Tensor:
+        """[place, reader, d_model] room for the streams of a layer's readers, the same for all layers of a device."""
+        key = (name, like.device)
+        if key not in self._buffers:
+            self._buffers[key] = like.new_empty(self.places * self._most_readers * self._width)
+        return self._buffers[key][: self.places * readers * self._width].view(self.places, readers, self._width)
+
+    def spread(self, mixing: Tensor, like: Tensor) -> Tensor:
+        """[place, ...] from [example, ...], or from [place, ...] itself, in the dtype of rows and where they are."""
+        return mixing.to(like).repeat_interleave(self.places // len(mixing), 0)
 
     def reserve(self, count: int) -> tuple[slice, Tensor]:
         """The next rows, to be written: which they are, and a view of them [place, row, d_model]."""
         which = slice(self.count, self.count + count)
         self.count = which.stop
-        return which, self.changes[:, which]
+        return which, self.part(which).changes
 
     def centre(self, x: Tensor) -> Tensor:
         """x [..., d_model], in place, without the mean that no reader sees."""
         return x.sub_(x.mean(-1, keepdim=True)) if self._centred else x
 
-    def add_gradients(self, mixing: Tensor, streams: Tensor) -> None:
-        """Give rows their part of the gradient of `streams` [place, reader, d_model], which `mixing` made of them.
+    def add_gradients(self, mixing: Tensor, streams: Tensor) -> Tensor:
+        """Give rows their part of the gradient of `streams` [place, reader, d_model], which `mixing` made of them; the
+        gradient of `mixing` itself.
 
         The first to be passed backwards are the last layer's readers, which read all rows; the last are the first
         layer's, which read the row of `input` alone, whose gradient nobody needs.
         """
-        count, parts = mixing.shape[2], mixing.transpose(1, 2)
+        count, by_mixing = mixing.shape[2], []
+        for whole, part in zip(self._parts, self.parts(count), strict=False):
+            there = streams.to(part.changes.device)
+            if count > 1:
+                weights = self.spread(mixing[..., part.rows], there).transpose(1, 2)
+                if count == self.n_rows:
+                    whole.gradients = torch.bmm(weights, there)
+                else:
+                    assert part.gradients is not None
+                    part.gradients.baddbmm_(weights, there)
+            found = torch.bmm(there, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
+            by_mixing.append(found.sum(1, dtype=mixing.dtype).to(mixing.device))
         if count == 1:
-            self.gradients = None
-        elif count == self.changes.shape[1]:
-            self.gradients = torch.bmm(parts, streams)
-        else:
-            assert self.gradients is not None
-            self.gradients[:, :count].baddbmm_(parts, streams)
+            for part in self._parts:
+                part.gradients = None
+        return by_mixing[0] if len(by_mixing) == 1 else torch.cat(by_mixing, 2)
 
     def take_gradients(self, which: slice, at_last: Tensor) -> Tensor:
         """[place, row, d_model] the gradient of written rows; `at_last` is that of what the write returned."""
-        assert self.gradients is not None
-        gradients = self.centre(self.gradients[:, which])  # in place, for nobody takes them again
-        gradients[self.last] += at_last
+        found = self.part(which).gradients
+        assert found is not None
+        gradients = self.centre(found)  # in place, for nobody takes them again
+        gradients[self.last_on(gradients.device)] += at_last
         return gradients
+
+
+@dataclass
+class Part:
+    """Rows whose layers are on one device: which they are, their changes [place, row, d_model] and gradients."""
+
+    rows: slice
+    changes: Tensor
+    gradients: Tensor | None = None
 
 
 class Read(torch.autograd.Function):
@@ -113,7 +160,7 @@ class Read(torch.autograd.Function):
         weights = [_folded(layer, part) for part in parts]
         n_heads, n_projected = len(weights[0]), sum(len(weight) for weight in weights)
         reference = rows.centre(reference.clone())
-        streams = _mix(rows, rows.spread(mixing), reference, n_projected)
+        streams = _mix(rows, mixing, reference, n_projected)
         own = streams[:, :n_projected]
         pairs = zip(own.split(n_heads, 1), weights, strict=True)
         projected = torch.cat([torch.bmm(x.transpose(0, 1), weight.transpose(1, 2)) for x, weight in pairs])
@@ -127,9 +174,9 @@ class Read(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (mixing, reference, *kept), (rows, layer, parts) = ctx.saved_tensors, ctx.given
         projected, squares, rest = gradients
-        n_projected, spread = len(projected), rows.spread(mixing)
-        streams = kept[0] if kept else _mix(rows, spread, reference, n_projected)
-        found = rows.buffer("gradients", mixing.shape[1])
+        n_projected = len(projected)
+        streams = kept[0] if kept else _mix(rows, mixing, reference, n_projected)
+        found = rows.buffer("gradients", mixing.shape[1], streams)
         for index, part in enumerate(parts):
             weight = _folded(layer, part)
             here = slice(index * len(weight), (index + 1) * len(weight))
@@ -138,9 +185,7 @@ class Read(torch.autograd.Function):
         found[:, :n_projected].addcmul_(streams[:, :n_projected], scale, value=2)
         if rest is not None:
             found[:, -1] = rest
-        rows.add_gradients(spread, found)
-        by_mixing = torch.bmm(found, rows.changes[:, : mixing.shape[2]].transpose(1, 2))
-        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), *[None] * (len(ctx.needs_input_grad) - 1)
+        return rows.add_gradients(mixing, found), *[None] * (len(ctx.needs_input_grad) - 1)
 
 
 class MixOne(torch.autograd.Function):
@@ -151,16 +196,17 @@ class MixOne(torch.autograd.Function):
         which = slice(first, first + mixing.shape[2])
         ctx.save_for_backward(mixing)
         ctx.given = rows, which
-        return torch.bmm(rows.spread(mixing), rows.changes[:, which]).squeeze(1)
+        changes = rows.part(which).changes
+        return torch.bmm(rows.spread(mixing, changes), changes).squeeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (mixing,), (rows, which) = ctx.saved_tensors, ctx.given
-        stream = gradients[0][:, None]
-        rows.gradients[:, which].addcmul_(rows.spread(mixing).transpose(1, 2), stream)
-        by_mixing = torch.bmm(stream, rows.changes[:, which].transpose(1, 2))
-        return by_mixing.unflatten(0, (len(mixing), -1)).sum(1), None, None, None
+        stream, part = gradients[0][:, None], rows.part(which)
+        part.gradients.addcmul_(rows.spread(mixing, stream).transpose(1, 2), stream)
+        by_mixing = torch.bmm(stream, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
+        return by_mixing.sum(1, dtype=mixing.dtype).to(mixing.device), None, None, None
 
 
 class WriteOutput(torch.autograd.Function):
@@ -170,7 +216,7 @@ class WriteOutput(torch.autograd.Function):
     def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
         which, view = rows.reserve(1)
         view.copy_(change[:, None])
-        at_last = view[rows.last]
+        at_last = view[rows.last_on(view.device)]
         rows.centre(view)
         ctx.given = rows, which
         return at_last
@@ -198,7 +244,7 @@ class WriteHeads(torch.autograd.Function):
             written, products = head_rows(layer, mix, reference_mix)
             which, view = rows.reserve(written.shape[1])
             view.copy_(written)
-        at_last = view[rows.last]
+        at_last = view[rows.last_on(view.device)]
         rows.centre(view)
         ctx.save_for_backward(mix, reference_mix)
         ctx.given = rows, which, layer
@@ -236,17 +282,27 @@ def head_rows(layer: Layer, mix: Tensor, reference_mix: Tensor) -> tuple[Tensor,
     wide = at_least_float32(both)
     products = wide @ wide.transpose(1, 2) / both.shape[-1]
     products[:, 0, 0] += norm.eps
-    return both.roll(-1, 1) * norm.weight, products
+    return (both.roll(-1, 1) * norm.weight).to(both.dtype), products
 
 
 def _folded(layer: Layer, part: Projection) -> Tensor:
     """[head, d_head, d_model] a projection of the normalised stream, to which the norm's weight isn't applied yet."""
-    return part.head_weight * layer.attention_norm.weight
+    return (part.head_weight * layer.attention_norm.weight).to(part.weight.dtype)
 
 
 def _mix(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:
     """[place, reader, d_model] mixes of rows, the first `n_projected` on top of the reference's stream."""
-    changes, readers = rows.changes[:, : mixing.shape[2]], mixing.shape[1]
-    streams = torch.bmm(mixing, changes, out=None if rows.keeps else rows.buffer("streams", readers))
+    here = None if rows.keeps else rows.buffer("streams", mixing.shape[1], reference)
+    streams: Tensor | None = None
+    for part in rows.parts(mixing.shape[2]):
+        weights = rows.spread(mixing[..., part.rows], part.changes)
+        if part.changes.device != reference.device:
+            own = torch.bmm(weights, part.changes).to(reference.device)
+            streams = own if streams is None else streams.add_(own)
+        elif streams is None:
+            streams = torch.bmm(weights, part.changes, out=here)
+        else:
+            streams.baddbmm_(weights, part.changes)
+    assert streams is not None
     streams[:, :n_projected] += reference[:, None]
     return streams

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..graph import Graph
+from .memory import Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +23,13 @@ class Norm:
     centred: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., d_model] -> the same shape."""
+        """[..., d_model] -> the same shape and dtype, computed in the wider of x's dtype and the weight's."""
+        kind = torch.promote_types(x.dtype, self.weight.dtype)
+        wide, weight = x.to(kind), self.weight.to(kind)
         if self.centred:
-            return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+            bias = None if self.bias is None else self.bias.to(kind)
+            return F.layer_norm(wide, x.shape[-1:], weight, bias, self.eps).to(x.dtype)
+        return F.rms_norm(wide, x.shape[-1:], weight, self.eps).to(x.dtype)
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The normalised x [..., d_model] before weight and bias, and 1 / its scale [..., 1]; at least float32."""
@@ -87,6 +91,11 @@ class Layer:
     post_norm: Norm | None = None
 
     @property
+    def device(self) -> torch.device:
+        """Where its weights are, so where it runs."""
+        return self.out.device
+
+    @property
     def qkv(self) -> tuple[Projection, Projection, Projection]:
         """The three projections, in the order of the graph's destinations."""
         return self.q, self.k, self.v
@@ -94,11 +103,15 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Transformer:
-    """A whole model.
+    """A whole model, whose layers may lie on several devices.
+
+    What runs through a layer is moved to that layer's device, and what is kept of it stays there: so the large buffers
+    of all sources are spread as the weights are. Everything else (batches, logits, scores) is on the first layer's.
 
     embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
     positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
     rotary     (like, positions [batch, position], which) -> cos, sin [batch, position, turned]; None if there is none
+    mlp_kept   how many numbers an MLP keeps of every position for a backward pass
     attention_cap, logit_cap  soft caps of attention scores and logits: cap * tanh(x / cap)
     """
 
@@ -112,13 +125,31 @@ class Transformer:
     unembed: Tensor
     attention_scale: float
     max_length: int
+    mlp_kept: int
     attention_cap: float | None = None
     logit_cap: float | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
-        return self.unembed.device
+        """Where batches are put, and logits come out."""
+        return self.layers[0].device
+
+    @property
+    def spans(self) -> tuple[range, ...]:
+        """The layers, in runs of those that follow each other on one device."""
+        places = [layer.device for layer in self.layers]
+        starts = [index for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
+        return tuple(range(*ends) for ends in zip(starts, [*starts[1:], len(places)], strict=True))
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """Where its layers lie, each device once."""
+        return tuple(dict.fromkeys(layer.device for layer in self.layers))
+
+    @property
+    def where(self) -> str:
+        """The same, for people."""
+        return ", ".join(map(str, self.devices))
 
     @property
     def norms_heads(self) -> bool:
@@ -129,6 +160,12 @@ class Transformer:
     def dtype(self) -> torch.dtype:
         """What it computes in."""
         return self.unembed.dtype
+
+    @property
+    def shape(self) -> Shape:
+        """What decides how much memory its batches need."""
+        post_norm = any(layer.post_norm is not None for layer in self.layers)
+        return Shape(self.graph, self.d_head, self.mlp_kept, self.dtype.itemsize, post_norm)
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:

@@ -43,13 +43,15 @@ def run_weighted(
                   own, for the same cost.
     clean         [batch, position, d_model] the output of the node `input` on the clean prompt
     keep_streams  whether a backward pass finds the streams of heads as they were, or mixes them again: about a tenth
-                  more time for a third less memory (`memory.weighted_bytes`)
+                  more time for a third less memory (`memory.weighted_need`)
     """
     graph, (batch, length, _) = model.graph, clean.shape
     if weights.shape[-1] != graph.n_edges:
         raise InputError(f"there are {weights.shape[-1]} weights, but the graph has {graph.n_edges} edges")
     sizes = [block.stop - block.start for block in graph.blocks]
-    blocks = weights.to(clean.dtype).expand(batch, -1).split(sizes, 1)
+    # Their gradients are sums over positions and examples: at least float32, whatever the model computes in.
+    wide = torch.promote_types(clean.dtype, torch.float32)
+    blocks = weights.to(wide).expand(batch, -1).split(sizes, 1)
     keeps = keep_streams and weights.requires_grad and torch.is_grad_enabled()
     rows = Rows(model, batch, length, last, keeps)
     at_last: list[Tensor] = [WriteOutput.apply((clean - reference.embedding).flatten(0, 1), rows)]
@@ -63,7 +65,7 @@ def run_weighted(
         mix = attend(model, index, q, k, v, frame) - reference.mix[index]
         first = rows.count
         heads, product = WriteHeads.apply(mix.flatten(0, 1), rows, layer, reference.mix[index].flatten(0, 1))
-        own = [] if product is None else [product]
+        own = [] if product is None else [product.to(model.device)]
         if not graph.parallel:
             stream = stream + MixOne.apply(_head_mixing(graph, mlp[..., before:], own, length), rows, first, heads)
         stream = reference.mlp_in[index] + stream.view_as(clean)
@@ -93,24 +95,27 @@ def _run_last_layer(
     read_by = (layer.k, layer.v)
     projected, squares, _ = Read.apply(mixing, rows, layer, read_by, there.flatten(0, 1), *at_last[-2:])
     k, v = _scaled(layer, read_by, projected, squares, length)
-    changes, products = torch.cat(at_last, 1), [product[rows.last] for product in products]
+    home, where = where, (where[0].to(layer.device), where[1].to(layer.device))
+    changes = torch.cat([one.to(layer.device) for one in at_last], 1)
+    products = [product[rows.last_on(product.device)] for product in products]
 
     def read(weights: Tensor) -> Tensor:
         """[example, reader, d_model] what readers of weights [example, reader, source] see of `changes`."""
         mixing = _mixing(graph, weights, products, 1)
-        return mixing @ changes[:, : mixing.shape[2]]
+        return mixing.to(changes) @ changes[:, : mixing.shape[2]]
 
     normed = layer.attention_norm(there[where].unsqueeze(1) + read(attention[:, : graph.n_heads]))
     q = torch.einsum("bhd,hed->bhe", normed, layer.q.head_weight)
     q = q if layer.q.head_bias is None else q + layer.q.head_bias
     seen = reference.mix[index][where]
-    mix = attend(model, index, q[:, None], k, v, frame, query_frame=frame_at(frame, where))[:, 0] - seen
+    mix = attend(model, index, q[:, None], k, v, frame, query_frame=frame_at(frame, home))[:, 0] - seen
     heads, product = head_rows(layer, mix, seen)
-    changes, products = torch.cat([changes, heads], 1), products if product is None else [*products, product]
+    changes = torch.cat([changes, heads], 1)
+    products = products if product is None else [*products, product.to(model.device)]
     stream = reference.mlp_in[index][where] + read(mlp).squeeze(1)
     change = layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index][where]
     changes = torch.cat([changes, change[:, None]], 1)
-    return reference.final[where] + read(logits).squeeze(1)
+    return reference.final[home] + read(logits).squeeze(1).to(model.device)
 
 
 def _by_reader(graph: Graph, block: Tensor) -> Tensor:

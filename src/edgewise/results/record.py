@@ -96,7 +96,7 @@ class RunRecord:
             train=Examples.of(found.train),
             test=Examples.of(found.test),
             seed=found.seed,
-            device=str(transformer.device),
+            device=transformer.where,
             dtype=str(transformer.dtype).removeprefix("torch."),
             threads=thread_count(),
             bos=found.model.bos,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..graph import Graph
-from ..models.memory import weighted_bytes
+from ..models.memory import Need, Shape, keeps_streams, weighted_need
 from ..tasks.metrics import Metric
 from .scorer import BatchScores, Scorer, check_steps
 
@@ -28,9 +27,9 @@ class MaskIg(Scorer):
     def __post_init__(self) -> None:
         check_steps(self.steps)
 
-    def bytes_per_example(self, graph: Graph, length: int) -> int:
-        """As weighted circuits need it."""
-        return weighted_bytes(graph, length)
+    def need(self, shape: Shape, length: int) -> Need:
+        """As weighted circuits need it; streams are mixed again where they are too many to be kept."""
+        return weighted_need(shape, length, keeps_streams(shape, length))
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """One weighted circuit and its gradient per step; each example has weights of its own."""
@@ -39,6 +38,7 @@ class MaskIg(Scorer):
         from ..models.weighted import run_weighted
 
         model, all_logits = batch.model, metric.reads_all_logits
+        keep = keeps_streams(model.shape, batch.clean.shape[1])
         with torch.no_grad():
             reference = batch.run(batch.corrupted)
             clean = batch.read_out(batch.run(batch.clean), all_logits)
@@ -46,7 +46,7 @@ class MaskIg(Scorer):
         total = batch.clean.new_zeros((len(batch.last), model.graph.n_edges), dtype=torch.float32)
         for step in range(self.steps):
             weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
-            stream = run_weighted(model, weights, batch.clean, reference, batch.frame, batch.last)
+            stream = run_weighted(model, weights, batch.clean, reference, batch.frame, batch.last, keep)
             value = metric.value(batch.read_stream(stream, all_logits), clean).sum()
             total += torch.autograd.grad(value, weights)[0]
         return BatchScores(total / self.steps, metric.value(clean, clean), metric.value(corrupted, clean))

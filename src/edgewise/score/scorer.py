@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..graph import Graph
 from ..methods import Method
-from ..models.memory import scoring_bytes
+from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric, Readout
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ class Scorer(Method, ABC):
                 f"metric {metric.name!r} has no gradient, so edges can't be scored with it; score with another one"
             )
 
-    def bytes_per_example(self, graph: Graph, length: int) -> int:
-        """What scoring one example of `length` tokens needs beyond the model."""
-        return scoring_bytes(graph, length)
+    def need(self, shape: Shape, length: int) -> Need:
+        """The memory that scoring examples of `length` tokens needs beyond the model."""
+        return scoring_need(shape, length)
 
 
 def loss(metric: Metric, run: Readout, clean: Readout) -> Tensor:

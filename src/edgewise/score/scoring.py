@@ -106,7 +106,7 @@ def is_begun(
 
 
 def _batch_size(model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
-    fits = choose_batch_size(asked, scorer.bytes_per_example(model.graph, task.longest), memory)
+    fits = choose_batch_size(asked, scorer.need(model.transformer.shape, task.longest), memory)
     return asked or piece_size(model, model.transformer.device, fits, len(task))
 
 

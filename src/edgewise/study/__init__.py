@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .costs import Forecast, evaluating, forecast, learning, scoring, study_forecasts
     from .curves import enter, learners, measure, trace
     from .folder import is_study, open_study, read_study
     from .measured import Competence, Contender, Measured, Outcome
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _HOMES = {
     ".curves": ("enter", "learners", "measure", "trace"),
     ".measured": ("Competence", "Contender", "Measured", "Outcome"),
+    ".costs": ("Forecast", "evaluating", "forecast", "learning", "scoring", "study_forecasts"),
     ".folder": ("is_study", "open_study", "read_study"),
     ".outcome": ("Cell", "Repeats", "Study"),
     ".plan": ("Grid", "Plan"),
