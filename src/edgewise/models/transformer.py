@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +24,14 @@ class Norm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[..., d_model] -> the same shape and dtype, computed in the wider of x's dtype and the weight's."""
-        kind = torch.promote_types(x.dtype, self.weight.dtype)
-        wide, weight = x.to(kind), self.weight.to(kind)
-        if self.centred:
+        kind = self.weight.dtype
+        if x.dtype != kind:
+            kind = torch.promote_types(x.dtype, kind)
             bias = None if self.bias is None else self.bias.to(kind)
-            return F.layer_norm(wide, x.shape[-1:], weight, bias, self.eps).to(x.dtype)
-        return F.rms_norm(wide, x.shape[-1:], weight, self.eps).to(x.dtype)
+            return replace(self, weight=self.weight.to(kind), bias=bias)(x.to(kind)).to(x.dtype)
+        if self.centred:
+            return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The normalised x [..., d_model] before weight and bias, and 1 / its scale [..., 1]; at least float32."""
