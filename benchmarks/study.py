@@ -36,6 +36,7 @@ PLANS = {
     "demo": Plan(("demo",), ("ioi",), examples=100),
     "smollm2": Plan(("smollm2",), ("ioi",), examples=24, grid=Grid(kappa=(1.0,), pnr=(0.3, 0.5, 0.7, 0.9))),
 }
+BATCH = 64
 TOGETHER, ONE_BY_ONE, BEFORE = "several at once", "one by one", "before"
 
 
@@ -50,11 +51,9 @@ def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
 def run(model: Model, task: Task, circuits: list[Circuit], how: str) -> tuple[float, np.ndarray]:
     """CPU seconds, and the values [circuit, example]."""
     started = time.process_time()
-    if how == ONE_BY_ONE:
-        # One call for each would run the model for each, too: a job with room for no second circuit runs it once.
-        values = evaluate_circuits(model, task, circuits, batch_size=len(task), memory=1).values
-    else:
-        values = evaluate_circuits(model, task, circuits).values
+    # One call for each circuit would run the model for each, too: a job that has no room for a second one runs it once.
+    room = {"memory": 1} if how == ONE_BY_ONE else {}
+    values = evaluate_circuits(model, task, circuits, batch_size=BATCH, **room).values
     return time.process_time() - started, values
 
 

@@ -267,13 +267,15 @@ def run_circuits(
         full.join(index, seen)
         at_last.join(index, seen[at])
         for group in heads:
-            parts = [part[index].flatten(0, 1)[:, group.heads] for part in (reference.q, reference.k, reference.v)]
+            unread = [part[index].flatten(0, 1) for part in (reference.q, reference.k, reference.v)]
             narrow = group.rows is None
             if narrow:
-                parts[0] = parts[0][at]
+                unread[0] = unread[0][at]
+            read: dict[int, Tensor] = {}
             for table, inputs, there in ((at_last, group.at_last, stream[at]), (full, group.everywhere, stream)):
                 if inputs is not None:
-                    _project(layer, inputs, group.heads, table.read(inputs.reading, there), parts)
+                    read |= _project(layer, inputs, group.heads, table.read(inputs.reading, there), unread)
+            parts = (read[letter] if letter in read else part[:, group.heads] for letter, part in enumerate(unread))
             q, k, v = (part.unflatten(0, (batch, -1)) for part in parts)
             which = torch.as_tensor(group.heads, device=layer.device)
             mix = attend(model, index, q, k, v, frame, which, last_frame if narrow else None).flatten(0, 1)
@@ -346,9 +348,13 @@ class Table:
         return found.view(places, len(starts), width)
 
 
-def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, parts: list[Tensor]) -> None:
-    """Put what streams [place, reader, d_model] become into q, k and v [place, node, d_head] of `parts`."""
+def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, unread: Sequence[Tensor]) -> dict[int, Tensor]:
+    """What streams [place, reader, d_model] become: for some letters, q, k or v [place, node, d_head] of all nodes.
+
+    unread  the reference's q, k and v [place, head, d_head], for nodes that read nothing there
+    """
     norm, first = layer.attention_norm, 0
+    made = {}
     # Layer norm is one kernel. RMS norm is several over all of the streams: its scale, a number for each, comes later.
     streams, shrink = (norm(streams), None) if norm.centred else (streams, _shrink(norm, streams))
     for letter, nodes in inputs.letters:
@@ -362,8 +368,12 @@ def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, parts: 
             found *= shrink[:, mine]
         if projection.bias is not None:
             found += projection.bias[stored]
-        parts[letter][:, nodes] = found
+        if len(nodes) < len(heads):
+            some_read, found = found, unread[letter][:, heads]
+            found[:, nodes] = some_read
+        made[letter] = found
         first = mine.stop
+    return made
 
 
 def _shrink(norm: Norm, streams: Tensor) -> Tensor:
