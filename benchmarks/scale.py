@@ -227,7 +227,9 @@ def stages(costs: Costs, workers: int, begin: float) -> dict[str, Stage]:
     tokens = [sum(example.length for example in some) for some in ordered]
 
     def stage(cost: tuple[float, float], times: int, begin: float) -> Stage:
-        work = [times * (cost[0] * len(some) / PIECE + cost[1] * count) for some, count in zip(ordered, tokens)]
+        work = [
+            times * (cost[0] * len(some) / PIECE + cost[1] * count) for some, count in zip(ordered, tokens, strict=True)
+        ]
         return Stage(sum(work), simulate(work, workers, cluster.AHEAD, costs.send, costs.keep, begin))
 
     return {"score": stage(costs.score, 1, begin), "evaluate": stage(costs.circuit, CIRCUITS, 0.0)}

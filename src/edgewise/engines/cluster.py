@@ -57,7 +57,7 @@ class Ray(Engine):
         """As many as were asked for, or as there are."""
         return self._workers
 
-    def run(self, model: Model, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Model, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
         """As they are done."""
         import ray
 

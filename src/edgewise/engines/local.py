@@ -22,8 +22,8 @@ from ..models import Model
 from ..models.running import Done, Engine, Piece, do, is_narrow, longest_first, thread_count
 from .recipe import Recipe, recipe_of
 
-# Work of fewer seconds than this isn't worth new processes; once they are there, much less is.
-WORTH_STARTING, WORTH_ASKING = 2.0, 0.05
+# Work of fewer seconds than this isn't worth processes; once they are there, all is.
+WORTH = 2.0
 # How often in a row processes may die before any of them has finished a piece.
 MOST_DEATHS = 3
 
@@ -32,7 +32,7 @@ class Local(Engine):
     """Processes of this machine.
 
     A model on a CPU runs in up to as many processes as there are cores (or as OMP_NUM_THREADS says), which share its
-    weights. Its first piece runs in this process, which tells what the others would take: processes are begun where
+    weights. At first a piece runs in this process, which tells what the others would take: processes are begun where
     that pays, and let go where they turn out to be slower. Where there are several accelerators, each has a process
     that loads the model. The pieces of a process that is lost are done by others.
 
@@ -54,26 +54,24 @@ class Local(Engine):
         devices = self._devices(model)
         return len(devices) or self._asked or (thread_count() if model.transformer.device.type == "cpu" else 1)
 
-    def run(self, model: Model, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
-        """As they are done. On a CPU, the first one here, and those that aren't worth more."""
-        at_once, devices = min(self.workers(model), len(pieces)), self._devices(model)
-        threads = 1 if is_narrow(model) else max(1, thread_count() // max(1, at_once))
-        here = range(len(pieces) if at_once < 2 or not _can_be_sent(pieces[0]) else 0 if devices else 1)
-        began = time.perf_counter()
+    def run(self, model: Model, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+        """As they are done; here what isn't worth processes, or can't be sent to them."""
+        at_once, devices = min(self.workers(model), max(1, of or len(pieces))), self._devices(model)
+        threads = 1 if is_narrow(model) else max(1, thread_count() // at_once)
+        alone = at_once < 2 or len(pieces) < 2 or model.digest in self._slower or not _can_be_sent(pieces[0])
+        asks = devices or self._asked is not None or self._has(model)
+        here, began = range(len(pieces) if alone else 0 if asks else 1), time.perf_counter()
         for place in here:
             yield place, do(model, pieces[place], threads)
-        each = (time.perf_counter() - began) / max(1, len(here))
-        left = range(len(here), len(pieces))
-        if not devices and self._asked is None and not self._is_worth(model, each * len(left)):
+        each, left = (time.perf_counter() - began) / max(1, len(here)), range(len(here), len(pieces))
+        if not asks and each * len(left) < WORTH:
             yield from ((place, do(model, pieces[place], threads)) for place in left)
-            return
-        if not left:
-            return
-        pool, began = self._open(model, devices), time.perf_counter()
-        yield from pool.run({place: pieces[place] for place in left}, threads)
-        if here and len(left) >= 2 * pool.size and (time.perf_counter() - began) / len(left) > each:
-            self._slower.add(model.digest)
-            self.close()
+        elif left:
+            pool, began = self._open(model, devices), time.perf_counter()
+            yield from pool.run({place: pieces[place] for place in left}, threads)
+            if not asks and len(left) >= 2 * pool.size and (time.perf_counter() - began) / len(left) > each:
+                self._slower.add(model.digest)
+                self.close()
 
     def close(self) -> None:
         """Let the processes go."""
@@ -84,18 +82,18 @@ class Local(Engine):
     def _devices(self, model: Model) -> tuple[str, ...]:
         """The devices that workers load the model to; none if they share this process's memory."""
         kind = model.transformer.device.type
-        if self._given or kind == "cpu" or self._asked == 1:
+        if self._given or kind == "cpu" or self._asked == 1 or len(model.transformer.devices) > 1:
             return self._given
         count = min(self._asked or sys.maxsize, torch.accelerator.device_count())
         return tuple(f"{kind}:{index}" for index in range(count)) if count > 1 else ()
 
-    def _is_worth(self, model: Model, seconds: float) -> bool:
-        begun = self._pool is not None and self._pool.digest == model.digest
-        return seconds > (WORTH_ASKING if begun else WORTH_STARTING) and model.digest not in self._slower
+    def _has(self, model: Model) -> bool:
+        """Whether there are processes that have a model."""
+        return self._pool is not None and self._pool.digest == model.digest
 
     def _open(self, model: Model, devices: tuple[str, ...]) -> _Pool:
         """The processes that have a model; those that have another one go."""
-        if self._pool is None or self._pool.digest != model.digest:
+        if self._pool is None or not self._has(model):
             self.close()
             self._pool = _Pool(model, self.workers(model), devices)
         return self._pool

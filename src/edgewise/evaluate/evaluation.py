@@ -176,7 +176,7 @@ def _evaluate(
         groups = _groups(model, len(circuits), len(batches))
         pieces = [Piece(ready.part(some), [task.examples[row] for row in rows]) for rows in left for some in groups]
         found = {tuple(rows): _Found(rows, 2 + len(job.of_model), len(circuits)) for rows in left}
-        for place, parts in model.engine.run(model, pieces):
+        for place, parts in model.engine.run(model, pieces, of=len(batches) * len(groups)):
             batch = found[tuple(left[place // len(groups)])]
             for places, values in parts:
                 batch.put(places, groups[place % len(groups)], values)

@@ -21,8 +21,9 @@ from ..graph import Graph
 from ..tasks.task import Example
 
 NARROW = 256
-# A piece has a few examples at least, even if there were more workers; work is cut into many pieces at most.
-FEW, MANY = 4, 256
+# Wide models on a CPU are cut into pieces of the usual size: fewer examples take longer, more don't take less. A small
+# task is cut into a quarter at most, down to a few examples; a large one isn't cut into more than many pieces.
+FEW, USUAL, QUARTERS, MANY = 4, 8, 4, 256
 # Several accelerators get so many pieces each, so that none waits long for the last.
 PIECES_EACH = 4
 
@@ -59,8 +60,12 @@ class Engine(ABC):
     name = ""
 
     @abstractmethod
-    def run(self, model: Any, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
-        """The place of every piece and what came of it, as they are done: in any order."""
+    def run(self, model: Any, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+        """The place of every piece and what came of it, as they are done: in any order.
+
+        of  how many pieces the work had at first, if some of them were done before: what they are rounded by mustn't
+            depend on how many are left
+        """
 
     def workers(self, model: Any) -> int:
         """How many pieces run at once, at most."""
@@ -82,7 +87,7 @@ class Here(Engine):
 
     name = "here"
 
-    def run(self, model: Any, pieces: Sequence[Piece]) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Any, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
         """In order."""
         for place, piece in enumerate(pieces):
             yield place, do(model, piece, threads_for(model))
@@ -97,13 +102,14 @@ def run_batches(
     batches: Sequence[Sequence[int]],
     job: Callable[[Any, Sequence[Example]], T],
     in_order: bool = False,
+    of: int | None = None,
 ) -> Iterator[tuple[list[int], T]]:
     """The rows of every batch and what `job` makes of their examples, as they are done, or in the order of batches.
 
-    A batch that the device has no memory for is halved and tried again.
+    A batch that the device has no memory for is halved and tried again. `of` is as in `Engine.run`.
     """
     pieces = [Piece(job, [examples[row] for row in rows]) for rows in batches]
-    done = model.engine.run(model, pieces)
+    done = model.engine.run(model, pieces, of)
     for place, parts in ordered(done) if in_order else done:
         for rows, found in parts:
             yield [batches[place][row] for row in rows], found
@@ -132,7 +138,9 @@ def piece_size(model: Runs, device: torch.device, fits: int, examples: int) -> i
     small pieces, a narrow one much. An accelerator likes large pieces, unless several wait for some.
     """
     if device.type == "cpu":
-        return fits if is_narrow(model) else min(fits, max(FEW, math.ceil(examples / MANY)))
+        if is_narrow(model):
+            return fits
+        return min(fits, max(FEW, min(USUAL, math.ceil(examples / QUARTERS)), math.ceil(examples / MANY)))
     workers = model.engine.workers(model)
     return fits if workers == 1 else min(fits, max(FEW, math.ceil(examples / (PIECES_EACH * workers))))
 

@@ -124,7 +124,7 @@ def _score(
     with store.filling(key, len(task), columns) as filling, showing(progress) as report:
         report("score", filling.n_done, len(task))
         left = [rows for rows in batches if filling.lacks(rows)]
-        for rows, (values, clean, corrupted) in run_batches(model, task.examples, left, job):
+        for rows, (values, clean, corrupted) in run_batches(model, task.examples, left, job, of=len(batches)):
             filling.put(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
             report("score", filling.n_done, len(task))
         return store.finish(key, filling, {"seconds": filling.seconds})
