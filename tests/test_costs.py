@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import EapIg, InputError, Mean, load_model
+from edgewise import EapIg, InputError, Local, Mean, load_model
 from edgewise.__main__ import main
 from edgewise.learn import Learned
 from edgewise.models import wrap_model
@@ -49,7 +49,10 @@ def test_examples_batches_passes_memory_and_disk(model):
     assert found.weights == sum(one.nbytes for one in model.module.parameters())
     assert all(0 < stage.least <= stage.need for stage in found.stages)
     assert found.seconds == pytest.approx(sum(stage.seconds for stage in found.stages)) and found.seconds > 0
-    assert replace(found, workers=4).seconds == pytest.approx(found.seconds / 4)
+    # A step of learning is one piece here, and scoring has three.
+    shared = score.seconds / 3 + learn.seconds + evaluate.seconds / 3
+    assert (score.pieces, learn.pieces, evaluate.pieces) == (3, 1, 3)
+    assert replace(found, workers=4).seconds == pytest.approx(shared)
     json.dumps(found.record(), allow_nan=False)
 
 
@@ -79,7 +82,7 @@ def test_what_has_no_room_is_refused_with_what_would(model, monkeypatch):
     monkeypatch.setattr("edgewise.study.costs.free_bytes", lambda device: need)
     forecast(model, [scoring(task, SETTINGS)])
     with pytest.raises(InputError, match="fewer --workers"):
-        forecast(model, [scoring(task, SETTINGS)], workers=2)
+        forecast(model.on(Local(2)), [scoring(task, SETTINGS)])
     monkeypatch.setattr("edgewise.study.costs.free_bytes", lambda device: None)  # nobody knows
     forecast(model, [scoring(task, SETTINGS)])
 

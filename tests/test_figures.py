@@ -270,7 +270,7 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
     for b in (CMD, CPR):
         row = found.result.exported(b)
         share = row.curve.shares[row.curve.telling]
-        path = written / "circuits" / f"{b.name.lower()}-{share:g}.json"
+        path = written / "circuits" / f"{b.name.lower()}-{share:g}.npz"
         assert Circuit.load(path) == found.circuits[b, row.name][row.curve.telling]
 
 

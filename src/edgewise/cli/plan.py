@@ -18,7 +18,7 @@ def show_forecast(found: Forecast, dry_run: bool, json: bool) -> bool:
     elif dry_run:
         _show(found)
     elif found.is_long and not json:
-        stages = ", ".join(f"{one.name} {duration(one.seconds or 0)}" for one in found.stages)
+        stages = ", ".join(f"{one.name} {duration(one.with_workers(found.workers))}" for one in found.stages)
         aside(f"about {duration(found.seconds or 0)} ({stages}); --dry-run says more", "plan")
     return dry_run
 
@@ -41,7 +41,7 @@ def _show(found: Forecast) -> None:
     rows = [
         (
             f"{one.name} {one.task}", f"{one.examples:,}", one.length, f"{one.batches:,} x {one.batch_size}",
-            f"{one.passes:,}", amount(one.need), duration((one.seconds or 0) / found.workers),
+            f"{one.passes:,}", amount(one.need), duration(one.with_workers(found.workers)),
         )
         for one in found.stages
     ]  # fmt: skip

@@ -31,6 +31,7 @@ from .show import show_open
 
 if TYPE_CHECKING:
     from ..models import Model
+    from ..pipeline import Discovery
     from ..results import Result, RunRecord
     from ..study import Forecast, Recipes, Settings
     from ..tasks import Task
@@ -111,7 +112,6 @@ def command(
     from ..disk import check_folder
     from ..errors import InputError
     from ..pipeline import discover
-    from ..report.write_result import NotShownWarning, write_result
     from ..results.result_folder import FILES
     from ..score import is_begun
     from ..statistics import Bootstrap
@@ -159,12 +159,7 @@ def command(
             )  # fmt: skip
         for learning, ranking in found.learned.items():
             warn_of_trend(learning.goal.name, ranking)
-        with warnings.catch_warnings(record=True) as raised:
-            warnings.simplefilter("always", NotShownWarning)
-            record = write_result(found, folder, overwrite, eap_ig_json)
-        for one in raised:
-            if issubclass(one.category, NotShownWarning):
-                warn(f"warning: {one.message}")
+        record = _write(found, folder, overwrite, eap_ig_json)
     if json:
         print_json(record.record() | {"out": str(folder)})
     else:
@@ -227,6 +222,19 @@ def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> Non
     aside(pairs, train.name)
     for words in (published_words(settings) or {}).values():
         say(f"as published: {words}")
+
+
+def _write(found: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> RunRecord:
+    """Write what was found; what can't be shown of it is a warning."""
+    from ..report.write_result import NotShownWarning, write_result
+
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always", NotShownWarning)
+        record = write_result(found, folder, overwrite, eap_ig_json)
+    for one in raised:
+        if issubclass(one.category, NotShownWarning):
+            warn(f"warning: {one.message}")
+    return record
 
 
 def show_areas(result: Result) -> None:

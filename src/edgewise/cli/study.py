@@ -104,7 +104,9 @@ def command(
     if time_limit is not None:
         note("with a time limit, circuits depend on the machine's speed, so the tables do")
     if dry_run:
-        show_forecasts(study_forecasts(plan), json)
+        with open_workers(engine, address, workers) as where:
+            forecasts = study_forecasts(plan, where)
+        show_forecasts(forecasts, json)
         return
     with open_study(out_folder, plan, overwrite) as opened, open_workers(engine, address, workers) as where:
         if opened.goes_on:

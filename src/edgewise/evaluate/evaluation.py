@@ -173,7 +173,7 @@ def _evaluate(
 
         ready = replace(job, ablation=job.ablation.prepare(model, task, batches), tick=tick)
         left = [rows for rows in batches if filling.lacks(rows)]
-        groups = _groups(model, len(circuits), len(batches))
+        groups = circuit_groups(model, len(circuits), len(batches))
         pieces = [Piece(ready.part(some), [task.examples[row] for row in rows]) for rows in left for some in groups]
         found = {tuple(rows): _Found(rows, 2 + len(job.of_model), len(circuits)) for rows in left}
         for place, parts in model.engine.run(model, pieces, of=len(batches) * len(groups)):
@@ -206,7 +206,7 @@ class _Found:
         return not self._lacking
 
 
-def _groups(model: Model, circuits: int, batches: int) -> list[slice]:
+def circuit_groups(model: Model, circuits: int, batches: int) -> list[slice]:
     """Circuits in groups, so that there are pieces for workers. Each group runs the model once more.
 
     As with batches, on a CPU they are the same for every engine: circuits that run at once round together.

@@ -13,10 +13,10 @@ import torch
 from ..circuit import Circuit
 from ..errors import InputError
 from ..evaluate import SIZES, Ablation, Patching
-from ..evaluate.evaluation import EvaluateJob
+from ..evaluate.evaluation import EvaluateJob, circuit_groups
 from ..learn import Learned
 from ..learn.learning import GradientJob
-from ..models import Model, plan_batches
+from ..models import HERE, Engine, Model, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import Need, circuit_need, keeps_streams, weighted_need
 from ..models.placement import free_bytes
@@ -42,6 +42,7 @@ class Stage:
     batches   how many of up to `batch_size` examples there are
     passes    how often all of them are gone through: circuits to evaluate, at most, or steps of learning, of a batch
     need      bytes of a batch, beyond the model; `least` those of a single example
+    pieces    how many of them workers can do at the same time, at most
     seconds   that it will take in one process, roughly; None where nothing was timed
     """
 
@@ -54,7 +55,12 @@ class Stage:
     passes: int
     need: int
     least: int
+    pieces: int
     seconds: float | None = None
+
+    def with_workers(self, workers: int) -> float:
+        """Its seconds, shared among workers; 0 where nothing was timed."""
+        return (self.seconds or 0.0) / min(workers, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -78,8 +84,8 @@ class Forecast:
     @property
     def seconds(self) -> float | None:
         """Of all stages, over the workers; None where nothing was timed."""
-        known = [stage.seconds for stage in self.stages if stage.seconds is not None]
-        return sum(known) / self.workers if known else None
+        timed = any(stage.seconds is not None for stage in self.stages)
+        return sum(stage.with_workers(self.workers) for stage in self.stages) if timed else None
 
     @property
     def is_long(self) -> bool:
@@ -108,8 +114,8 @@ class Forecast:
 MakeStage = Callable[[Model, float | None], Stage]
 
 
-def forecast(model: Model, stages: Iterable[MakeStage], workers: int = 1, exact: bool = False) -> Forecast:
-    """What a run of some stages will cost; refuses what can't fit.
+def forecast(model: Model, stages: Iterable[MakeStage], exact: bool = False) -> Forecast:
+    """What a run of some stages will cost, with as many workers as the model's engine has; refuses what can't fit.
 
     Every stage is timed by one example, and by a whole batch if that means a long run, or if `exact`.
     """
@@ -120,18 +126,21 @@ def forecast(model: Model, stages: Iterable[MakeStage], workers: int = 1, exact:
     planned = [make(model, None) for make in makers]
     scored = sum(stage.examples * stage.passes for stage in planned if stage.name == "score")
     available = {name: amount for name, amount in free.items() if amount is not None}
+    workers = model.engine.workers(model)
+    sharing = workers if transformer.device.type == "cpu" else 1  # other devices have memory of their own
     found = Forecast(
-        model.name, model.graph.n_edges, weights, available, tuple(planned), 4 * model.graph.n_edges * scored, workers
+        model.name, model.graph.n_edges, weights, available, tuple(planned), 4 * model.graph.n_edges * scored, sharing
     )
     found.check()
-    return replace(found, stages=tuple(make(model, 0.0 if exact else LONG / 4) for make in makers))
+    timed = tuple(make(model, 0.0 if exact else LONG / 4) for make in makers)
+    return replace(found, stages=timed, workers=workers)
 
 
-def study_forecasts(plan: Plan, workers: int = 1) -> list[Forecast]:
+def study_forecasts(plan: Plan, engine: Engine = HERE) -> list[Forecast]:
     """What a study will cost, for each of its models; the examples of a task's first seed stand for those of all."""
     found = []
     for name in plan.models:
-        model = plan.source(name).load()
+        model = plan.source(name).load().on(engine)
         recipes = [recipe for _, recipe in plan.recipes(0)]
         stages = []
         for task in plan.tasks:
@@ -143,7 +152,7 @@ def study_forecasts(plan: Plan, workers: int = 1) -> list[Forecast]:
                 stages += [_often(one, draws) for one in learned]
             circuits = len(recipes) * len(SIZES)
             stages += [_often(evaluating(one, circuits, settings), plan.seeds) for one in seen]
-        found.append(forecast(model, stages, workers, exact=True))
+        found.append(forecast(model, stages, exact=True))
     return found
 
 
@@ -179,6 +188,7 @@ def evaluating(task: Task, circuits: int, settings: Settings) -> MakeStage:
 
     def make(model: Model, enough: float | None) -> Stage:
         stage = _stage("evaluate", model, task, circuit_need(model.transformer.shape, task.longest), settings, circuits)
+        stage = replace(stage, pieces=stage.batches * len(circuit_groups(model, circuits, stage.batches)))
         if enough is None:
             return stage
         inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
@@ -200,6 +210,7 @@ def learning(task: Task, learner: Learned, settings: Settings) -> MakeStage:
         shape, often = model.transformer.shape, learner.steps * (1 + learner.resamples)
         need = weighted_need(shape, task.longest, keeps_streams(shape, task.longest))
         stage = _stage("learn", model, task, need, replace(settings, batch_size=None), often)
+        stage = replace(stage, pieces=-(-min(learner.batch, len(task)) // stage.batch_size))
         if enough is None:
             return stage
         ends = dict.fromkeys(task.examples, (1.0, 0.0))
@@ -221,7 +232,7 @@ def _stage(name: str, model: Model, task: Task, need: Need, settings: Settings, 
     fits = choose_batch_size(settings.batch_size, need, settings.memory)
     size = min(settings.batch_size or piece_size(model, model.transformer.device, fits, len(task)), len(task))
     batches = len(plan_batches(task.examples, size))
-    return Stage(name, task.name, len(task), task.longest, batches, size, passes, need.of(size), need.of(1))
+    return Stage(name, task.name, len(task), task.longest, batches, size, passes, need.of(size), need.of(1), batches)
 
 
 def _extrapolated(
@@ -232,7 +243,8 @@ def _extrapolated(
     rows = batches[len(batches) // 2]
     found = 0.0
     for chosen in (rows[:1], rows):
-        with threads_set(threads_for(model)):
+        at_once = min(model.engine.workers(model), stage.pieces)
+        with threads_set(max(1, threads_for(model) // at_once)):
             began = time.perf_counter()
             job(model, [task.examples[row] for row in chosen])
             found = (time.perf_counter() - began) * len(task) / len(chosen)
