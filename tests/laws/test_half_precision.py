@@ -41,6 +41,20 @@ def test_scores_and_circuits_are_those_of_float32_but_for_the_passes(family, dty
     assert np.abs(found.values - expected.values).max() < 10 * np.sqrt(LOST[dtype]) * scale
 
 
+def test_large_streams_are_normed_before_they_are_multiplied():
+    """Or else a float16 would overflow. Larger writes make no difference after norms, nor q that keys make up for."""
+    narrow = build("llama", torch.float32)
+    times = {"embed_tokens": 300, "o_proj": 300, "down_proj": 300, "q_proj": 50, "k_proj": 1 / 50}
+    for name, weight in narrow.named_parameters():
+        weight.data *= times.get(name.split(".")[-2], 1)
+    narrow.to(torch.float16)
+    models = [wrap_model(narrow), wrap_model(deepcopy(narrow).float())]
+    circuits = [Circuit(models[0].graph, np.random.default_rng(0).random(models[0].graph.n_edges) < 0.9)]
+    found, expected = (evaluate_circuits(model, random_task(5, seed=3), circuits) for model in models)
+    scale = np.abs(expected.full - expected.empty).max()
+    assert np.abs(found.values - expected.values).max() < 0.1 * scale
+
+
 @pytest.mark.parametrize("family", SHAPED)
 def test_differences_of_runs_lose_nothing(family):
     """The runs are narrow, what lies between them isn't: as in float64, but for the rounding of float32."""

@@ -15,7 +15,6 @@ position after the other, which fit into a processor's cache, and cost as much a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +26,7 @@ from torch import Tensor
 from ..circuit import Circuit
 from ..graph import Graph
 from .forward import Frame, Trace, add_positions, attend, frame_at, join_heads, sum_heads
-from .transformer import Layer, Norm, Transformer, at_least_float32
+from .transformer import Layer, Norm, Transformer
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -96,13 +95,12 @@ class Mlps:
 class CircuitsPlan:
     """Circuits as steps.
 
-    n_rows, n_last_rows  how many rows the tables of all positions, and of the last one, have
-    layers               per layer, groups of heads, and groups of MLPs
-    logits               what the logits of every circuit read at the last position
+    ends    per layer, how many rows the tables of all positions, and of the last one, have up to and with it
+    layers  per layer, groups of heads, and groups of MLPs
+    logits  what the logits of every circuit read at the last position
     """
 
-    n_rows: int
-    n_last_rows: int
+    ends: tuple[tuple[int, int], ...]
     layers: tuple[tuple[tuple[Heads, ...], tuple[Mlps, ...]], ...]
     logits: Reading
 
@@ -118,15 +116,16 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
     running = np.stack([circuit.nodes[:-1] for circuit in circuits])
     everywhere = _runs_everywhere(graph, inside)
     make = _Planner(graph, inside, through_norms)
-    layers = []
+    layers, ends = [], []
     for index in range(graph.n_layers):
         first, mlp = graph.attention_sources(index), graph.mlp_source(index)
         nodes = first + np.arange(graph.n_heads)
         heads = [make.heads(index, running[:, nodes] & (everywhere[:, nodes] == wide), wide) for wide in (True, False)]
         mlps = [make.mlps(index, running[:, mlp] & (everywhere[:, mlp] == wide), wide) for wide in (True, False)]
         layers.append((tuple(filter(None, heads)), tuple(filter(None, mlps))))
+        ends.append((make.n_rows, make.n_last_rows))
     logits = make.reading(make.last, np.arange(len(circuits)), inside[:, :, -1])
-    return CircuitsPlan(make.n_rows, make.n_last_rows, tuple(layers), logits)
+    return CircuitsPlan(tuple(ends), tuple(layers), logits)
 
 
 def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
@@ -259,7 +258,8 @@ def run_circuits(
     at_home = at = torch.arange(batch, device=last.device) * length + last
     last_frame = frame_at(frame, (torch.arange(batch, device=last.device), last))
     change = (clean - reference.embedding).flatten(0, 1)
-    full, at_last = Table(model, plan.n_rows, change), Table(model, plan.n_last_rows, change[at])
+    ends, last_ends = zip(*(plan.ends[span[-1]] for span in model.spans), strict=True)
+    full, at_last = Table(model, ends, change), Table(model, last_ends, change[at])
     for index, layer in enumerate(model.layers):
         heads, mlps = plan.layers[index]
         at = at_home.to(layer.device)
@@ -280,72 +280,86 @@ def run_circuits(
             which = torch.as_tensor(group.heads, device=layer.device)
             mix = attend(model, index, q, k, v, frame, which, last_frame if narrow else None).flatten(0, 1)
             before = seen[at] if narrow else seen
-            with _room(full, at_last, group, layer) as room:
-                _write_heads(layer, group.heads, mix - before[:, group.heads], room)
-            _copy_last(full, at_last, group, at_home)
+            room = at_last.room(group.last_rows) if group.rows is None else full.room(group.rows)
+            _write_heads(layer, group.heads, mix - before[:, group.heads], room)
+            if group.rows is not None:
+                at_last.room(group.last_rows).copy_(room[at])
         for mlp in mlps:
             there, before = (part[index].flatten(0, 1) for part in (reference.mlp_in, reference.mlp_out))
             if mlp.rows is None:
                 there, before = there[at], before[at]
             streams = (at_last if mlp.rows is None else full).read(mlp.reading, there)
-            with _room(full, at_last, mlp, layer) as room:
-                torch.sub(layer.mlp(layer.mlp_norm(streams)), before[:, None], out=room)
-            _copy_last(full, at_last, mlp, at_home)
+            room = at_last.room(mlp.last_rows) if mlp.rows is None else full.room(mlp.rows)
+            torch.sub(layer.mlp(layer.mlp_norm(streams)), before[:, None], out=room)
+            if mlp.rows is not None:
+                at_last.room(mlp.last_rows).copy_(room[at])
     return at_last.read(plan.logits, reference.final.flatten(0, 1)[at_home]).transpose(0, 1)
 
 
-@contextmanager
-def _room(full: Table, at_last: Table, group: Heads | Mlps, layer: Layer) -> Iterator[Tensor]:
-    """[place, node, d_model] where a layer writes changes of nodes to: of all places, or of the last ones."""
-    room = at_last.rows[:, group.last_rows] if group.rows is None else full.rows[:, group.rows]
-    near = room if room.device == layer.device else torch.empty_like(room, device=layer.device)
-    yield near
-    if near is not room:
-        room.copy_(near)
-
-
-def _copy_last(full: Table, at_last: Table, group: Heads | Mlps, at: Tensor) -> None:
-    """Copy what was written of all places to the table of the last ones."""
-    if group.rows is not None:
-        at_last.rows[:, group.last_rows] = full.rows[at, group.rows]
-
-
 class Table:
-    """How the outputs of nodes differ from the reference: `rows` [place, row, d_model].
+    """How the outputs of nodes differ from the reference: rows [place, row, d_model]. A place is one position of one
+    example.
 
-    A place is one position of one example.
+    Rows lie where the layers of their nodes do; `ends` says, for every span of layers on one device, where its rows
+    end. `input` is on the first.
     """
 
-    def __init__(self, model: Transformer, n_rows: int, of_input: Tensor) -> None:
+    def __init__(self, model: Transformer, ends: Sequence[int], of_input: Tensor) -> None:
         self._model = model
         self._mixes: dict[int, Tensor] = {}
-        self.rows = of_input.new_empty((len(of_input), n_rows, of_input.shape[-1]))
-        self.rows[:, INPUT] = of_input
+        self._parts: list[tuple[int, Tensor]] = []  # the first row of each
+        for span, first, end in zip(model.spans, (0, *ends), ends, strict=False):
+            shape, device = (len(of_input), end - first, of_input.shape[-1]), model.layers[span[0]].device
+            self._parts.append((first, of_input.new_empty(shape, device=device)))
+        self._parts[0][1][:, INPUT] = of_input
+
+    def room(self, rows: slice) -> Tensor:
+        """[place, row, d_model] where changes of nodes of one layer are written to."""
+        first, part = next(one for one in reversed(self._parts) if one[0] <= rows.start)
+        return part[:, rows.start - first : rows.stop - first]
 
     def join(self, layer: int, mix: Tensor) -> None:
         """Note the reference's mixes [place, head, d_head] of a layer: a norm of heads needs their sum."""
         self._mixes[layer] = mix
 
     def read(self, reading: Reading, stream: Tensor) -> Tensor:
-        """[place, reader, d_model] what readers see on top of the reference's stream [place, d_model]."""
-        self.rows[:, STREAM] = stream
-        total = self._sum(reading.sums)
+        """[place, reader, d_model] what readers see on top of the reference's stream [place, d_model], beside it."""
+        self._parts[0][1][:, STREAM] = stream
+        total = self._sum(reading.sums, stream.device)
         for index, readers, sums in reading.through_norms:
             layer = self._model.layers[index]
             assert layer.post_norm is not None
             before = sum_heads(layer, self._mixes[index])[:, None]
-            change = layer.post_norm(before + self._sum(sums).to(layer.device)) - layer.post_norm(before)
+            change = layer.post_norm(before + self._sum(sums, layer.device)) - layer.post_norm(before)
             total[:, readers] += change.to(total.device)
-        return total.to(stream.device)
+        return total
 
-    def _sum(self, sums: Sums) -> Tensor:
-        """[place, reader, d_model]: all readers of a place, then those of the next, whose rows are elsewhere."""
-        places, n_rows, width = self.rows.shape
-        every = torch.arange(places, device=self.rows.device)[:, None]
-        rows, starts = (torch.as_tensor(part, device=self.rows.device) for part in (sums.rows, sums.starts))
-        index, offsets = (every * n_rows + rows).flatten(), (every * len(rows) + starts).flatten()
-        found = F.embedding_bag(index, self.rows.view(-1, width), offsets, mode="sum")
-        return found.view(places, len(starts), width)
+    def _sum(self, sums: Sums, device: torch.device) -> Tensor:
+        """[place, reader, d_model] on a device; rows are summed where they lie."""
+        first, *rest = (_sum_rows(part, some).to(device) for part, some in self._split(sums))
+        for other in rest:
+            first += other
+        return first
+
+    def _split(self, sums: Sums) -> Iterator[tuple[Tensor, Sums]]:
+        """The parts that sums are taken over, and which of their rows."""
+        if len(self._parts) == 1:
+            yield self._parts[0][1], sums
+            return
+        for first, part in self._parts:
+            mine = (sums.rows >= first) & (sums.rows < first + part.shape[1])
+            if mine.any():
+                yield part, Sums(sums.rows[mine] - first, np.searchsorted(np.flatnonzero(mine), sums.starts))
+
+
+def _sum_rows(rows: Tensor, sums: Sums) -> Tensor:
+    """[place, reader, d_model] of rows [place, row, d_model]: all readers of a place, then those of the next, whose
+    rows are elsewhere. Sums of half-precision numbers are taken in float32."""
+    places, n_rows, width = rows.shape
+    every = torch.arange(places, device=rows.device)[:, None]
+    read, starts = (torch.as_tensor(part, device=rows.device) for part in (sums.rows, sums.starts))
+    index, offsets = (every * n_rows + read).flatten(), (every * len(read) + starts).flatten()
+    return F.embedding_bag(index, rows.view(-1, width), offsets, mode="sum").view(places, len(starts), width)
 
 
 def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, unread: Sequence[Tensor]) -> dict[int, Tensor]:
@@ -355,8 +369,10 @@ def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, unread:
     """
     norm, first = layer.attention_norm, 0
     made = {}
-    # Layer norm is one kernel. RMS norm is several over all of the streams: its scale, a number for each, comes later.
-    streams, shrink = (norm(streams), None) if norm.centred else (streams, _shrink(norm, streams))
+    # Layer norm is one kernel. RMS norm is several over all of the streams: its scale, a number for each, comes later,
+    # unless streams as they are could be too large for half precision once they are multiplied.
+    normed = norm.centred or streams.dtype.itemsize < 4
+    streams, shrink = (norm(streams), None) if normed else (streams, _shrink(norm, streams))
     for letter, nodes in inputs.letters:
         projection = layer.qkv[letter]
         mine, stored = slice(first, first + len(nodes)), heads[nodes] // projection.group
@@ -378,9 +394,8 @@ def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, unread:
 
 def _shrink(norm: Norm, streams: Tensor) -> Tensor:
     """[place, reader, 1] what an RMS norm multiplies streams with, besides its weight."""
-    wide = at_least_float32(streams[:1, :1]).dtype
-    squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True, dtype=wide).square()
-    return torch.rsqrt(squares / streams.shape[-1] + norm.eps).to(streams.dtype)
+    squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True).square()
+    return torch.rsqrt(squares / streams.shape[-1] + norm.eps)
 
 
 def _write_heads(layer: Layer, heads: Ints, mix: Tensor, room: Tensor) -> None:
