@@ -32,6 +32,8 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 # Rows of every table: the reference's stream, as whoever reads at the moment sees it, and the change of `input`.
 STREAM, INPUT, FIRST_FREE = 0, 1, 2
+# Norms read so many numbers at once: what they take besides is small, and fits into a cache.
+NORMED_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,8 +332,9 @@ class Table:
             layer = self._model.layers[index]
             assert layer.post_norm is not None
             before = sum_heads(layer, self._mixes[index])[:, None]
-            change = layer.post_norm(before + self._sum(sums, layer.device)) - layer.post_norm(before)
-            total[:, readers] += change.to(total.device)
+            change = self._sum(sums, layer.device).add_(before)
+            _norm_in_place(layer.post_norm, change)
+            total[:, readers] += change.sub_(layer.post_norm(before)).to(total.device)
         return total
 
     def _sum(self, sums: Sums, device: torch.device) -> Tensor:
@@ -362,17 +365,26 @@ def _sum_rows(rows: Tensor, sums: Sums) -> Tensor:
     return F.embedding_bag(index, rows.view(-1, width), offsets, mode="sum").view(places, len(starts), width)
 
 
+def _norm_in_place(norm: Norm, streams: Tensor) -> None:
+    """Put what a norm makes of streams [place, reader, d_model] into their place."""
+    for some in streams.flatten(0, 1).split(max(1, NORMED_AT_ONCE // streams.shape[-1])):
+        some.copy_(norm(some))
+
+
 def _project(layer: Layer, inputs: Inputs, heads: Ints, streams: Tensor, unread: Sequence[Tensor]) -> dict[int, Tensor]:
     """What streams [place, reader, d_model] become: for some letters, q, k or v [place, node, d_head] of all nodes.
 
     unread  the reference's q, k and v [place, head, d_head], for nodes that read nothing there
+
+    Streams may be normed in their place.
     """
     norm, first = layer.attention_norm, 0
     made = {}
     # Layer norm is one kernel. RMS norm is several over all of the streams: its scale, a number for each, comes later,
     # unless streams as they are could be too large for half precision once they are multiplied.
-    normed = norm.centred or streams.dtype.itemsize < 4
-    streams, shrink = (norm(streams), None) if normed else (streams, _shrink(norm, streams))
+    shrink = None if norm.centred or streams.dtype.itemsize < 4 else _shrink(norm, streams)
+    if shrink is None:
+        _norm_in_place(norm, streams)
     for letter, nodes in inputs.letters:
         projection = layer.qkv[letter]
         mine, stored = slice(first, first + len(nodes)), heads[nodes] // projection.group
