@@ -90,7 +90,7 @@ class EvaluateJob:
             rows = [full, empty, *(metric.checked(said, said) for metric in self.of_model)]
             found = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
             left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in found))
-            for start, stop in group_circuits(left, len(full), ready.clean.shape[1], self.memory):
+            for start, stop in group_circuits(transformer.shape, left, len(full), ready.clean.shape[1], self.memory):
                 if self.tick is not None:
                     self.tick(start)
                 plan = plan_circuits(left[start:stop], transformer.norms_heads)

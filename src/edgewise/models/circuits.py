@@ -26,14 +26,13 @@ from torch import Tensor
 from ..circuit import Circuit
 from ..graph import Graph
 from .forward import Frame, Trace, add_positions, attend, frame_at, join_heads, sum_heads
+from .memory import NORMED_AT_ONCE
 from .transformer import Layer, Norm, Transformer
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
 # Rows of every table: the reference's stream, as whoever reads at the moment sees it, and the change of `input`.
 STREAM, INPUT, FIRST_FREE = 0, 1, 2
-# Norms read so many numbers at once: what they take besides is small, and fits into a cache.
-NORMED_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,8 @@ MOST = 64
 # Circuits run at once while the streams of a layer's heads, the largest of what comes and goes, are no larger: beyond
 # this, common allocators give memory back to the system at once, and finding it again takes longer than the sums.
 STREAMS = 2**25
+# Norms of circuits' streams read so many numbers at once: what they take besides is small, and fits into a cache.
+NORMED_AT_ONCE = 2**18
 # What streams of one example may take: half of the usual budget.
 LARGEST_STREAMS = BUDGET // 2
 # What a driver keeps of a device for itself.
@@ -117,29 +119,41 @@ def scoring_need(shape: Shape, length: int, runs: int = 1) -> Need:
 
 
 def circuit_need(shape: Shape, length: int) -> Need:
-    """What running circuits needs: the clean and the reference run, changes of all sources, and the larger of: half of
-    them gathered for a reader, or inputs of a layer's heads."""
-    graph = shape.graph
-    inputs = graph.n_heads * (2 + shape.post_norm) * (shape.itemsize + shape.wide)
-    changes = graph.n_sources * shape.itemsize
-    most = 2 * shape.trace + changes + max(changes // 2, inputs)
-    return _need(shape, length, 0, most, inputs)
+    """What running circuits needs: the clean and the reference run, and the largest of circuits."""
+    readers, index = _reading(shape, shape.graph.n_sources)
+    most = 2 * shape.trace + _circuit(shape, length, shape.graph.n_sources)
+    # What others sum comes to the layer at work in parts.
+    return _need(shape, length, 3 * shape.wide * NORMED_AT_ONCE, most, 2 * readers + index)
 
 
-def group_circuits(circuits: Sequence[Circuit], examples: int, length: int, budget: int) -> Iterator[tuple[int, int]]:
-    """Circuits that run at once on so many examples of a length, from .. to: as many as fit into a budget of bytes, and
-    as make it faster."""
-    start = streams = 0
+def _circuit(shape: Shape, length: int, nodes: int) -> float:
+    """Bytes per number of a stream that a circuit of so many nodes needs: changes of all of them, everywhere and at the
+    last position, and what a layer's heads read."""
+    return nodes * shape.itemsize * (1 + 1 / length) + sum(_reading(shape, nodes))
+
+
+def _reading(shape: Shape, nodes: int) -> tuple[float, float]:
+    """The same for the inputs of a layer's heads, those that come through a norm apart, and for numbers of the rows
+    that are summed for them."""
+    readers = 3 * shape.graph.n_heads
+    return readers * shape.itemsize * (1 + 2 * shape.post_norm), 8 * readers * nodes / shape.graph.d_model
+
+
+def group_circuits(
+    shape: Shape, circuits: Sequence[Circuit], examples: int, length: int, budget: int
+) -> Iterator[tuple[int, int]]:
+    """Circuits that run at once on so many examples of a length, from .. to: as many as fit into a budget of bytes with
+    the runs that they share, and as make it faster."""
+    start, taken = 0, 0.0
+    numbers = examples * length * shape.graph.d_model
+    left = (budget - circuit_need(shape, length).fixed) / numbers - 2 * shape.trace
+    most = STREAMS // (3 * shape.graph.n_heads * shape.itemsize * numbers)
     for place, circuit in enumerate(circuits):
-        graph = circuit.graph
-        stream = 4 * examples * length * graph.d_model
-        own = int(circuit.nodes.sum()) + 6 * graph.n_heads
-        fits = streams + own <= budget // stream - 16 * graph.n_layers
-        helps = (place - start + 1) * 3 * graph.n_heads * stream <= STREAMS
-        if place > start and not (fits and helps):
+        own = _circuit(shape, length, int(circuit.nodes.sum()))
+        if place > start and (taken + own > left or place - start >= most):
             yield start, place
-            start, streams = place, 0
-        streams += own
+            start, taken = place, 0.0
+        taken += own
     if start < len(circuits):
         yield start, len(circuits)
 
