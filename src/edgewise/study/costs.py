@@ -38,7 +38,7 @@ class Stage:
     """A part of a run.
 
     name      score, learn or evaluate
-    task      whose examples; `examples` how many, `length` the longest one's tokens
+    task      whose examples, and what is learned for; `examples` how many, `length` the longest one's tokens
     batches   how many of up to `batch_size` examples there are
     passes    how often all of them are gone through: circuits to evaluate, at most, or steps of learning, of a batch
     need      bytes of a batch, beyond the model; `least` those of a single example
@@ -210,7 +210,8 @@ def learning(task: Task, learner: Learned, settings: Settings) -> MakeStage:
         shape, often = model.transformer.shape, learner.steps * (1 + learner.resamples)
         need = weighted_need(shape, task.longest, keeps_streams(shape, task.longest))
         stage = _stage("learn", model, task, need, replace(settings, batch_size=None), often)
-        stage = replace(stage, pieces=-(-min(learner.batch, len(task)) // stage.batch_size))
+        pieces = -(-min(learner.batch, len(task)) // stage.batch_size)
+        stage = replace(stage, task=f"{task.name} ({task.split}) for {learner.goal.name}", pieces=pieces)
         if enough is None:
             return stage
         ends = dict.fromkeys(task.examples, (1.0, 0.0))
@@ -232,7 +233,18 @@ def _stage(name: str, model: Model, task: Task, need: Need, settings: Settings, 
     fits = choose_batch_size(settings.batch_size, need, settings.memory)
     size = min(settings.batch_size or piece_size(model, model.transformer.device, fits, len(task)), len(task))
     batches = len(plan_batches(task.examples, size))
-    return Stage(name, task.name, len(task), task.longest, batches, size, passes, need.of(size), need.of(1), batches)
+    return Stage(
+        name,
+        f"{task.name} ({task.split})",
+        len(task),
+        task.longest,
+        batches,
+        size,
+        passes,
+        need.of(size),
+        need.of(1),
+        batches,
+    )
 
 
 def _extrapolated(
