@@ -43,13 +43,23 @@ VOCABULARY, LENGTH, BUDGET = 50, 12, 40_000_000
 FACTOR = 1.5
 
 
-@pytest.fixture(scope="module", params=[(4, 8, 256), (3, 4, 384)], ids=["4x8x256", "3x4x384"])
-def model(request):
+def small(layers, heads, width):
     """GPT-2's shape, but small."""
-    layers, heads, width = request.param
     torch.manual_seed(0)
     shape = {"n_layer": layers, "n_head": heads, "n_embd": width, "n_positions": LENGTH, "vocab_size": VOCABULARY}
     return wrap_model(GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=0, eos_token_id=0)).eval(), name="small")
+
+
+@pytest.fixture(scope="module", params=[(4, 8, 256), (3, 4, 192)], ids=["4x8x256", "3x4x192"])
+def model(request):
+    """So narrow that batches have as many examples as fit."""
+    return small(*request.param)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """So wide that batches have few examples on a CPU, whatever fits."""
+    return small(3, 4, 384)
 
 
 def prompts(count, length=LENGTH):
@@ -69,11 +79,21 @@ def peak(work, folder):
     return int(np.cumsum([event["args"]["Bytes"] for event in events]).max())
 
 
-# About twice as many examples as fit.
-@pytest.mark.parametrize("scorer, count", [(Eap(), 30), (EapIg(5), 20), (EapIg(20), 10)])
+# More examples than fit.
+@pytest.mark.parametrize("scorer, count", [(Eap(), 60), (EapIg(5), 50), (EapIg(20), 30)])
 def test_scoring_fits_into_its_memory_and_makes_use_of_it(model, scorer, count, tmp_path):
     used = peak(lambda: score_edges(model, prompts(count), scorer, memory=BUDGET), tmp_path)
     assert BUDGET / FACTOR < used < BUDGET * FACTOR
+
+
+@pytest.mark.parametrize("budget", [BUDGET // 8, BUDGET])
+def test_wide_models_keep_to_their_memory_too(wide, budget, tmp_path):
+    """An eighth is less than the few examples of a batch would take."""
+    mask = np.random.default_rng(0).random(wide.graph.n_edges) < 0.5
+    used = peak(lambda: score_edges(wide, prompts(5), EapIg(5), memory=budget), tmp_path)
+    assert used < budget * 1.1
+    used = peak(lambda: evaluate_circuits(wide, prompts(5), [Circuit(wide.graph, mask)], memory=budget), tmp_path)
+    assert used < budget * 1.1
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -81,9 +101,19 @@ def test_scoring_fits_into_its_memory_and_makes_use_of_it(model, scorer, count, 
 def test_evaluation_fits_into_its_memory_and_makes_use_of_it(model, ablation, share, tmp_path):
     mask = np.random.default_rng(0).random(model.graph.n_edges) < share
     circuits = [Circuit(model.graph, mask)]
-    used = peak(lambda: evaluate_circuits(model, prompts(50), circuits, ablation=ablation, memory=BUDGET), tmp_path)
+    used = peak(lambda: evaluate_circuits(model, prompts(100), circuits, ablation=ablation, memory=BUDGET), tmp_path)
     # Of a small circuit less runs than is planned for.
     assert BUDGET / (FACTOR if share > 0.1 else 2) < used < BUDGET * FACTOR
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6])
+def test_circuits_at_once_fit_into_the_memory_together_and_make_use_of_it(model, share, tmp_path):
+    rng = np.random.default_rng(0)
+    circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for _ in range(40)]
+    task = prompts(8)
+    used = peak(lambda: evaluate_circuits(model, task, circuits, memory=BUDGET), tmp_path)
+    alone = peak(lambda: evaluate_circuits(model, task, circuits[:1], memory=BUDGET), tmp_path)
+    assert BUDGET / 2.5 < used < BUDGET * 1.1 and alone < used / 1.5
 
 
 SHAPES = {
