@@ -164,6 +164,25 @@ def test_finished_pieces_are_kept_whichever_engine_goes_on(tmp_path):
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == units
 
 
+def test_workers_that_live_on_hold_no_lock_of_what_was_begun(tmp_path):
+    """They were begun while some rows were filled, and have the log of those open."""
+    model, task, store = wrap_model(build("gpt2")), random_task(8), Store(tmp_path / "store").open()
+
+    def stop_halfway(stage, done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    heard = []
+    with Local(2) as engine:
+        with pytest.raises(KeyboardInterrupt):
+            score_edges(model.on(engine), task, Eap(), batch_size=2, store=store, progress=stop_halfway)
+        found = score_edges(
+            model.on(engine), task, Eap(), batch_size=2, store=store, progress=lambda *told: heard.append(told)
+        )
+    assert heard[0][1] > 0  # it goes on from there
+    np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
+
+
 def test_work_that_is_done_in_no_time_begins_no_process(monkeypatch):
     model, task = wrap_model(build("gpt2")), random_task(12)
     monkeypatch.setattr(local, "thread_count", lambda: 4)

@@ -203,7 +203,7 @@ def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
     finally:
         remove(name)
         if handle is not None:
-            os.close(handle)
+            let_go(handle)
 
 
 def _new_draft(path: Path, is_folder: bool) -> tuple[Path, int | None]:
@@ -263,6 +263,14 @@ def is_held(handle: int, unknown: bool = True) -> bool:
     return True
 
 
+def let_go(handle: int) -> None:
+    """Close a file that was held: for a process that was forked meanwhile, and has it open too, as well."""
+    if fcntl is not None:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
 @contextmanager
 def locked(path: Path, shared: bool = False, wait: bool = True) -> Iterator[bool]:
     """Hold a lock file, alone or with others who share it, until the end; waits for those who hold it otherwise.
@@ -274,7 +282,7 @@ def locked(path: Path, shared: bool = False, wait: bool = True) -> Iterator[bool
     try:
         yield _lock(handle, shared, wait)
     finally:
-        os.close(handle)
+        let_go(handle)
 
 
 def _lock(handle: int, shared: bool, wait: bool) -> bool:

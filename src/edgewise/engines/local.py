@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -12,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import current_process, get_context
 from typing import Any
 
 import torch
@@ -24,6 +25,8 @@ from .recipe import Recipe, recipe_of
 
 # Work of fewer seconds than this isn't worth processes; once they are there, all is.
 WORTH = 2.0
+# PR_SET_PDEATHSIG of Linux's prctl.
+DIE_WITH_PARENT = 1
 # How often in a row processes may die before any of them has finished a piece.
 MOST_DEATHS = 3
 
@@ -58,7 +61,8 @@ class Local(Engine):
         """As they are done; here what isn't worth processes, or can't be sent to them."""
         at_once, devices = min(self.workers(model), max(1, of or len(pieces))), self._devices(model)
         threads = 1 if is_narrow(model) else max(1, thread_count() // at_once)
-        alone = at_once < 2 or len(pieces) < 2 or model.digest in self._slower or not _can_be_sent(pieces[0])
+        alone = at_once < 2 or len(pieces) < 2 or current_process().daemon  # whose processes may have none of their own
+        alone = alone or model.digest in self._slower or not _can_be_sent(pieces[0])
         asks = devices or self._asked is not None or self._has(model)
         here, began = range(len(pieces) if alone else 0 if asks else 1), time.perf_counter()
         for place in here:
@@ -178,6 +182,9 @@ def _load(recipe: Recipe, places: Any, parent: int) -> None:
 def _obey(parent: int) -> None:
     """Leave Ctrl-C to the parent, and end with it, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":  # at once, so that no lock that was inherited outlives the parent
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 

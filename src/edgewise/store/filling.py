@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import array_header, draft_of, is_array, is_held, remove, speaking_of
+from ..disk import array_header, draft_of, is_array, is_held, let_go, remove, speaking_of
 from ..errors import InputError
 from ..reading import read_array
 
@@ -134,7 +134,7 @@ def _open_log(folder: Path) -> Iterator[int]:
     try:
         yield log
     finally:
-        os.close(log)
+        let_go(log)
 
 
 def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> int:

@@ -20,6 +20,7 @@ from ..disk import (
     file_digest,
     is_at,
     is_held,
+    let_go,
     parents_of,
     plain,
     refuse_foreign,
@@ -97,7 +98,7 @@ class Store:
                 finally:
                     self._tidy()
             finally:
-                os.close(handle)
+                let_go(handle)
 
     def _tidy(self) -> None:
         """Give the lock back; where nothing was finished, leave nothing."""
