@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from edgewise import (
     wrap_model,
 )
 from edgewise.engines import Local, local, open_engine
+from edgewise.engines.recipe import recipe_of
 from edgewise.models import HERE, run_batches
 from edgewise.models.running import Piece, ordered, piece_size
 
@@ -221,6 +223,39 @@ list(run_batches(model, random_task(3).examples, [[0], [1], [2]], job))
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline, "workers outlive their parent"
         time.sleep(0.1)
+
+
+def test_threads_of_this_process_do_not_make_workers_wait():
+    """OpenMP's threads don't survive a fork: a worker that asked for them, if only to send much, would hang."""
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+from conftest import VOCABULARY, random_task
+from edgewise import Learned, Local, learn_ranking, wrap_model
+torch.set_num_threads(4)
+torch.randn(2000, 2000) @ torch.randn(2000, 2000)
+config = GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=48, n_layer=8, n_head=24)
+model, task = wrap_model(GPT2LMHeadModel(config)), random_task(6)
+assert model.graph.n_edges > 40_000
+with Local(2) as engine:
+    learn_ranking(model.on(engine), task, Learned(steps=2, batch=6, warm=None), memory=30_000_000)
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True, timeout=120, capture_output=True)
+
+
+def test_a_worker_with_other_files_is_refused(tmp_path):
+    """A recipe that was sent brings nothing along that hides what lies there."""
+    build("gpt2").save_pretrained(tmp_path)
+    sent = pickle.dumps(recipe_of(load_model(str(tmp_path), bos="no")))
+    pickle.loads(sent).load()
+    other = build("gpt2")
+    other.transformer.h[0].mlp.c_fc.weight.data *= 2
+    other.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="a worker has other files"):
+        pickle.loads(sent).load()
 
 
 def test_results_in_order_come_in_order():

@@ -128,6 +128,13 @@ def test_a_run_on_the_cluster_has_the_same_numbers(cluster, engine, edgewise, tm
     assert areas[0] == areas[1]
 
 
+def test_a_plan_is_printed_where_results_are(cluster, engine, edgewise, tmp_path):
+    words = ("--engine", "ray", "--address", cluster.address, "--dry-run", "--json", "--examples", 8)
+    code, out, err = edgewise("score", *words, "--out", tmp_path / "out")
+    assert code == 0 and json.loads(out)["workers"] == 2, err
+    assert not list(tmp_path.iterdir())
+
+
 def test_errors_arrive_in_words(engine, tmp_path):
     model, task = load_model("demo"), random_task(4)
     with pytest.raises(InputError, match="as they are"):

@@ -241,7 +241,7 @@ def print_json(data: Any) -> None:
         text = json.dumps(data, indent=2, allow_nan=False)
     except ValueError as error:
         raise InputError(f"the outcome has a number that JSON can't hold: {error}") from None
-    sys.stdout.write(f"{text}\n")
+    out.file.write(f"{text}\n")
 
 
 @contextmanager
@@ -249,10 +249,23 @@ def open_workers(engine: str, address: str | None, workers: int | None) -> Itera
     """Where a command's work runs. What a cluster has to say meanwhile is no result, so that it goes to stderr."""
     from ..engines import open_engine
 
-    with nullcontext() if LOUDNESS.get().quiet or engine == "local" else err.status("starting workers"):
+    is_local = engine.lower() == "local"
+    with nullcontext() if LOUDNESS.get().quiet or is_local else err.status("starting workers"):
         opened = open_engine(engine, address, workers)
-    with opened, nullcontext() if engine == "local" else redirect_stdout(sys.stderr):
+    with opened, nullcontext() if is_local else _results_alone():
         yield opened
+
+
+@contextmanager
+def _results_alone() -> Iterator[None]:
+    """Only what is printed here goes to stdout, whatever others print."""
+    before = out.file
+    with redirect_stdout(sys.stderr):
+        out.file = before
+        try:
+            yield
+        finally:
+            out.file = None  # type: ignore[assignment]  # whatever stdout is
 
 
 def open_model(

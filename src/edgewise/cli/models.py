@@ -82,7 +82,7 @@ def command(
     heads = ("", "with the weights", *(f"{size} GB" for size in SIZES))
     print_tables(number_tables(heads, fits, out.width, f"one example of {length} tokens"))
     say(f"x1, x2: so many devices of that memory (--device all spreads layers over them); -: more than {COUNTS[-1]}")
-    say("longer prompts (--length), and more of them at once, need proportionally more beyond the weights")
+    say("longer prompts (--length), and more of them at once, need at least proportionally more beyond the weights")
 
 
 def _needs(facts: ModelFacts, need: Need) -> dict[str, Any]:

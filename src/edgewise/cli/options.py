@@ -70,7 +70,8 @@ Memory = Annotated[
     typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB."),
 ]
 Engine = Annotated[
-    str, typer.Option("--engine", help=f"Where the work runs, with the same results: {names(dict.fromkeys(ENGINES))}.")
+    str,
+    typer.Option("--engine", help=f"Where the work runs: {names(dict.fromkeys(ENGINES))}; no result depends on it."),
 ]
 Address = Annotated[
     str | None, typer.Option("--address", help="Of a Ray cluster: auto, or HOST:PORT; by default one is begun here.")

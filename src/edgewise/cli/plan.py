@@ -53,11 +53,13 @@ def _show(found: Forecast) -> None:
         say(f"disk: {amount(found.disk)} of scores, example by example")
     workers = f" with {found.workers} workers" if found.workers > 1 else ""
     say(f"time: about {duration(found.seconds or 0)}{workers}, from a first batch; circuits that are alike run once")
-    aside("nothing was written: this was --dry-run")
+    aside("no result was written: this was --dry-run")
 
 
 def amount(size: float) -> str:
     """Bytes for people."""
+    if size < 1e5:
+        return f"{size / 1e3:.1f} kB"
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 

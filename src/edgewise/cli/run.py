@@ -146,6 +146,8 @@ def command(
             # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
             validation = None if tune else _load_validation(loaded, task, split, examples, seed)
         if show_forecast(_forecast(loaded, train, test, validation, recipes, settings, dry_run), dry_run, json):
+            if tune:
+                note("the plan leaves out tuning, which evaluates every recipe on every fold")
             return
         if not json:
             _introduce(loaded, train, test, settings)

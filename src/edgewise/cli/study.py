@@ -105,7 +105,7 @@ def command(
         note("with a time limit, circuits depend on the machine's speed, so the tables do")
     if dry_run:
         with open_workers(engine, address, workers) as where:
-            forecasts = study_forecasts(plan, where)
+            forecasts = study_forecasts(plan, where, not no_cache)
         show_forecasts(forecasts, json)
         return
     with open_study(out_folder, plan, overwrite) as opened, open_workers(engine, address, workers) as where:

@@ -113,7 +113,9 @@ def _begin(address: str | None, workers: int | None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, runtime_env=_own_modules(), **here)
+            ray.init(
+                address or "local", logging_level=logging.ERROR, log_to_driver=False, runtime_env=_own_modules(), **here
+            )
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise _no_cluster(address, error) from None
 
@@ -162,16 +164,18 @@ def _needs(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dic
 def _result(reference: Any) -> Done:
     """What came of a piece; an error as it was raised where it ran."""
     import ray
-    from ray.exceptions import RayError, RayTaskError
+    from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
     try:
         return ray.get(reference)
     except RayTaskError as error:
-        raise error.cause from None
+        raise error.cause or error from None
     except RayError as error:
+        lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
+        reason = (str(error).splitlines() or [""])[0]
+        why = "maybe for want of memory; try fewer --workers, or a smaller --memory" if lost else reason
         raise InputError(
-            f"a piece of the work was lost {MOST_RETRIES + 1} times with its worker ({type(error).__name__}), maybe "
-            "for want of memory; try fewer --workers, or a smaller --memory"
+            f"a piece of the work couldn't be done by any worker of the cluster ({type(error).__name__}): {why}"
         ) from None
 
 

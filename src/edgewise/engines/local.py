@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from logging import getLogger
 from multiprocessing import current_process, get_context
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 
 from ..errors import InputError
 from ..models import Model
-from ..models.running import Done, Engine, Piece, do, is_narrow, longest_first, thread_count
+from ..models.running import Done, Engine, Piece, do, is_narrow, longest_first, thread_count, threads_for
 from .recipe import Recipe, recipe_of
 
 # Work of fewer seconds than this isn't worth processes; once they are there, all is.
@@ -59,11 +60,15 @@ class Local(Engine):
 
     def run(self, model: Model, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
         """As they are done; here what isn't worth processes, or can't be sent to them."""
-        at_once, devices = min(self.workers(model), max(1, of or len(pieces))), self._devices(model)
-        threads = 1 if is_narrow(model) else max(1, thread_count() // at_once)
-        alone = at_once < 2 or len(pieces) < 2 or current_process().daemon  # whose processes may have none of their own
-        alone = alone or model.digest in self._slower or not _can_be_sent(pieces[0])
-        asks = devices or self._asked is not None or self._has(model)
+        devices, workers = self._devices(model), self.workers(model)
+        at_once = min(workers, of or len(pieces))
+        # For few pieces of a wide model, all threads of this process do more than a few processes of one thread.
+        alone = at_once < 2 or (self._asked is None and not devices and not is_narrow(model) and 2 * at_once <= workers)
+        threads = threads_for(model, 1 if alone else workers)
+        forks = can_fork(devices, threads)
+        alone = alone or len(pieces) < 2 or model.digest in self._slower or current_process().daemon
+        alone = alone or not _can_be_sent(pieces[0], forks)
+        asks = bool(devices) or self._asked is not None or self._has(model)
         here, began = range(len(pieces) if alone else 0 if asks else 1), time.perf_counter()
         for place in here:
             yield place, do(model, pieces[place], threads)
@@ -71,7 +76,7 @@ class Local(Engine):
         if not asks and each * len(left) < WORTH:
             yield from ((place, do(model, pieces[place], threads)) for place in left)
         elif left:
-            pool, began = self._open(model, devices), time.perf_counter()
+            pool, began = self._open(model, devices, forks), time.perf_counter()
             yield from pool.run({place: pieces[place] for place in left}, threads)
             if not asks and len(left) >= 2 * pool.size and (time.perf_counter() - began) / len(left) > each:
                 self._slower.add(model.digest)
@@ -95,11 +100,11 @@ class Local(Engine):
         """Whether there are processes that have a model."""
         return self._pool is not None and self._pool.digest == model.digest
 
-    def _open(self, model: Model, devices: tuple[str, ...]) -> _Pool:
+    def _open(self, model: Model, devices: tuple[str, ...], forks: bool) -> _Pool:
         """The processes that have a model; those that have another one go."""
         if self._pool is None or not self._has(model):
             self.close()
-            self._pool = _Pool(model, self.workers(model), devices)
+            self._pool = _Pool(model, self.workers(model), devices, forks)
         return self._pool
 
 
@@ -110,18 +115,24 @@ def check_workers(workers: int | None) -> int | None:
     return workers
 
 
+def can_fork(devices: Sequence[str], threads: int) -> bool:
+    """Whether a worker can be a copy of this process, which has the model as it is, without loading it.
+
+    Threads don't survive a fork: neither those of an accelerator nor OpenMP's, for which a copy would wait forever.
+    """
+    return sys.platform == "linux" and not devices and threads == 1 and not torch.accelerator.is_available()
+
+
 class _Pool:
     """Processes that have a model; begun again when one of them dies."""
 
-    def __init__(self, model: Model, size: int, devices: tuple[str, ...]) -> None:
+    def __init__(self, model: Model, size: int, devices: tuple[str, ...], forks: bool) -> None:
         self.digest, self.size = model.digest, size
-        self._model, self._devices = model, devices
-        self._executor = self._start(model, size, devices)
+        self._model, self._devices, self._forks = model, devices, forks
+        self._executor = self._start(model, size, devices, forks)
 
     @staticmethod
-    def _start(model: Model, size: int, devices: tuple[str, ...]) -> ProcessPoolExecutor:
-        # A forked process has the model as it is, without a copy. Threads of an accelerator don't survive a fork.
-        forks = sys.platform == "linux" and not devices and not torch.accelerator.is_available()
+    def _start(model: Model, size: int, devices: tuple[str, ...], forks: bool) -> ProcessPoolExecutor:
         context: Any = get_context("fork" if forks else "spawn")
         if forks:
             return ProcessPoolExecutor(size, context, _inherit, (model, os.getpid()))
@@ -152,7 +163,7 @@ class _Pool:
                         f"worker processes died {deaths} times in a row, maybe for want of memory; try fewer --workers "
                         "or a smaller --memory, or --workers 1 to see why"
                     ) from None
-                self._executor = self._start(self._model, self.size, self._devices)
+                self._executor = self._start(self._model, self.size, self._devices, self._forks)
             finally:
                 for future in futures:
                     future.cancel()
@@ -170,6 +181,7 @@ _MODEL: list[Any] = []
 
 
 def _inherit(model: Model, parent: int) -> None:
+    torch.set_num_threads(1)  # also for what happens between pieces: sending results copies them
     _MODEL[:] = [model]
     _obey(parent)
 
@@ -198,10 +210,12 @@ def _do(piece: Piece, threads: int) -> Done:
     return do(_MODEL[0], piece, threads)
 
 
-def _can_be_sent(piece: Piece) -> bool:
+def _can_be_sent(piece: Piece, forks: bool) -> bool:
     """Whether another process can be given a job: one's own method may be made of what has no name there."""
     try:
-        pickle.dumps(piece.job)
-    except (pickle.PicklingError, AttributeError, TypeError):
+        sent = pickle.dumps(piece.job)
+    except Exception as error:  # whatever a class of one's own raises
+        getLogger("edgewise").warning("this work can't be sent to other processes, so it runs in this one: %s", error)
         return False
-    return True
+    # A process that wasn't forked doesn't know what a script or a notebook defined.
+    return forks or b"__main__" not in sent

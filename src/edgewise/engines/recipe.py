@@ -28,7 +28,8 @@ class Recipe:
         if self.source is None:
             module = self.module if device is None else self.module.to(device)
             return replace(wrap_model(module, name=self.name, bos="no"), bos=self.bos)
-        source = self.source if device is None else replace(self.source, device=device)
+        # A new one: this one brings along what it knew of the files where it comes from.
+        source = replace(self.source, device=device or self.source.device)
         if source.content != self.content:
             raise InputError(
                 f"a worker has other files of model {self.name!r} than this process; put the same where it runs, or "

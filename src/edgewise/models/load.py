@@ -114,7 +114,7 @@ class Model:
         self.__dict__["_loaded"] = self._glance()
 
     def on(self, engine: Engine) -> Model:
-        """The same model, whose jobs run on an engine. Its results are the same there."""
+        """The same model, whose jobs run on an engine, with the same results but for rounding."""
         if not isinstance(engine, Engine):
             raise InputError(f"an engine such as Local() or Ray() is needed, not {engine!r}")
         found = copy(self)

@@ -175,9 +175,10 @@ def is_narrow(model: HasGraph) -> bool:
     return model.graph.d_model <= NARROW
 
 
-def threads_for(model: HasGraph) -> int:
-    """One thread for a narrow model, unless OMP_NUM_THREADS says otherwise; all for others."""
-    return 1 if is_narrow(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()
+def threads_for(model: HasGraph, workers: int = 1) -> int:
+    """The share of the threads that each of some workers has: of one for a narrow model, unless OMP_NUM_THREADS says
+    otherwise; of all for others."""
+    return max(1, (1 if is_narrow(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()) // workers)
 
 
 @contextmanager

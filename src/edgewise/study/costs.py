@@ -136,11 +136,11 @@ def forecast(model: Model, stages: Iterable[MakeStage], exact: bool = False) -> 
     return replace(found, stages=timed, workers=workers)
 
 
-def study_forecasts(plan: Plan, engine: Engine = HERE) -> list[Forecast]:
+def study_forecasts(plan: Plan, engine: Engine = HERE, cache: bool = True) -> list[Forecast]:
     """What a study will cost, for each of its models; the examples of a task's first seed stand for those of all."""
     found = []
     for name in plan.models:
-        model = plan.source(name).load().on(engine)
+        model = plan.source(name, cache).load().on(engine)
         recipes = [recipe for _, recipe in plan.recipes(0)]
         stages = []
         for task in plan.tasks:
@@ -255,8 +255,7 @@ def _extrapolated(
     rows = batches[len(batches) // 2]
     found = 0.0
     for chosen in (rows[:1], rows):
-        at_once = min(model.engine.workers(model), stage.pieces)
-        with threads_set(max(1, threads_for(model) // at_once)):
+        with threads_set(threads_for(model, min(model.engine.workers(model), stage.pieces))):
             began = time.perf_counter()
             job(model, [task.examples[row] for row in chosen])
             found = (time.perf_counter() - began) * len(task) / len(chosen)
