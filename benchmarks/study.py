@@ -58,7 +58,8 @@ def run(model: Model, task: Task, circuits: list[Circuit], how: str, clock: Cloc
     started = clock()
     # One call for each circuit would run the model for each, too: a job that has no room for a second one runs it once.
     room = {"memory": 1} if how == ONE_BY_ONE else {}
-    values = evaluate_circuits(model, task, circuits, batch_size=BATCH, **room).values
+    size = None if how == WORKERS else BATCH  # workers are given the pieces of a command
+    values = evaluate_circuits(model, task, circuits, batch_size=size, **room).values
     return clock() - started, values
 
 
@@ -118,6 +119,7 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
             else:
                 seconds, values = run(shared if how == WORKERS else model, task, circuits, how, clock_of(given))
             found[how] = (min(seconds, found.get(how, (np.inf,))[0]), values)
+    shared.engine.close()  # its processes have the other one's pipe open, too
     if other:
         other.communicate()
     about = f"{given.model} on {given.task}: {len(circuits)} of {len(every)} circuits, {len(task)} examples"
