@@ -470,7 +470,7 @@ def test_what_changes_a_result_is_worked_out_again(saved, tmp_path, monkeypatch)
     """Weights of the same name and date, config, prompts, scorer, metric: never the scores of others."""
     task, store, settings = random_task(6), Store(tmp_path / "s").open(), Settings(sizes=SIZES)
     calls, running = [], scoring.run_batches
-    monkeypatch.setattr(scoring, "run_batches", lambda *g: (calls.append(g), running(*g))[1])
+    monkeypatch.setattr(scoring, "run_batches", lambda *g, **more: (calls.append(g), running(*g, **more))[1])
 
     def scores(task=task, settings=settings):
         found = remember.score(load_model(str(saved)), task, settings, store, quiet)
