@@ -48,14 +48,16 @@ def engine(cluster):
 
 @dataclass(frozen=True)
 class Slow(Eap):
-    """Leaves a mark for every batch: who does it, and on which node; and takes its time."""
+    """Leaves a mark for every batch: who does it, and on which node; takes its time, and waits for so many nodes."""
 
     folder: str = ""
     seconds: float = 0.0
+    nodes: int = 1
 
     def score(self, batch, metric):
         node = ray.get_runtime_context().get_node_id()
         (Path(self.folder) / f"{time.time_ns()}-{node}-{os.getpid()}").touch()
+        wait_for(lambda: len(seen(Path(self.folder), 1)) >= self.nodes)
         time.sleep(self.seconds)
         return super().score(batch, metric)
 
@@ -156,7 +158,7 @@ def test_a_lost_node_costs_nothing_but_time(cluster, engine, tmp_path):
 
     loser = threading.Thread(target=lose)
     loser.start()
-    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2), batch_size=2)
+    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2, nodes=2), batch_size=2)
     loser.join()
     assert len(seen(marks, 1)) == 2
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
