@@ -13,10 +13,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from edgewise import CMD, CPR, Ilp, Learned, Recipe, Settings, Store, discover, load_model, load_task, write_result
+from edgewise import CMD, CPR, Ilp, Recipe, Settings, Store, TopKLearner, discover, load_model, load_task, write_result
 from edgewise.evaluate import resample
-from edgewise.progress import bars
-from edgewise.study import GREEDY, learned_recipes, merged
+from edgewise.recipes.recipe import GREEDY, learned_recipes, merge_recipes
+from edgewise.runtime import Session
+from edgewise.runtime.progress import bars
 
 
 def main() -> None:
@@ -26,8 +27,8 @@ def main() -> None:
     parser.add_argument("--task", default="ioi")
     for name, count in (("train", 160), ("validation", 64), ("test", 160)):
         parser.add_argument(f"--{name}", type=int, default=count)
-    parser.add_argument("--steps", type=int, default=Learned.steps)
-    parser.add_argument("--batch", type=int, default=Learned.batch)
+    parser.add_argument("--steps", type=int, default=TopKLearner.steps)
+    parser.add_argument("--batch", type=int, default=TopKLearner.batch)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
@@ -36,22 +37,28 @@ def main() -> None:
         load_task(given.task, model, split, getattr(given, split), given.seed)
         for split in ("train", "validation", "test")
     )
-    learner = Learned(steps=given.steps, batch=given.batch, seed=given.seed)
-    recipes = merged({b: (GREEDY, Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(learner))
+    learner = TopKLearner(steps=given.steps, batch=given.batch, seed=given.seed)
+    recipes = merge_recipes({b: (GREEDY, Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(learner))
     store = Store(given.out.parent / f".{given.out.name}.partial").open()
     with bars() as progress:
         found = discover(
-            model, train, test, Settings(fill=True), recipes, validation=validation, store=store, progress=progress
+            model,
+            train,
+            test,
+            Settings(fill=True),
+            recipes,
+            validation=validation,
+            session=Session(store=store, progress=progress),
         )
     write_result(found, given.out, overwrite=True)
     store.remove()
-    for benchmark in (CMD, CPR):
-        areas = {outcome.recipe.name: resample(outcome.curve, benchmark) for outcome in found.of(benchmark)}
+    for measure in (CMD, CPR):
+        areas = {outcome.recipe.name: resample(outcome.curve, measure) for outcome in found.of(measure)}
         greedy = areas[GREEDY.name]
         for name, area in areas.items():
             less = area.less(greedy)
             print(
-                f"{benchmark.name} {name:14s} {area.estimate:.4f}  {area.estimate / greedy.estimate:.2f} of greedy's, "
+                f"{measure.name} {name:14s} {area.estimate:.4f}  {area.estimate / greedy.estimate:.2f} of greedy's, "
                 f"{less.difference:+.4f} [{less.low:+.4f}, {less.high:+.4f}] {less.verdict}"
             )
     for learned, ranking in found.learned.items():

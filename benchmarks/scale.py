@@ -25,6 +25,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from edgewise.recipes.remember import select
 from rich.console import Console
 from rich.table import Table
 
@@ -40,17 +41,17 @@ from edgewise import (
     load_task,
     solve_path,
 )
-from edgewise.engines import cluster
 from edgewise.evaluate import Patching
-from edgewise.evaluate.evaluation import EvaluateJob
-from edgewise.learn.learning import GradientJob
+from edgewise.evaluate.run_circuits import EvaluateJob
+from edgewise.learn.run_learner import GradientJob
 from edgewise.models import Model, plan_batches, wrap_model
-from edgewise.models.running import Piece, longest_first, piece_size
-from edgewise.score.scoring import ScoreJob
-from edgewise.store import Store
-from edgewise.study import Settings, paper_recipes
-from edgewise.study.curves import enter
-from edgewise.study.remember import select
+from edgewise.recipes.curves import enter
+from edgewise.recipes.recipe import paper_recipes
+from edgewise.recipes.settings import Settings
+from edgewise.runtime import ray_engine as cluster
+from edgewise.runtime.engine import Piece, longest_first, piece_size
+from edgewise.runtime.store import Store
+from edgewise.score.run_scorer import ScoreJob
 from edgewise.tasks import Example, LogitDifference
 
 EXAMPLES, STEPS, CIRCUITS, LENGTH, PIECE = 1000, 5, 100, 20, 4

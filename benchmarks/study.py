@@ -27,14 +27,15 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from edgewise.recipes.remember import select
 from rich.console import Console
 from rich.table import Table
 
 from edgewise import Circuit, Grid, ModelSource, Plan, Task, evaluate_circuits, load_task, score_edges
 from edgewise.models import Model
-from edgewise.store import NOTHING
-from edgewise.study.curves import enter
-from edgewise.study.remember import select
+from edgewise.recipes.curves import enter
+from edgewise.runtime import DEFAULT_SESSION, HERE, Session
+from edgewise.runtime.store import NO_STORE
 
 Clock = Callable[[], float]
 PLANS = {
@@ -48,18 +49,20 @@ TOGETHER, ONE_BY_ONE, BEFORE, WORKERS = "several at once", "one by one", "before
 def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
     """The distinct circuits that a study's first seed tries on validation, small ones first."""
     scores = score_edges(model, load_task(task, model, "train", plan.examples, 0), plan.settings.scorer)
-    rows = select(enter(plan.recipes(0), scores), plan.settings, NOTHING, lambda *_: None)
+    rows = select(enter(plan.recipes(0), scores), plan.settings, NO_STORE, lambda *_: None)
     distinct = dict.fromkeys(selection.circuit for row in rows for selection in row)
     return sorted(distinct, key=lambda circuit: circuit.n_edges)
 
 
-def run(model: Model, task: Task, circuits: list[Circuit], how: str, clock: Clock) -> tuple[float, np.ndarray]:
+def run(
+    model: Model, task: Task, circuits: list[Circuit], how: str, clock: Clock, session: Session = DEFAULT_SESSION
+) -> tuple[float, np.ndarray]:
     """Seconds, and the values [circuit, example]."""
     started = clock()
     # One call for each circuit would run the model for each, too: a job that has no room for a second one runs it once.
     room = {"memory": 1} if how == ONE_BY_ONE else {}
     size = None if how == WORKERS else BATCH  # workers are given the pieces of a command
-    values = evaluate_circuits(model, task, circuits, batch_size=size, **room).values
+    values = evaluate_circuits(model, task, circuits, batch_size=size, session=session, **room).values
     return clock() - started, values
 
 
@@ -91,7 +94,7 @@ def local_workers(model: Model, task: Task, workers: int) -> Any:
     from edgewise import Local
 
     engine = Local(workers)
-    evaluate_circuits(model.on(engine), task, [])
+    evaluate_circuits(model, task, [], session=Session(engine=engine))
     return engine
 
 
@@ -108,7 +111,7 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
         other = run_elsewhere(given.before, folder, given.workers)
     found: dict[str, tuple[float, np.ndarray]] = {}
     ways = [BEFORE] * bool(other) + [ONE_BY_ONE, TOGETHER] + [WORKERS] * bool(given.workers)
-    shared = model.on(local_workers(model, task, given.workers)) if given.workers else model
+    engine = local_workers(model, task, given.workers) if given.workers else HERE
     for _ in range(given.repeats):
         for how in ways:
             if how == BEFORE:
@@ -117,9 +120,11 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
                 other.stdin.flush()
                 seconds, values = float(other.stdout.readline()), np.load(folder / "values.npy")
             else:
-                seconds, values = run(shared if how == WORKERS else model, task, circuits, how, clock_of(given))
+                seconds, values = run(
+                    model, task, circuits, how, clock_of(given), Session(engine=engine if how == WORKERS else HERE)
+                )
             found[how] = (min(seconds, found.get(how, (np.inf,))[0]), values)
-    shared.engine.close()  # its processes have the other one's pipe open, too
+    engine.close()  # its processes have the other one's pipe open, too
     if other:
         other.communicate()
     about = f"{given.model} on {given.task}: {len(circuits)} of {len(every)} circuits, {len(task)} examples"

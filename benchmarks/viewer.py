@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from edgewise import EdgeScores
+from edgewise.core.statistics import summarise
 from edgewise.evaluate import SIZES, Attention, area
 from edgewise.graph import Graph
-from edgewise.report.view import View, ViewRow, ViewRun, ViewSize
-from edgewise.report.view_page import page_of
+from edgewise.recipes.recipe import paper_recipes, select_circuits
+from edgewise.recipes.settings import DEFAULTS
+from edgewise.report.viewer.page import page_of
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.results import Prompt
-from edgewise.statistics import summarise
-from edgewise.study import DEFAULTS, paper_recipes
-from edgewise.study.recipes import select_circuits
 
 EXAMPLES, TOKENS = 100, 18
 WORDS = "When Mary and John went to the store , John gave a drink of milk to".split()
@@ -48,9 +48,9 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     )
     rows = []
     scores = EdgeScores(graph, mean[None] + draw.normal(0, 1, (12, graph.n_edges)) * spread, {})
-    for benchmark, recipes in paper_recipes().items():
+    for measure, recipes in paper_recipes().items():
         for recipe in recipes:
-            selections = select_circuits(summarise(scores, recipe.filter).ranking, recipe, benchmark, DEFAULTS)
+            selections = select_circuits(summarise(scores, recipe.filter).ranking, recipe, measure, DEFAULTS)
             reached = np.clip(np.linspace(0.1, 1, len(SIZES)) ** draw.uniform(0.2, 0.8), 0, 1)
             metric = empty + reached[:, None] * (full - empty) + draw.normal(0, 0.2, (len(SIZES), EXAMPLES))
             sizes = tuple(
@@ -58,8 +58,8 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
                 for share, one, at in zip(SIZES, selections, reached, strict=True)
             )
             circuits = tuple(one.circuit for one in selections)
-            found = area(SIZES, benchmark.height(reached))
-            rows.append(ViewRow(0, benchmark.name, recipe.name, sizes, circuits, recipe.words, benchmark.better, found,
+            found = area(SIZES, measure.height(reached))
+            rows.append(ViewRow(0, measure.name, recipe.name, sizes, circuits, recipe.words, measure.better, found,
                                 (0.9 * found, 1.1 * found), metric))  # fmt: skip
     return View("made up · ioi", graph, (run,), tuple(rows), 0, 5)
 

@@ -35,21 +35,23 @@ from edgewise import (
     score_edges,
     solve_path,
 )
-from edgewise.engines import HERE, Engine, open_engine
 from edgewise.models import Model
+from edgewise.runtime import Session
+from edgewise.runtime.engine import HERE, Engine
+from edgewise.runtime.open_engine import open_engine
 from edgewise.tasks import Task
 
-Work = Callable[[Model, Task, list[Circuit]], NDArray]
+Work = Callable[[Model, Task, list[Circuit], Session], NDArray]
 
 
-def score(model: Model, task: Task, circuits: list[Circuit]) -> NDArray:
+def score(model: Model, task: Task, circuits: list[Circuit], session: Session) -> NDArray:
     """[example, edge]."""
-    return score_edges(model, task).values
+    return score_edges(model, task, session=session).values
 
 
-def evaluate(model: Model, task: Task, circuits: list[Circuit]) -> NDArray:
+def evaluate(model: Model, task: Task, circuits: list[Circuit], session: Session) -> NDArray:
     """[circuit, example]."""
-    return evaluate_circuits(model, task, circuits).values
+    return evaluate_circuits(model, task, circuits, session=session).values
 
 
 WORK: dict[str, Work] = {"score": score, "evaluate": evaluate}
@@ -63,13 +65,13 @@ def measure(given: argparse.Namespace, engines: dict[str, Engine]) -> dict[str, 
     sizes = [int(share * model.graph.n_edges) for share in SIZES if share < 1]
     circuits = [selection.circuit for selection in solve_path(problem, sizes, Greedy())]
     for engine in engines.values():  # workers begin, and load the model
-        evaluate_circuits(model.on(engine), task, circuits[:1])
+        evaluate_circuits(model, task, circuits[:1], session=Session(engine=engine))
     found: dict[str, dict[str, tuple[float, NDArray]]] = {stage: {} for stage in WORK}
     for _ in range(given.repeats):
         for stage, work in WORK.items():
             for name, engine in engines.items():
                 began = time.perf_counter()
-                values = work(model.on(engine), task, circuits)
+                values = work(model, task, circuits, Session(engine=engine))
                 seconds = time.perf_counter() - began
                 found[stage][name] = (min(seconds, found[stage].get(name, (np.inf,))[0]), values)
     return found

@@ -6,12 +6,12 @@ model = edgewise.load_model("demo")
 train, test = (edgewise.load_task("greater-than", model, split, 60) for split in ("train", "test"))
 found = edgewise.discover(model, train, test, edgewise.Settings(fill=True))  # fill: circuits of equal size
 
-for benchmark in (edgewise.CMD, edgewise.CPR):
-    print(f"{benchmark.name}, the {benchmark.spelled} ({benchmark.improves})")
-    greedy, *others = found.of(benchmark)
+for measure in (edgewise.CMD, edgewise.CPR):
+    print(f"{measure.name}, the {measure.spelled} ({measure.improves})")
+    greedy, *others = found.of(measure)
     print(f"  {greedy.recipe.name:27} {greedy.area:.4f}")
     for outcome in others:
-        less = edgewise.compare(outcome.curve, greedy.curve, benchmark)
+        less = edgewise.compare(outcome.curve, greedy.curve, measure)
         difference = f"{less.difference:+.4f} [{less.low:+.4f}, {less.high:+.4f}]"
         print(f"  {outcome.recipe.name:27} {outcome.area:.4f}  {difference}  {less.verdict}")
 

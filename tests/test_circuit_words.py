@@ -20,16 +20,17 @@ from rich.console import Console
 from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover
 from edgewise.models import wrap_model
 from edgewise.pipeline import Discovery
-from edgewise.progress import silent
+from edgewise.recipes.stability import jaccard
 from edgewise.report.circuit_pairs import pair_circuits, pair_exported, pair_runs
-from edgewise.report.circuit_words import KINDS, circuit_tables, describe
-from edgewise.report.curve_words import HEIGHT, can_show, curve_lines
+from edgewise.report.circuit_summary import KINDS, circuit_tables, describe
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.numbers import interval, minus, number, score_text
 from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
+from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
 from edgewise.results import fill_result, read_circuits, read_result
-from edgewise.study.stability import jaccard
+from edgewise.runtime import Session
+from edgewise.runtime.progress import silent
 
 GRAPH = Graph(3, 2, 8)
 SIZES = (0.05, 0.3, 1.0)
@@ -261,10 +262,13 @@ def runs(tmp_path_factory):
         "three": (model, random_task(9), random_task(8, seed=2)),
         "llama": (wrap_model(build("llama"), name="tiny"), random_task(9), test),
     }.items():
-        write(folder / name, discover(*found, settings, recipes, progress=silent))
+        write(folder / name, discover(*found, settings, recipes, session=Session(progress=silent)))
     chosen = {"portfolio": {"validation": random_task(6, seed=4)}, "tuned": {"tune_among": recipes}}
     for name, how in chosen.items():
-        write(folder / name, discover(model, random_task(9), test, settings, recipes, progress=silent, **how))
+        write(
+            folder / name,
+            discover(model, random_task(9), test, settings, recipes, session=Session(progress=silent), **how),
+        )
     return folder
 
 
@@ -280,17 +284,17 @@ def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
     assert all(size.overlap == 1 for one in same.overlaps for size in one.sizes)
     assert all(one.comparison.difference == 0 and one.comparison.p == 1 for one in same.areas)
     pair = pair_runs(runs / "one", runs / "two")
-    assert pair.paired and {(one.benchmark, one.method) for one in pair.areas} == {
+    assert pair.paired and {(one.measure, one.method) for one in pair.areas} == {
         (b, name) for b in (CMD, CPR) for name in ("Greedy", "Mine")
     }
     circuits = read_circuits(runs / "one"), read_circuits(runs / "two")
     for one in pair.overlaps:
         assert one.shares == SIZES
-        both = zip(*(found[one.benchmark, one.method] for found in circuits), strict=True)
+        both = zip(*(found[one.measure, one.method] for found in circuits), strict=True)
         assert [size.overlap for size in one.sizes] == [jaccard(*two) for two in both]
     for one in pair.areas:
         areas = [
-            next(row.area for row in read_result(runs / name).of(one.benchmark) if row.name == one.method)
+            next(row.area for row in read_result(runs / name).of(one.measure) if row.name == one.method)
             for name in ("one", "two")
         ]
         assert [one.here, one.there] == areas and one.comparison.difference == pytest.approx(areas[0] - areas[1])
@@ -338,19 +342,19 @@ def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(run
 
 def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
     circuits, result = read_circuits(runs / "one"), read_result(runs / "one")
-    for benchmark in (CMD, CPR):
+    for measure in (CMD, CPR):
         for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.rows[0].curve.asked[1]), 1)):
-            opened = open_circuit(runs / "one", "mine", benchmark.name.lower(), size)
-            assert opened.circuit == circuits[benchmark, "Mine"][place] and not opened.reason
-            assert (opened.row.benchmark, opened.row.name, opened.place) == (benchmark, "Mine", place)
+            opened = open_circuit(runs / "one", "mine", measure.name.lower(), size)
+            assert opened.circuit == circuits[measure, "Mine"][place] and not opened.reason
+            assert (opened.row.measure, opened.row.name, opened.place) == (measure, "Mine", place)
     usual = open_circuit(runs / "one")
-    curve, row = usual.row.curve, result.exported(result.benchmarks[0])
+    curve, row = usual.row.curve, result.exported(result.measures[0])
     assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
     reached = [place for place, value in enumerate(curve.faithfulness[:-1]) if value >= 0.9]
     assert usual.place == (reached[0] if reached else 0)
     for name, chosen in (("one", None), ("portfolio", "Portfolio"), ("tuned", "Tuned")):
         found = read_result(runs / name)
-        assert chosen is None or all(found.exported(b).name == chosen for b in found.benchmarks)
+        assert chosen is None or all(found.exported(b).name == chosen for b in found.measures)
         for file in sorted((runs / name / "circuits").iterdir()):
             metric, size = file.stem.split("-", 1)
             assert open_circuit(runs / name, metric=metric, size=size).circuit == Circuit.load(file)

@@ -85,8 +85,8 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
     for sizes in curves.values():
         assert [size["share"] for size in sizes] == list(SIZES)
         assert sizes[-1]["faithfulness"] == 1 and sizes[-1]["edges_kept"] == DEMO.n_edges
-    for benchmark in ("CMD", "CPR"):
-        for best, greedy in zip(curves[benchmark, "ILP"], curves[benchmark, "Greedy"], strict=True):
+    for measure in ("CMD", "CPR"):
+        for best, greedy in zip(curves[measure, "ILP"], curves[measure, "Greedy"], strict=True):
             assert best["objective"] >= greedy["objective"] - 1e-12
     run = json.loads((folder / "run.json").read_text())
     assert run["accuracy"]["top"] > 0.95 and run["settings"]["faithfulness"] == "mib" and run["seed"] == 0
@@ -115,11 +115,11 @@ def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monk
 
     words = ("run", "--examples", 12, "--out", tmp_path / "result", "--json")
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
     assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.score.scoring.run_batches", stop)
+        broken.setattr("edgewise.score.run_scorer.run_batches", stop)
         code, out, err = edgewise(*words)
     assert code == 0 and "going on" in err
     fresh = json.loads(edgewise("run", "--examples", 12, "--out", tmp_path / "fresh", "--json")[1])
@@ -338,7 +338,7 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise,
     )
     write(task, [GOOD, swapped])
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
     write(task, [GOOD, other])
     code, out, err = edgewise(*words)
@@ -367,7 +367,7 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_another_model(edgewise,
     ]
     words = ("run", "--model", model, "--task", write(tmp_path / "task.jsonl", rows), "--json", "--out")
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.study.remember.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
         assert edgewise(*words, tmp_path / "out")[0] == 130
     before = weights.stat()
     if change == "weights":
@@ -444,10 +444,10 @@ def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
 
 
 def test_help_names_every_choice(edgewise):
-    from edgewise.evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
+    from edgewise.core.statistics import INTERVALS
+    from edgewise.evaluate import ABLATIONS, FAITHFULNESS, MEASURES
     from edgewise.score import SCORERS
     from edgewise.select import RANKINGS, SOLVERS
-    from edgewise.statistics import INTERVALS
     from edgewise.tasks import METRICS
 
     for command, choices in (
@@ -456,7 +456,7 @@ def test_help_names_every_choice(edgewise):
         ("score", (SCORERS, METRICS)),
         ("select", (SOLVERS, INTERVALS, RANKINGS)),
         ("evaluate", (METRICS, ABLATIONS, FAITHFULNESS)),
-        ("convert", (BENCHMARKS,)),
+        ("convert", (MEASURES,)),
     ):
         words = set(re.sub("[,.:;()]", " ", edgewise(command, "--help")[1]).split())
         missing = {name for group in choices for name in group} - words

@@ -84,9 +84,9 @@ def submitted(target):
     return [Circuit.load(target / "ioi_gpt2" / f"{share:g}.pt") for share in submission.SHARES]
 
 
-def circuits_of(run, benchmark, method):
+def circuits_of(run, measure, method):
     """Those of one of a run's methods that are submitted, smallest first."""
-    return sorted(read_circuits(run)[benchmark, method][:-1], key=lambda circuit: circuit.n_edges)
+    return sorted(read_circuits(run)[measure, method][:-1], key=lambda circuit: circuit.n_edges)
 
 
 @pytest.fixture(scope="module")
@@ -103,23 +103,23 @@ def runs(tmp_path_factory):
     return folder
 
 
-def nine(run, benchmark, folder):
+def nine(run, measure, folder):
     """A folder of the nine exported circuits of a run."""
     folder.mkdir()
     for share in submission.SHARES:
-        name = f"{benchmark.name.lower()}-{share:g}.npz"
+        name = f"{measure.name.lower()}-{share:g}.npz"
         (folder / name).write_bytes((run / "circuits" / name).read_bytes())
     return folder
 
 
-@pytest.mark.parametrize("benchmark", [CMD, CPR])
-def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_path, monkeypatch, benchmark):
+@pytest.mark.parametrize("measure", [CMD, CPR])
+def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_path, monkeypatch, measure):
     monkeypatch.setitem(submission.MODELS, "gpt2", DEMO)
     target = tmp_path / "sub"
 
     def words(run, *more):
         into = (target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
-        return ("convert", run, *into, "--benchmark", benchmark.name.lower(), *more)
+        return ("convert", run, *into, "--benchmark", measure.name.lower(), *more)
 
     def accepted(run, *more):
         code, out, _ = edgewise(*words(run, *more), "--json")
@@ -131,26 +131,26 @@ def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_pat
     line = refused(edgewise, *words(runs / "test"))
     assert "look at test" in line and "--method" in line and "--tune" in line
     assert "Greedy, Top-n, ILP" in refused(edgewise, *words(runs / "test", "--method", "magic"))
-    line = refused(edgewise, *words(nine(runs / "test", benchmark, tmp_path / "chosen on test")))
+    line = refused(edgewise, *words(nine(runs / "test", measure, tmp_path / "chosen on test")))
     assert "best on test" in line and "--method" in line and "--tune" in line
     assert not target.exists()
 
     for method, name in (("Greedy", "Greedy"), ("ilp", "ILP"), ("TOP-N", "Top-n")):
         for run in (runs / "test", runs / "tuned"):
             found = accepted(run, "--method", method)
-            assert found == (circuits_of(run, benchmark, name), [f"circuits by {name}, for {benchmark.name}"])
+            assert found == (circuits_of(run, measure, name), [f"circuits by {name}, for {measure.name}"])
 
     found, notes = accepted(runs / "tuned")
-    assert found == circuits_of(runs / "tuned", benchmark, "Tuned")
-    assert notes == [f"circuits by Tuned, for {benchmark.name}"]
-    assert accepted(nine(runs / "tuned", benchmark, tmp_path / "tuned"))[0] == found
+    assert found == circuits_of(runs / "tuned", measure, "Tuned")
+    assert notes == [f"circuits by Tuned, for {measure.name}"]
+    assert accepted(nine(runs / "tuned", measure, tmp_path / "tuned"))[0] == found
 
-    rows = read_result(runs / "validation").of(benchmark)
-    best = max(rows, key=lambda row: benchmark.better * row.area)
+    rows = read_result(runs / "validation").of(measure)
+    best = max(rows, key=lambda row: measure.better * row.area)
     found, notes = accepted(runs / "validation")
-    assert found == circuits_of(runs / "validation", benchmark, best.name)
-    assert notes == [f"circuits by {best.name}, for {benchmark.name}"]
-    assert accepted(nine(runs / "validation", benchmark, tmp_path / "validation"))[0] == found
+    assert found == circuits_of(runs / "validation", measure, best.name)
+    assert notes == [f"circuits by {best.name}, for {measure.name}"]
+    assert accepted(nine(runs / "validation", measure, tmp_path / "validation"))[0] == found
 
 
 def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monkeypatch):

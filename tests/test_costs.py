@@ -13,10 +13,11 @@ from conftest import build, random_task
 
 from edgewise import EapIg, InputError, Local, Mean, load_model
 from edgewise.__main__ import main
-from edgewise.learn import Learned
+from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
 from edgewise.models.placement import free_bytes
-from edgewise.study import Settings, evaluating, forecast, learning, scoring
+from edgewise.recipes.forecast import evaluating, forecast, learning, scoring
+from edgewise.recipes.settings import Settings
 
 SETTINGS = Settings(batch_size=3)
 
@@ -38,7 +39,7 @@ def edgewise(monkeypatch, capsys):
 
 
 def test_examples_batches_passes_memory_and_disk(model):
-    task, learner = random_task(7), Learned(steps=5, resamples=1)
+    task, learner = random_task(7), TopKLearner(steps=5, resamples=1)
     stages = [scoring(task, SETTINGS), learning(task, learner, SETTINGS), evaluating(task, 12, SETTINGS)]
     found = forecast(model, stages)
     score, learn, evaluate = found.stages
@@ -73,17 +74,17 @@ def test_more_work_takes_longer(model):
 
 def test_what_has_no_room_is_refused_with_what_would(model, monkeypatch):
     task = random_task(7)
-    monkeypatch.setattr("edgewise.study.costs.free_bytes", lambda device: 10_000)
+    monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: 10_000)
     with pytest.raises(
         InputError, match=r"one example of \d+ tokens needs .* what would fit: prompts of up to \d+ tok"
     ):
         forecast(model, [scoring(task, SETTINGS)])
     need = SETTINGS.scorer.need(model.transformer.shape, task.longest).of(1)
-    monkeypatch.setattr("edgewise.study.costs.free_bytes", lambda device: need)
+    monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: need)
     forecast(model, [scoring(task, SETTINGS)])
     with pytest.raises(InputError, match="fewer --workers"):
-        forecast(model.on(Local(2)), [scoring(task, SETTINGS)])
-    monkeypatch.setattr("edgewise.study.costs.free_bytes", lambda device: None)  # nobody knows
+        forecast(model, [scoring(task, SETTINGS)], Local(2))
+    monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: None)  # nobody knows
     forecast(model, [scoring(task, SETTINGS)])
 
 

@@ -7,7 +7,7 @@ from edgewise import SIZES, Circuit, Curve, Graph, InputError, MibFaithfulness, 
 from edgewise.evaluate import FAITHFULNESS
 from edgewise.evaluate.curve import area, faithfulness, size_to_edges
 from edgewise.evaluate.roc import auroc
-from edgewise.methods import choose
+from edgewise.method import choose
 
 MIB, RATIO = MibFaithfulness(), RatioFaithfulness()
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgewise import Circuit, EdgeScores, Graph, InputError, disk
-from edgewise.disk import check_file, check_folder, whole_file, whole_folder, write_array, write_arrays, write_text
+from edgewise import Circuit, EdgeScores, Graph, InputError
+from edgewise.io import atomic as disk
+from edgewise.io.atomic import check_file, check_folder, whole_file, whole_folder, write_array, write_arrays, write_text
 
 OURS = r"run\.json|data/\d+\.txt"
 
@@ -204,7 +205,7 @@ def test_drafts_of_the_killed_are_removed_and_those_of_the_living_stay(tmp_path)
     text = f"""
 import os, signal, sys
 from pathlib import Path
-from edgewise.disk import whole_file, whole_folder
+from edgewise.io.atomic import whole_file, whole_folder
 kind = whole_file if sys.argv[1] == "file" else whole_folder
 with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
     print("ready", flush=True)
@@ -233,7 +234,7 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
 def test_processes_that_write_one_file_at_once_do_not_remove_each_others_drafts(tmp_path):
     text = f"""
 from pathlib import Path
-from edgewise.disk import write_text
+from edgewise.io.atomic import write_text
 for number in range(300):
     write_text(Path({str(tmp_path)!r}) / "out.txt", "whole")
 """

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import edgewise
-from edgewise.evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
+from edgewise.core.statistics import INTERVALS
+from edgewise.evaluate import ABLATIONS, FAITHFULNESS, MEASURES
 from edgewise.score import SCORERS
 from edgewise.select import SOLVERS
-from edgewise.statistics import INTERVALS
 from edgewise.tasks import METRICS
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def test_the_readmes_python_runs(tmp_path, monkeypatch, capsys):
     assert "->" in capsys.readouterr().out
 
 
-FAMILIES = [SCORERS, SOLVERS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS, BENCHMARKS]
+FAMILIES = [SCORERS, SOLVERS, METRICS, ABLATIONS, FAITHFULNESS, INTERVALS, MEASURES]
 
 
 @pytest.mark.parametrize("known", FAMILIES, ids=lambda known: next(iter(known)))
@@ -78,9 +78,9 @@ def test_the_assumptions_page_knows_every_scorer_and_ablation():
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))])
 def test_names_of_the_metrics_are_spelled_out_where_they_first_appear(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    for benchmark in (edgewise.CMD, edgewise.CPR):
-        first = re.search(rf"\b{benchmark.name}\b", text)
-        assert first is None or benchmark.spelled in text[: first.end() + 120], benchmark
+    for measure in (edgewise.CMD, edgewise.CPR):
+        first = re.search(rf"\b{measure.name}\b", text)
+        assert first is None or measure.spelled in text[: first.end() + 120], measure
 
 
 @pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md"])
@@ -126,7 +126,7 @@ def test_names_that_a_docstring_explains_become_a_list():
 
 
 def test_the_viewers_keys_are_those_of_its_page():
-    source = (ROOT / "src/edgewise/report/page/controls.js").read_text(encoding="utf-8")
+    source = (ROOT / "src/edgewise/report/viewer/assets/controls.js").read_text(encoding="utf-8")
     keys = dict(re.findall(r'\["(.+?)", "(.+?)"\],', source.partition("KEYS = [")[2].partition("];")[0]))
     assert len(keys) > 10
     listed = dict(re.findall(r"\| (.+?) \| (.+?) \|", (ROOT / "docs/viewer.md").read_text(encoding="utf-8")))

@@ -23,10 +23,10 @@ from edgewise import (
     Eap,
     EapIg,
     InputError,
-    Learned,
     LogitDifference,
     Mean,
     Store,
+    TopKLearner,
     Zero,
     discover,
     evaluate_circuits,
@@ -35,28 +35,31 @@ from edgewise import (
     score_edges,
     wrap_model,
 )
-from edgewise.engines import Local, local, open_engine
-from edgewise.engines.recipe import recipe_of
-from edgewise.models import HERE, run_batches
-from edgewise.models.running import Piece, ordered, piece_size
+from edgewise.runtime import Session
+from edgewise.runtime import local_engine as local
+from edgewise.runtime.engine import HERE, Piece, ordered, piece_size, run_batches
+from edgewise.runtime.local_engine import Local
+from edgewise.runtime.model_copy import recipe_of
+from edgewise.runtime.open_engine import open_engine
 
 edgewise = test_cli.edgewise
 
 
-def everything(model, task):
+def everything(model, task, engine=HERE):
     """All kinds of jobs, each cut into several pieces."""
+    session = Session(engine=engine)
     rng = np.random.default_rng(0)
     circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.3, 0.6, 0.9)]
-    learner = Learned(CPR, steps=3, batch=6)
+    learner = TopKLearner(CPR, steps=3, batch=6)
     few = 2_000 * model.graph.n_sources  # bytes: a step in parts
     return {
-        "scores": score_edges(model, task, EapIg(2), batch_size=3).values,
-        "patched": evaluate_circuits(model, task, circuits, batch_size=4).values,
-        "zero": evaluate_circuits(model, task, circuits, ablation=Zero(), batch_size=20).values,
-        "mean": evaluate_circuits(model, task, circuits, ablation=Mean(), batch_size=5).values,
-        "nothing": evaluate_circuits(model, task, [], batch_size=5).full,
-        "learned": learn_ranking(model, task, learner, memory=few).value,
-        "losses": learn_ranking(model, task, learner, memory=few).origin["losses"],
+        "scores": score_edges(model, task, EapIg(2), batch_size=3, session=session).values,
+        "patched": evaluate_circuits(model, task, circuits, batch_size=4, session=session).values,
+        "zero": evaluate_circuits(model, task, circuits, ablation=Zero(), batch_size=20, session=session).values,
+        "mean": evaluate_circuits(model, task, circuits, ablation=Mean(), batch_size=5, session=session).values,
+        "nothing": evaluate_circuits(model, task, [], batch_size=5, session=session).full,
+        "learned": learn_ranking(model, task, learner, memory=few, session=session).value,
+        "losses": learn_ranking(model, task, learner, memory=few, session=session).origin["losses"],
     }
 
 
@@ -69,7 +72,7 @@ def assert_same(found, expected):
 def test_processes_give_the_same_bits(family):
     model, task = wrap_model(build(family)), random_task(13)
     with Local(2) as engine:
-        assert_same(everything(model.on(engine), task), everything(model, task))
+        assert_same(everything(model, task, engine), everything(model, task))
 
 
 def test_processes_that_load_the_model_themselves_give_the_same_bits():
@@ -78,7 +81,7 @@ def test_processes_that_load_the_model_themselves_give_the_same_bits():
     task = random_task(9)
     with Local(devices=("cpu", "cpu")) as engine:
         assert engine.workers(model) == 2
-        assert_same(everything(model.on(engine), task), everything(model, task))
+        assert_same(everything(model, task, engine), everything(model, task))
 
 
 def test_one_worker_is_this_process():
@@ -94,7 +97,7 @@ def test_what_has_no_name_elsewhere_is_done_here():
     model, task = wrap_model(build("gpt2")), random_task(6)
     job = lambda model, examples: os.getpid()  # noqa: E731
     with Local(2) as engine:
-        done = list(run_batches(model.on(engine), task.examples, [[0, 1], [2, 3], [4, 5]], job))
+        done = list(run_batches(engine, model, task.examples, [[0, 1], [2, 3], [4, 5]], job))
     assert [found for _, found in done] == [os.getpid()] * 3
 
 
@@ -102,9 +105,9 @@ def test_changed_weights_reach_the_workers():
     module = build("gpt2")
     model, task = wrap_model(module), random_task(8)
     with Local(2) as engine:
-        before = score_edges(model.on(engine), task, Eap(), batch_size=2).values
+        before = score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine)).values
         module.transformer.h[0].mlp.c_fc.weight.data *= 2
-        after = score_edges(model.on(engine), task, Eap(), batch_size=2).values
+        after = score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine)).values
     np.testing.assert_array_equal(after, score_edges(model, task, Eap(), batch_size=2).values)
     assert np.abs(after - before).max() > 1e-6
 
@@ -129,7 +132,7 @@ def test_what_a_killed_process_was_at_is_done_again(tmp_path):
     model, task = wrap_model(build("llama")), random_task(17)
     (tmp_path / "parent").write_text(str(os.getpid()))
     with Local(2) as engine:
-        found = score_edges(model.on(engine), task, Deadly(str(tmp_path)), batch_size=3)
+        found = score_edges(model, task, Deadly(str(tmp_path)), batch_size=3, session=Session(engine=engine))
     assert (tmp_path / "died").exists()
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=3).values)
 
@@ -138,14 +141,14 @@ def test_work_that_always_kills_is_an_error_in_words(tmp_path):
     model, task = wrap_model(build("llama")), random_task(8)
     (tmp_path / "parent").write_text(str(os.getpid()))
     with Local(2) as engine, pytest.raises(InputError, match=r"died 3 times in a row.*--workers"):
-        score_edges(model.on(engine), task, Deadly(str(tmp_path), always=True), batch_size=2)
+        score_edges(model, task, Deadly(str(tmp_path), always=True), batch_size=2, session=Session(engine=engine))
 
 
 def test_errors_of_workers_arrive_as_they_are():
     model, task = wrap_model(build("gpt2")), random_task(8)
 
     with Local(2) as engine, pytest.raises(InputError, match="as they are"):
-        list(run_batches(model.on(engine), task.examples, [[0, 1], [2, 3], [4, 5]], fails_elsewhere))
+        list(run_batches(engine, model, task.examples, [[0, 1], [2, 3], [4, 5]], fails_elsewhere))
 
 
 def fails_elsewhere(model, examples):
@@ -160,9 +163,9 @@ def test_finished_pieces_are_kept_whichever_engine_goes_on(tmp_path):
     """What one engine has scored, another finds."""
     model, task, store = wrap_model(build("gpt2")), random_task(12), Store(tmp_path / "store").open()
     with Local(2) as engine:
-        score_edges(model.on(engine), task, Eap(), store=store)
+        score_edges(model, task, Eap(), session=Session(store, engine))
     units = sorted(path.name for path in (tmp_path / "store").iterdir())
-    score_edges(model, task, Eap(), store=store)
+    score_edges(model, task, Eap(), session=Session(store))
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == units
 
 
@@ -177,9 +180,15 @@ def test_workers_that_live_on_hold_no_lock_of_what_was_begun(tmp_path):
     heard = []
     with Local(2) as engine:
         with pytest.raises(KeyboardInterrupt):
-            score_edges(model.on(engine), task, Eap(), batch_size=2, store=store, progress=stop_halfway)
+            score_edges(
+                model, task, Eap(), batch_size=2, session=Session(engine=engine, store=store, progress=stop_halfway)
+            )
         found = score_edges(
-            model.on(engine), task, Eap(), batch_size=2, store=store, progress=lambda *told: heard.append(told)
+            model,
+            task,
+            Eap(),
+            batch_size=2,
+            session=Session(engine=engine, store=store, progress=lambda *told: heard.append(told)),
         )
     assert heard[0][1] > 0  # it goes on from there
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
@@ -190,10 +199,10 @@ def test_work_that_is_done_in_no_time_begins_no_process(monkeypatch):
     monkeypatch.setattr(local, "thread_count", lambda: 4)
     with Local() as engine:
         assert engine.workers(model) == 4
-        score_edges(model.on(engine), task, Eap(), batch_size=2)
+        score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine))
         assert engine._pool is None
         monkeypatch.setattr(local, "WORTH", 0.0)
-        score_edges(model.on(engine), task, Eap(), batch_size=2)
+        score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine))
         assert engine._pool is not None or model.digest in engine._slower
 
 
@@ -204,14 +213,14 @@ import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from conftest import build, random_task
 from edgewise import wrap_model
-from edgewise.engines import Local
-from edgewise.models.running import run_batches
+from edgewise import Local
+from edgewise.runtime.engine import run_batches
 def job(model, examples):
     open(f"{tmp_path}/{{os.getpid()}}", "w").close()
     time.sleep(60 if os.getpid() != main else 0)
 main = os.getpid()
-model = wrap_model(build("gpt2")).on(Local(2))
-list(run_batches(model, random_task(3).examples, [[0], [1], [2]], job))
+model = wrap_model(build("gpt2"))
+list(run_batches(Local(2), model, random_task(3).examples, [[0], [1], [2]], job))
 """
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     while len(pids := [path.name for path in tmp_path.iterdir()]) < 2:
@@ -241,7 +250,8 @@ config = GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=48, n_layer=8,
 model, task = wrap_model(GPT2LMHeadModel(config)), random_task(6)
 assert model.graph.n_edges > 40_000
 with Local(2) as engine:
-    learn_ranking(model.on(engine), task, Learned(steps=2, batch=6, warm=None), memory=1_000_000)
+    learner = TopKLearner(steps=2, batch=6, warm=None)
+    learn_ranking(model, task, learner, memory=1_000_000, session=Session(engine=engine))
     assert engine._pool is not None
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120, capture_output=True)
@@ -267,8 +277,8 @@ def test_results_in_order_come_in_order():
 class Wide:
     """A model, as far as cutting cares."""
 
-    def __init__(self, d_model, engine=HERE):
-        self.graph, self.engine = type("Graph", (), {"d_model": d_model}), engine
+    def __init__(self, d_model):
+        self.graph = type("Graph", (), {"d_model": d_model})
 
 
 @pytest.mark.parametrize("examples", [1, 24, 1000, 5000])
@@ -277,10 +287,10 @@ def test_pieces_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
     import torch
 
     sizes = {
-        piece_size(Wide(768, engine), torch.device("cpu"), fits, examples) for engine in (HERE, Local(2), Local(64))
+        piece_size(engine, Wide(768), torch.device("cpu"), fits, examples) for engine in (HERE, Local(2), Local(64))
     }
     assert len(sizes) == 1 and 1 <= sizes.pop() <= fits
-    assert piece_size(Wide(64), torch.device("cpu"), fits, examples) == fits
+    assert piece_size(HERE, Wide(64), torch.device("cpu"), fits, examples) == fits
 
 
 def test_engines_are_refused_in_words(edgewise, tmp_path):
@@ -295,7 +305,7 @@ def test_engines_are_refused_in_words(edgewise, tmp_path):
     with pytest.raises(InputError, match=r"3 workers.*2 devices"):
         Local(3, devices=("cpu", "cpu"))
     with pytest.raises(InputError, match=r"such as Local\(\)"):
-        wrap_model(build("gpt2")).on("local")
+        Session(engine="local")
     with open_engine("LOCAL", workers=1) as engine:
         assert engine.name == "local"
 
@@ -316,6 +326,6 @@ def test_discover_on_an_engine():
     model, task = load_model("demo"), random_task(12)
     plain = discover(model, task, task, attention=0)
     with Local(2) as engine:
-        found = discover(model.on(engine), task, task, attention=0)
+        found = discover(model, task, task, attention=0, session=Session(engine=engine))
     assert [o.area for o in found.outcomes] == [o.area for o in plain.outcomes]
     assert found.scores.provenance["metric"] == LogitDifference().name

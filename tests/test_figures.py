@@ -17,7 +17,9 @@ from matplotlib.text import Text
 from PIL import Image
 
 from edgewise import CMD, CPR, Circuit, Curve, Graph, RunRecord, Settings, discover, wrap_model, write_result
+from edgewise.core.statistics import EdgeStatistics
 from edgewise.evaluate import compare, faithfulness_intervals, size_to_edges
+from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import edge_kinds, findings
 from edgewise.report.figures import FIGURES, circuit, drawing, rendered, write_figures
 from edgewise.report.figures.agreement import _overlaps
@@ -26,8 +28,6 @@ from edgewise.report.figures.scores import DECADES
 from edgewise.report.figures.study import study_figure
 from edgewise.report.findings import Findings
 from edgewise.results import Result, ResultRow
-from edgewise.statistics import EdgeStatistics
-from edgewise.study import paper_recipes
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 METHODS = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")
@@ -51,7 +51,7 @@ def written(small, tmp_path_factory):
 
 
 def made(
-    small, graph=None, names=METHODS, benchmarks=(CMD, CPR), sizes=SIZES, examples=12, mean=None, seed=0, far=1, **run
+    small, graph=None, names=METHODS, measures=(CMD, CPR), sizes=SIZES, examples=12, mean=None, seed=0, far=1, **run
 ) -> Findings:
     """What a run of some shape could have found."""
     rng, graph = np.random.default_rng(seed), graph or Graph(3, 4, 8)
@@ -64,7 +64,7 @@ def made(
     full, empty = rng.normal(4, 0.5, examples), rng.normal(0, 0.5, examples)
     asked = tuple(size_to_edges(size, count) for size in sizes)
     rows, circuits = [], {}
-    for benchmark in benchmarks:
+    for measure in measures:
         for number, name in enumerate(names):
             order = np.argsort(-np.abs(mean) * np.exp(rng.normal(0, 0.5, count)))
             ours = tuple(Circuit(graph, np.isin(np.arange(count), order[:few])).prune() for few in asked)
@@ -72,9 +72,9 @@ def made(
             values = empty + shares * (full - empty) + far * rng.normal(0, 0.2, (len(sizes), examples))
             curve = Curve(tuple(sizes), asked, tuple(one.n_edges for one in ours), values, full, empty)
             recipe = {"solver": "ilp", "filter": "none", "pnr": None, "learner": None, "choices": []}
-            rows.append(ResultRow(benchmark, name, recipe, curve.area(benchmark), curve, ()))
-            circuits[benchmark, name] = ours
-    about = {"portfolio": {b.name: {} for b in benchmarks}, "tuning": None, "graph": graph} | run
+            rows.append(ResultRow(measure, name, recipe, curve.area(measure), curve, ()))
+            circuits[measure, name] = ours
+    about = {"portfolio": {b.name: {} for b in measures}, "tuning": None, "graph": graph} | run
     return Findings(Result(replace(RunRecord.of(small), **about), tuple(rows)), known, circuits)
 
 
@@ -195,7 +195,7 @@ def test_names_are_drawn_as_they_are(small):
 
 
 def test_names_that_steer_terminals_or_never_end_are_drawn(small, capfd):
-    found = made(small, names=test_words.NAMES[:12], benchmarks=(CMD,), model="\n" * 99, task="名前" * 9999)
+    found = made(small, names=test_words.NAMES[:12], measures=(CMD,), model="\n" * 99, task="名前" * 9999)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with drawing():
@@ -210,16 +210,16 @@ def test_curves_are_drawn_on_a_linear_and_a_logarithmic_share_without_sizes_that
         figure = FIGURES["faithfulness"](found)
     assert found.result.rows[0].curve.asked[0] == 0
     assert [axis.get_xscale() for axis in figure.axes] == [*SCALES, *SCALES]
-    for axis, benchmark in zip(figure.axes, (CMD, CMD, CPR, CPR), strict=True):
+    for axis, measure in zip(figure.axes, (CMD, CMD, CPR, CPR), strict=True):
         curves = [line for line in axis.lines if len(line.get_xdata()) == len(SIZES) - 1]
         assert all(tuple(line.get_xdata()) == SIZES[1:] for line in curves)
         heights = [line.get_ydata() for line in curves]
-        for row, drawn in zip(found.rows(benchmark), heights, strict=True):
+        for row, drawn in zip(found.rows(measure), heights, strict=True):
             np.testing.assert_allclose(drawn, row.curve.faithfulness[1:])
-        best, (area,) = found.result.best(benchmark).curve, axis.collections
+        best, (area,) = found.result.best(measure).curve, axis.collections
         ys = area.get_paths()[0].vertices[:, 1]
         if axis.get_xscale() == "linear":  # the area that is CMD or CPR, between the curve and 1 or 0
-            assert {float(1 if benchmark == CMD else 0)} < set(ys.tolist()) and np.isin(best.faithfulness[1:], ys).all()
+            assert {float(1 if measure == CMD else 0)} < set(ys.tolist()) and np.isin(best.faithfulness[1:], ys).all()
         else:
             ends = faithfulness_intervals(best.values, best.full, best.empty)[1:]
             assert all(np.isclose(ys, end).any() for one in ends for end in (one.low, one.high))
@@ -229,10 +229,10 @@ def test_differences_are_paired_and_sorted_and_say_what_is_sure(small):
     found = made(small, seed=3)
     with drawing():
         figure = FIGURES["differences"](found)
-    for axis, benchmark in zip(figure.axes, (CMD, CPR), strict=True):
-        curves = {row.name: row.curve for row in found.result.of(benchmark)}
-        expected = {name: compare(curves[name], curves["Greedy"], benchmark) for name in METHODS[1:]}
-        order = sorted(METHODS[1:], key=lambda name: benchmark.better * expected[name].difference, reverse=True)
+    for axis, measure in zip(figure.axes, (CMD, CPR), strict=True):
+        curves = {row.name: row.curve for row in found.result.of(measure)}
+        expected = {name: compare(curves[name], curves["Greedy"], measure) for name in METHODS[1:]}
+        order = sorted(METHODS[1:], key=lambda name: measure.better * expected[name].difference, reverse=True)
         dots = [line for line in axis.lines if len(line.get_xdata()) == 1]
         names = [text.get_text() for text in axis.texts if text.get_text() in METHODS]
         assert names == order
@@ -243,16 +243,16 @@ def test_differences_are_paired_and_sorted_and_say_what_is_sure(small):
         low, high = axis.get_xlim()
         assert low < 0 < high
         (arrow,) = [text for text in axis.texts if "better" in text.get_text()]
-        assert np.sign(arrow.get_position()[0]) == benchmark.better
+        assert np.sign(arrow.get_position()[0]) == measure.better
     assert {one.verdict for both in found.differences.values() for one in both.values()} >= {"better", "not told apart"}
 
 
 def test_without_greedy_methods_are_compared_with_the_best(small):
     found = made(small, names=("mine", "yours"))
-    for benchmark in (CMD, CPR):
-        assert found.reference(benchmark) is found.result.best(benchmark)
-        (less,) = found.differences[benchmark].values()
-        assert benchmark.better * less.difference <= 0
+    for measure in (CMD, CPR):
+        assert found.reference(measure) is found.result.best(measure)
+        (less,) = found.differences[measure].values()
+        assert measure.better * less.difference <= 0
 
 
 def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, written):
@@ -262,8 +262,8 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
              "best": [o for o in small.outcomes if not o.chosen_on]}  # fmt: skip
     for outcomes in parts.values():
         one = replace(small, outcomes=tuple(outcomes))
-        names = [(o.benchmark, o.recipe.name) for o in outcomes]
-        rows = tuple(row for row in found.result.rows if (row.benchmark, row.name) in names)
+        names = [(o.measure, o.recipe.name) for o in outcomes]
+        rows = tuple(row for row in found.result.rows if (row.measure, row.name) in names)
         mine = replace(found, result=replace(found.result, run=RunRecord.of(one), rows=rows))
         for b in (CMD, CPR):
             assert mine.result.exported(b).name == one.exported(b).recipe.name
@@ -279,7 +279,7 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
     [([0, 0.95, 0.99, 1, 1], 1), ([0, 0.5, 0.89, 0.91, 1], 3), ([0, 0, 0, 0, 1], 2), ([0, -1, 0, 2, 1], 3)],
 )
 def test_the_size_to_look_at_is_the_smallest_that_is_faithful_or_5_percent(small, heights, expected):
-    found = made(small, names=("Greedy",), benchmarks=(CMD,), sizes=(0.02, 0.04, 0.05, 0.5, 1.0), graph=Graph(4, 4, 8))
+    found = made(small, names=("Greedy",), measures=(CMD,), sizes=(0.02, 0.04, 0.05, 0.5, 1.0), graph=Graph(4, 4, 8))
     (row,) = found.result.rows
     full, empty = np.full(12, 2.0), np.full(12, 1.0)
     values = 1 + np.repeat(np.array(heights, float)[:, None], 12, axis=1)
@@ -298,7 +298,7 @@ def test_what_an_edge_leads_into_is_what_its_name_says():
 
 
 def test_the_circuit_is_drawn_by_its_strongest_edges_from_below_to_above(small):
-    found = made(small, graph=Graph(5, 6, 8), benchmarks=(CMD,), sizes=(0.3, 1.0), names=("Greedy",))
+    found = made(small, graph=Graph(5, 6, 8), measures=(CMD,), sizes=(0.3, 1.0), names=("Greedy",))
     (mask,) = (one.mask for one in found.circuits[CMD, "Greedy"][:1])
     assert mask.sum() > circuit.MOST
     mean, graph = found.statistics.mean, found.statistics.graph
@@ -366,7 +366,7 @@ def test_the_strongest_edges_have_their_intervals(small):
 
 
 def test_agreement_is_the_overlap_of_sets(small):
-    found = made(small, benchmarks=(CMD,), graph=Graph(4, 6, 8))
+    found = made(small, measures=(CMD,), graph=Graph(4, 6, 8))
     rows, size = found.rows(CMD), found.result.exported(CMD).curve.telling
     sets = [[set(one.edges) for one in found.circuits[CMD, row.name]] for row in rows]
     seen = _overlaps(found, CMD)

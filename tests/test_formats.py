@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.disk import whole_file, whole_folder
-from edgewise.formats import eap_json
-from edgewise.scores import fill_folder
+from edgewise.core.scores import fill_folder
+from edgewise.io import eap_json
+from edgewise.io.atomic import whole_file, whole_folder
 
 GRAPH = Graph(2, 2, 6, parallel=True)
 

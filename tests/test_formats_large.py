@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import eap_json, json_parts
-from edgewise.formats.files import read_file
-from edgewise.report.view import view_of
+from edgewise.io import eap_json, json_parts
+from edgewise.io.edge_formats import read_file
+from edgewise.report.viewer.view import view_of
 from edgewise.results import convert
 
 edgewise = test_cli.edgewise

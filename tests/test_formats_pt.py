@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import files
+from edgewise.core.scores import fill_folder
+from edgewise.io import edge_formats as files
 from edgewise.results import convert
-from edgewise.scores import fill_folder
 
 GRAPH = Graph(2, 2, 6)
 FINITE = {32: st.floats(width=32, allow_nan=False, allow_infinity=False),

@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 from edgewise import CMD, CPR, Curve, InputError, MibFaithfulness, RatioFaithfulness
-from edgewise.evaluate import BENCHMARKS
+from edgewise.evaluate import MEASURES
 from edgewise.evaluate.curve import area
-from edgewise.evaluate.intervals import (
-    Resampled,
-    compare,
-    faithfulness_intervals,
-    resample,
-)
-from edgewise.methods import choose
+from edgewise.evaluate.intervals import Resampled, compare, faithfulness_intervals, resample
+from edgewise.method import choose
 
 SHARES = (0.1, 0.3, 0.6, 1.0)
 HEIGHTS = np.array([0.2, 0.6, 1.1, 1.0])
@@ -28,19 +23,19 @@ def draw(n_examples, seed, heights=HEIGHTS, noise=0.5):
     return Curve(SHARES, counts, counts, values, full, empty)
 
 
-@pytest.mark.parametrize("benchmark", [CPR, CMD])
+@pytest.mark.parametrize("measure", [CPR, CMD])
 @pytest.mark.parametrize("definition", [MibFaithfulness(), RatioFaithfulness()])
-def test_a_resample_is_the_area_of_the_curve_of_the_drawn_examples(benchmark, definition):
+def test_a_resample_is_the_area_of_the_curve_of_the_drawn_examples(measure, definition):
     whole = draw(15, 0)
     whole = Curve(whole.shares, whole.asked, whole.kept, whole.values, whole.full, whole.empty, definition)
     drawn = np.random.default_rng(7).integers(15, size=(20, 15))
     expected = [
         Curve(
             SHARES, whole.asked, whole.kept, whole.values[:, rows], whole.full[rows], whole.empty[rows], definition
-        ).area(benchmark)
+        ).area(measure)
         for rows in drawn
     ]
-    np.testing.assert_allclose(resample(whole, benchmark, 20, 7).draws, expected, rtol=1e-9)
+    np.testing.assert_allclose(resample(whole, measure, 20, 7).draws, expected, rtol=1e-9)
 
 
 NEAR = np.array([0.3, 0.98, 1.0, 1.0])
@@ -49,12 +44,12 @@ NEAR = np.array([0.3, 0.98, 1.0, 1.0])
 # By hand: CPR = 0.2 * 0.4 + 0.3 * 0.85 + 0.4 * 1.05, CMD = 0.2 * 0.6 + 0.3 * 0.25 + 0.4 * 0.05; near 1, 0.2 * 0.36 +
 # 0.3 * 0.01. There a percentile interval would cover a third, because resampled distances are too large.
 @pytest.mark.parametrize(
-    "benchmark, heights, noise, truth",
+    "measure, heights, noise, truth",
     [(CPR, HEIGHTS, 0.5, 0.755), (CMD, HEIGHTS, 0.5, 0.215), (CMD, NEAR, 0.5, 0.075), (CMD, NEAR, 2.0, 0.075)],
 )
-def test_intervals_cover_the_true_area_at_about_their_level(benchmark, heights, noise, truth):
+def test_intervals_cover_the_true_area_at_about_their_level(measure, heights, noise, truth):
     """300 evaluations of 100 examples each."""
-    found = [resample(draw(100, seed, heights, noise), benchmark, 400, seed).interval() for seed in range(300)]
+    found = [resample(draw(100, seed, heights, noise), measure, 400, seed).interval() for seed in range(300)]
     # 300 draws at 0.95: a standard error of 0.013. Absolute values cost CMD up to 0.03 of coverage.
     assert 0.88 <= np.mean([interval.low <= truth <= interval.high for interval in found]) <= 0.98
 
@@ -119,19 +114,19 @@ def test_equal_methods_do_not_differ():
     assert not found.is_better and not found.is_worse
 
 
-@pytest.mark.parametrize("benchmark", [CPR, CMD])
+@pytest.mark.parametrize("measure", [CPR, CMD])
 @pytest.mark.parametrize("copies", [1, 2, 12])
-def test_copies_of_one_example_tell_nothing_apart(benchmark, copies):
+def test_copies_of_one_example_tell_nothing_apart(measure, copies):
     """However far apart two methods are: no resample differs from another, but for rounding."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         one, other = (draw(1, seed, HEIGHTS * rng.uniform(0.5, 1.5)) for _ in range(2))
         many = [Curve(c.shares, c.asked, c.kept, np.repeat(c.values, copies, 1), np.repeat(c.full, copies),
                       np.repeat(c.empty, copies)) for c in (one, other)]  # fmt: skip
-        found = compare(*many, benchmark)
+        found = compare(*many, measure)
         assert found.difference != 0 and found.low == found.high == found.difference and found.p == 1
         assert found.verdict == "not told apart" and not found.is_better and not found.is_worse
-        alone = resample(many[0], benchmark).interval()
+        alone = resample(many[0], measure).interval()
         assert alone.low == pytest.approx(alone.estimate) == pytest.approx(alone.high)
 
 
@@ -163,7 +158,7 @@ def test_what_cannot_be_compared_is_refused():
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(12, 0), CPR)
     with pytest.raises(InputError, match="CMD, CPR"):
-        choose("benchmark", BENCHMARKS, "AUC")
+        choose("benchmark", MEASURES, "AUC")
     with pytest.raises(InputError, match="derives from Benchmark, not 'CPR'"):
         resample(draw(10, 0), "CPR")
     with pytest.raises(InputError, match="at least 2"):

@@ -25,7 +25,6 @@ from edgewise import (
     Greedy,
     Ilp,
     InputError,
-    Learned,
     LogitDifference,
     MaskIg,
     Metric,
@@ -36,6 +35,7 @@ from edgewise import (
     SelectionProblem,
     Settings,
     Store,
+    TopKLearner,
     Zero,
     discover,
     evaluate_circuits,
@@ -49,12 +49,15 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.learn import learning, size_chances
-from edgewise.learn.learned import trend
-from edgewise.learn.learning import GradientJob, State
+from edgewise.learn import run_learner as learning
+from edgewise.learn import size_chances
+from edgewise.learn.run_learner import GradientJob, State
 from edgewise.learn.soft_top_k import hard_top_k, soft_top_k
-from edgewise.models import run_batches
-from edgewise.study import learned_recipes, merged, portfolio
+from edgewise.learn.top_k_learner import trend
+from edgewise.recipes.portfolio import portfolio
+from edgewise.recipes.recipe import learned_recipes, merge_recipes
+from edgewise.runtime import HERE, Session
+from edgewise.runtime.engine import run_batches
 
 edgewise = test_cli.edgewise
 SHORT = {"steps": 12, "batch": 4}
@@ -114,18 +117,18 @@ def test_a_warm_start_is_the_logit_of_the_rank():
     graph = Graph(2, 2, 4)
     value = np.random.default_rng(0).normal(size=graph.n_edges)
     for goal, by in ((CMD, np.abs(value)), (CPR, value)):
-        start = Learned(goal=goal).start(Ranking(graph, value), graph)
+        start = TopKLearner(goal=goal).start(Ranking(graph, value), graph)
         assert (np.argsort(start) == np.argsort(by)).all()
         place = np.arange(graph.n_edges) / (graph.n_edges - 1)
         np.testing.assert_allclose(1 / (1 + np.exp(-np.sort(start))), place.clip(1e-4, 1 - 1e-4), atol=1e-6)
-    assert not Learned().start(None, graph).any()
+    assert not TopKLearner().start(None, graph).any()
 
 
 def test_the_learning_rate_suits_goal_and_graph_and_decays_to_nothing():
     small, large = Graph(4, 4, 64), Graph(24, 14, 896)
-    assert Learned().rate_for(small) == pytest.approx(0.1) and Learned().rate_for(large) == pytest.approx(0.03)
-    assert Learned(goal=CPR).rate_for(large) == 0.4 and Learned(rate=0.2).rate_for(small) == 0.2
-    rates = [Learned(steps=10).rate_at(step, small) for step in range(11)]
+    assert TopKLearner().rate_for(small) == pytest.approx(0.1) and TopKLearner().rate_for(large) == pytest.approx(0.03)
+    assert TopKLearner(goal=CPR).rate_for(large) == 0.4 and TopKLearner(rate=0.2).rate_for(small) == 0.2
+    rates = [TopKLearner(steps=10).rate_at(step, small) for step in range(11)]
     assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0) and rates == sorted(rates, reverse=True)
 
 
@@ -144,7 +147,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_loss(goal, ablation):
         step[edge] = 1e-5
         up, down = (replace(job, weights=weights + s)(model, task.examples)[0] for s in (step, -step))
         assert float(gradient[edge]) == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-5)
-    halves = [part for _, part in run_batches(model, task.examples, [[0, 1], [2, 3, 4]], job)]
+    halves = [part for _, part in run_batches(HERE, model, task.examples, [[0, 1], [2, 3, 4]], job)]
     assert sum(part[0] for part in halves) == pytest.approx(loss)
     np.testing.assert_allclose(halves[0][1] + halves[1][1], gradient, rtol=1e-4, atol=1e-6)
 
@@ -174,11 +177,15 @@ def test_adam_is_torchs():
 
 def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny, tmp_path, monkeypatch):
     model, task = tiny
-    learner = Learned(**SHORT)
-    whole = learn_ranking(model, task, learner, progress=quiet)
+    learner = TopKLearner(**SHORT)
+    whole = learn_ranking(model, task, learner, session=Session(progress=quiet))
     assert not whole.signed and whole.value.min() == 0 and len(whole.origin["losses"]) == 12
-    np.testing.assert_array_equal(learn_ranking(model, task, learner, progress=quiet).value, whole.value)
-    assert not np.array_equal(learn_ranking(model, task, replace(learner, seed=1), progress=quiet).value, whole.value)
+    np.testing.assert_array_equal(
+        learn_ranking(model, task, learner, session=Session(progress=quiet)).value, whole.value
+    )
+    assert not np.array_equal(
+        learn_ranking(model, task, replace(learner, seed=1), session=Session(progress=quiet)).value, whole.value
+    )
     monkeypatch.setattr(learning, "KEEP_EVERY", 0.0)
     store = Store(tmp_path / "s").open()
 
@@ -190,9 +197,11 @@ def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny,
     stopped: list[int] = []
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            learn_ranking(model, task, learner, store=store, progress=stop)
+            learn_ranking(model, task, learner, session=Session(store=store, progress=stop))
     calls = []
-    found = learn_ranking(model, task, learner, store=store, progress=lambda s, d, t: calls.append((s, d)))
+    found = learn_ranking(
+        model, task, learner, session=Session(store=store, progress=lambda s, d, t: calls.append((s, d)))
+    )
     assert next(call for call in calls if call[0] == "learn") == ("learn", 8) and "score" not in dict(calls)
     np.testing.assert_array_equal(found.value, whole.value)
     assert found.origin["losses"] == whole.origin["losses"]
@@ -201,13 +210,18 @@ def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny,
         "scores",
     ]
     np.testing.assert_array_equal(
-        learn_ranking(model, task, learner, store=store, progress=lambda *_: pytest.fail("found")).value, whole.value
+        learn_ranking(
+            model, task, learner, session=Session(store=store, progress=lambda *_: pytest.fail("found"))
+        ).value,
+        whole.value,
     )
 
 
 def test_batches_that_do_not_fit_change_nothing_but_rounding(tiny):
     model, task = tiny
-    one, other = (learn_ranking(model, task, Learned(**SHORT), memory=m, progress=quiet) for m in (10**9, 1))
+    one, other = (
+        learn_ranking(model, task, TopKLearner(**SHORT), memory=m, session=Session(progress=quiet)) for m in (10**9, 1)
+    )
     np.testing.assert_allclose(one.value, other.value, atol=1e-3)
 
 
@@ -216,21 +230,23 @@ def test_what_is_learned_beats_what_it_started_from(goal, name):
     """On the demo model, on examples that learning has not seen."""
     model = load_model("demo")
     train, test = load_task(name, model, "train", 100), load_task(name, model, "test", 100)
-    recipes = merged({goal: (Recipe(Greedy()), Recipe(Ilp()))}, {goal: learned_recipes(Learned(steps=200))[goal]})
-    found = discover(model, train, test, Settings(fill=True), recipes, progress=quiet)
+    recipes = merge_recipes(
+        {goal: (Recipe(Greedy()), Recipe(Ilp()))}, {goal: learned_recipes(TopKLearner(steps=200))[goal]}
+    )
+    found = discover(model, train, test, Settings(fill=True), recipes, session=Session(progress=quiet))
     areas = {outcome.recipe.name: goal.better * outcome.area for outcome in found.outcomes}
     assert areas["Learned"] > areas["Greedy"] and areas["ILP + Learned"] > areas["ILP"]
 
 
 def test_resamples_give_every_edge_a_confidence(tiny, tmp_path):
     model, task = tiny
-    ranking = learn_ranking(model, task, Learned(**SHORT, resamples=3), progress=quiet)
+    ranking = learn_ranking(model, task, TopKLearner(**SHORT, resamples=3), session=Session(progress=quiet))
     assert ranking.resampled.shape == (3, model.graph.n_edges)
     share = ranking.confidence(20)
     assert share.sum() == pytest.approx(20) and set(np.unique(share * 3).round(6)) <= {0, 1, 2, 3}
     best = [set(np.argsort(-row, kind="stable")[:20]) for row in ranking.resampled]
     assert all(share[edge] * 3 == pytest.approx(sum(edge in one for one in best)) for edge in range(40))
-    plain = learn_ranking(model, task, Learned(**SHORT), progress=quiet)
+    plain = learn_ranking(model, task, TopKLearner(**SHORT), session=Session(progress=quiet))
     np.testing.assert_array_equal(plain.value, ranking.value)
     with pytest.raises(InputError, match="--resamples"):
         plain.confidence(20)
@@ -260,12 +276,12 @@ def test_what_can_not_be_learned_is_refused(tiny):
         ({"seed": -1}, "at least 0"),
     ):
         with pytest.raises(InputError, match=words):
-            Learned(**wrong)
+            TopKLearner(**wrong)
     with pytest.raises(InputError, match="no gradient"):
-        learn_ranking(model, task, Learned(**SHORT), Accuracy(), progress=quiet)
+        learn_ranking(model, task, TopKLearner(**SHORT), Accuracy(), session=Session(progress=quiet))
     for more in ({"filter": Bootstrap()}, {"pnr": 0.5}):
         with pytest.raises(InputError, match="neither PNR nor a filter"):
-            Recipe(learner=Learned(), **more)
+            Recipe(learner=TopKLearner(), **more)
     ranking = Ranking(model.graph, np.ones(model.graph.n_edges), signed=False)
     with pytest.raises(InputError, match="no signs"):
         solve(SelectionProblem.of(ranking, "absolute", 10, 0.5))
@@ -275,7 +291,7 @@ def test_a_loss_that_is_no_number_is_noticed(tiny, monkeypatch):
     model, task = tiny
     monkeypatch.setattr(GradientJob, "__call__", lambda self, model, examples: (float("nan"), torch.zeros(1)))
     with pytest.raises(InputError, match="step 1"):
-        learn_ranking(model, task, Learned(**SHORT, warm=None), progress=quiet)
+        learn_ranking(model, task, TopKLearner(**SHORT, warm=None), session=Session(progress=quiet))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "neox", "qwen3"])
@@ -321,13 +337,15 @@ def test_a_portfolio_takes_what_validation_prefers_and_reports_what_test_says():
 def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
     model, train = tiny
     test = random_task(9, seed=3)
-    recipes = merged({b: (Recipe(), Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(Learned(**SHORT)))
-    found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes, validation=test, progress=quiet)
+    recipes = merge_recipes({b: (Recipe(), Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(TopKLearner(**SHORT)))
+    found = discover(
+        model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes, validation=test, session=Session(progress=quiet)
+    )
     for b in (CMD, CPR):
         *others, mixed = found.of(b)
         assert mixed.recipe.name == "Portfolio" and found.exported(b) is mixed
         assert all(b.better * mixed.area >= b.better * other.area for other in others)
-    assert set(found.learned) == {replace(Learned(**SHORT), goal=b) for b in (CMD, CPR)}
+    assert set(found.learned) == {replace(TopKLearner(**SHORT), goal=b) for b in (CMD, CPR)}
     record = write_result(found, tmp_path / "r")
     assert record.circuits["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
     assert list(record.portfolio["CPR"]) == ["0.05", "0.3", "1"]

@@ -12,10 +12,8 @@ from edgewise import (
     Ablation,
     Accuracy,
     BatchScores,
-    Benchmark,
     Bootstrap,
     Circuit,
-    Cmd,
     Curve,
     Eap,
     EapIg,
@@ -29,6 +27,7 @@ from edgewise import (
     InputError,
     Kl,
     LogitDifference,
+    Measure,
     Metric,
     MibFaithfulness,
     NoFilter,
@@ -53,10 +52,12 @@ from edgewise import (
     wrap_model,
 )
 from edgewise.evaluate import faithfulness, resample
-from edgewise.methods import choose, from_record
+from edgewise.evaluate.measures import CircuitModelDistance
+from edgewise.method import choose, from_record
+from edgewise.runtime import Session
+from edgewise.runtime.unit_keys import unit_key
 from edgewise.score import SCORERS
 from edgewise.select import SOLVERS
-from edgewise.store import unit_key
 
 GRAPH = Graph(2, 2, 2)
 PROBLEM = SelectionProblem.build(GRAPH, np.random.default_rng(0).normal(size=GRAPH.n_edges), "absolute", 9)
@@ -82,11 +83,11 @@ VERBS = {  # family -> how a verb is given one, a name, a class
     "solve": (Solver, lambda model, it: solve(PROBLEM, it), "greedy", Greedy),
     "solve_path": (Solver, lambda model, it: solve_path(PROBLEM, [3, 9], it), "ilp", Ilp),
     "summarise": (Filter, lambda model, it: summarise(SCORES, it), "bootstrap", Bootstrap),
-    "Curve.area": (Benchmark, lambda model, it: CURVE.area(it), "CMD", Cmd),
-    "resample": (Benchmark, lambda model, it: resample(CURVE, it), "CMD", Cmd),
-    "compare": (Benchmark, lambda model, it: compare(CURVE, CURVE, it), "CMD", Cmd),
+    "Curve.area": (Measure, lambda model, it: CURVE.area(it), "CMD", CircuitModelDistance),
+    "resample": (Measure, lambda model, it: resample(CURVE, it), "CMD", CircuitModelDistance),
+    "compare": (Measure, lambda model, it: compare(CURVE, CURVE, it), "CMD", CircuitModelDistance),
     "select_circuits": (
-        Benchmark, lambda model, it: select_circuits(summarise(SCORES).ranking, Recipe(), it), "CMD", Cmd
+        Measure, lambda model, it: select_circuits(summarise(SCORES).ranking, Recipe(), it), "CMD", CircuitModelDistance
     ),
     "faithfulness": (Faithfulness, lambda model, it: faithfulness([1.0], 2.0, 0.0, it), "mib", MibFaithfulness),
     "Recipe, solver": (Solver, lambda model, it: Recipe(it), "top-n", TopN),
@@ -199,7 +200,7 @@ class Median(Filter):
 
 
 @dataclass(frozen=True)
-class Squared(Benchmark):
+class Squared(Measure):
     """The area of the squared distance."""
 
     rank = "absolute"
@@ -296,7 +297,7 @@ def test_a_whole_discovery_of_ones_own(model):
     train, test = random_task(6, seed=4), random_task(5, seed=5)
     settings = Settings(Scaled(), Logit(), ByHand(), Raw(), sizes=(0.1, 0.4, 1.0))
     recipe = Recipe(Worst(), Median())
-    found = discover(model, train, test, settings, {Squared(): [recipe]}, progress=lambda *_: None)
+    found = discover(model, train, test, settings, {Squared(): [recipe]}, session=Session(progress=lambda *_: None))
     (outcome,) = found.of(Squared())
     scores = score_edges(model, train, Scaled(), Logit())
     np.testing.assert_allclose(found.scores.values, scores.values, rtol=1e-6)
@@ -306,9 +307,9 @@ def test_a_whole_discovery_of_ones_own(model):
     expected = np.abs(1 - evaluation.values.mean(1)) ** 2
     assert outcome.area == pytest.approx(0.3 * expected[:2].sum() / 2 + 0.6 * expected[1:].sum() / 2)
     assert found.best(Squared()) is outcome
-    for benchmark in (CMD, CPR):
+    for measure in (CMD, CPR):
         with pytest.raises(InputError, match="no recipe was tried"):
-            found.of(benchmark)
+            found.of(measure)
 
 
 def test_a_ranking_from_elsewhere_is_selected_by_any_solver():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import Graph, Greedy, Ilp, InputError, Ranking, SelectionProblem, Shrinkage, TopN, solve, summarise
-from edgewise.scores import EdgeScores
+from edgewise.core.scores import EdgeScores
 
 GRAPH = Graph(2, 2, 2)
 N = GRAPH.n_edges

@@ -17,8 +17,9 @@ from conftest import NO_RAY, build, random_task
 from test_engines import assert_same, everything
 
 from edgewise import Eap, InputError, load_model, score_edges, wrap_model
-from edgewise.engines import Ray
-from edgewise.models import run_batches
+from edgewise.runtime import Session
+from edgewise.runtime.engine import run_batches
+from edgewise.runtime.ray_engine import Ray
 
 try:
     import ray
@@ -81,25 +82,28 @@ def test_a_cluster_that_is_not_there_is_told(tmp_path, edgewise):
 def test_workers_give_the_same_bits(engine, tmp_path):
     model, task = load_model("demo"), random_task(13)
     assert engine.workers(model) == 2
-    assert_same(everything(model.on(engine), task), everything(model, task))
+    assert_same(everything(model, task, engine), everything(model, task))
     # Each worker loads the model once.
-    assert load_counts(model.on(engine), task) <= {1}
+    assert load_counts(model, task, engine) <= {1}
 
 
-def load_counts(model, task):
+def load_counts(model, task, engine):
     """How many models each process has that does some of the work."""
-    return {found for _, found in run_batches(model, task.examples, [[row] for row in range(8)], models_here)}
+    return {found for _, found in run_batches(engine, model, task.examples, [[row] for row in range(8)], models_here)}
 
 
 def models_here(model, examples):
-    from edgewise.engines import cluster
+    from edgewise.runtime import ray_engine as cluster
 
     return len(cluster._LOADED)
 
 
 def test_a_model_that_was_made_in_memory_goes_to_the_workers(engine):
     model, task = wrap_model(build("gemma2")), random_task(9)
-    found, expected = (score_edges(one, task, Eap(), batch_size=3) for one in (model.on(engine), model))
+    found, expected = (
+        score_edges(model, task, Eap(), batch_size=3, session=session)
+        for session in (Session(engine=engine), Session())
+    )
     np.testing.assert_array_equal(found.values, expected.values)
 
 
@@ -114,7 +118,7 @@ def test_a_killed_worker_costs_nothing_but_time(engine, tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2), batch_size=2)
+    found = score_edges(model, task, Slow(str(marks), 0.2), batch_size=2, session=Session(engine=engine))
     killer.join()
     assert len(list(marks.iterdir())) > 12  # something was done twice
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
@@ -140,7 +144,7 @@ def test_a_plan_is_printed_where_results_are(cluster, engine, edgewise, tmp_path
 def test_errors_arrive_in_words(engine, tmp_path):
     model, task = load_model("demo"), random_task(4)
     with pytest.raises(InputError, match="as they are"):
-        list(run_batches(model.on(engine), task.examples, [[0, 1], [2, 3]], fails))
+        list(run_batches(engine, model, task.examples, [[0, 1], [2, 3]], fails))
 
 
 def fails(model, examples):
@@ -158,7 +162,7 @@ def test_a_lost_node_costs_nothing_but_time(cluster, engine, tmp_path):
 
     loser = threading.Thread(target=lose)
     loser.start()
-    found = score_edges(model.on(engine), task, Slow(str(marks), 0.2, nodes=2), batch_size=2)
+    found = score_edges(model, task, Slow(str(marks), 0.2, nodes=2), batch_size=2, session=Session(engine=engine))
     loser.join()
     assert len(seen(marks, 1)) == 2
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.formats import torch_file
-from edgewise.formats.torch_file import Tensor, read_torch
-from edgewise.reading import read_array, read_arrays, read_json, told_of
-from edgewise.records import typed
-from edgewise.scores import fill_folder
+from edgewise.core.scores import fill_folder
+from edgewise.io import torch_file
+from edgewise.io.reading import read_array, read_arrays, read_json, wrap_read_errors
+from edgewise.io.records import typed
+from edgewise.io.torch_file import Tensor, read_torch
 
 GRAPH = Graph(2, 2, 6)
 
@@ -188,7 +188,7 @@ def test_zips_that_are_not_what_they_say_are_refused(tmp_path):
 
 def test_what_can_not_be_read_just_now_says_why():
     def fail(error):
-        with pytest.raises(InputError, match=r"file\.x can't be read: .") as refusal, told_of("file.x"):
+        with pytest.raises(InputError, match=r"file\.x can't be read: .") as refusal, wrap_read_errors("file.x"):
             raise error
         return refusal.value
 
@@ -370,7 +370,7 @@ LIMITED = """
 import resource, sys, time
 from pathlib import Path
 from edgewise import Circuit, EdgeScores, Graph, InputError, Ranking
-from edgewise.reading import read_arrays
+from edgewise.io.reading import read_arrays
 import edgewise.results
 held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (held + 700 * 2**20,) * 2)

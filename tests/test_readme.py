@@ -17,21 +17,21 @@ from edgewise import (
     CPR,
     Grid,
     InputError,
-    Learned,
     Plan,
     Recipe,
     Settings,
+    TopKLearner,
     discover,
     read_result,
     wrap_model,
     write_result,
 )
-from edgewise.disk import PAGE_MARK
 from edgewise.evaluate import RatioFaithfulness
-from edgewise.reading import array_headers
+from edgewise.io.atomic import PAGE_MARK
+from edgewise.io.reading import array_headers
+from edgewise.recipes.recipe import GREEDY
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
-from edgewise.report.words import code
-from edgewise.study import GREEDY
+from edgewise.report.safe_text import code
 
 edgewise = test_cli.edgewise
 HOSTILE = (
@@ -45,7 +45,7 @@ HOSTILE = (
 def folder(tmp_path_factory):
     """A result with every file that there can be."""
     model, train, test = wrap_model(build("gpt2"), name="tiny"), random_task(5), random_task(4, seed=1)
-    recipes = {b: (GREEDY, Recipe(learner=Learned(b, steps=2, batch=2))) for b in (CMD, CPR)}
+    recipes = {b: (GREEDY, Recipe(learner=TopKLearner(b, steps=2, batch=2))) for b in (CMD, CPR)}
     found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes)
     folder = tmp_path_factory.mktemp("readme") / "r"
     write_result(found, folder)

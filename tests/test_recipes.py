@@ -34,9 +34,10 @@ from edgewise import (
     tune,
     wrap_model,
 )
-from edgewise.formats.files import read_file
-from edgewise.study import PUBLISHED, recipe_overlap, tuning_recipes, tuning_task
-from edgewise.study.tuning import FOLDS
+from edgewise.io.edge_formats import read_file
+from edgewise.recipes.settings import PUBLISHED
+from edgewise.recipes.stability import recipe_overlap
+from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task
 
 edgewise = test_cli.edgewise
 GRAPH = Graph(2, 2, 4)
@@ -52,15 +53,15 @@ SOLVERS = [Greedy(), TopN(), Ilp()]
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("benchmark", [CMD, CPR])
-def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, benchmark):
+@pytest.mark.parametrize("measure", [CMD, CPR])
+def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, measure):
     settings = Settings(sizes=SIZES, bootstrap=Bootstrap(10, "normal"))
     published = as_published(settings)
     found = summarise(scores(), settings.bootstrap)
     assert 0 < found.kept.sum() < 0.8 * GRAPH.n_edges
-    usual = select_circuits(found.ranking, Recipe(solver, settings.bootstrap), benchmark, settings)
+    usual = select_circuits(found.ranking, Recipe(solver, settings.bootstrap), measure, settings)
     assert usual[-1].circuit == Circuit.full(GRAPH)
-    theirs = select_circuits(found.ranking, Recipe(solver, published.bootstrap), benchmark, published)
+    theirs = select_circuits(found.ranking, Recipe(solver, published.bootstrap), measure, published)
     assert [s.asked for s in theirs] == [0, *(s.asked for s in usual)] and theirs[0].kept == 0
     for selection in theirs:
         assert not selection.circuit.mask[~found.kept].any()
@@ -157,19 +158,19 @@ def tuned():
 
 def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeypatch):
     """Every fold's circuits are selected from the rows of the other folds, and evaluated on that fold."""
-    from edgewise.study import curves, remember
+    from edgewise.recipes import curves
 
     model, task, settings, given = tuned
     log = []
-    summarised, evaluated = curves.summarise, remember.evaluate_circuits
+    summarised, evaluated = curves.summarise, curves.evaluate_circuits
     monkeypatch.setattr(curves, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
 
     def evaluate(model, part, *rest, **more):
         log.append(("part", part))
         return evaluated(model, part, *rest, **more)
 
-    monkeypatch.setattr(remember, "evaluate_circuits", evaluate)
-    monkeypatch.setattr(remember, "PART", 10**9)  # one call per fold
+    monkeypatch.setattr(curves, "evaluate_circuits", evaluate)
+    monkeypatch.setattr(curves, "AT_ONCE", 10**9)  # one call per fold
     found = tune(model, task, given, settings)
     row_of = {given.values[row].tobytes(): row for row in range(len(task))}
     place = {example: row for row, example in enumerate(task.examples)}
@@ -182,16 +183,14 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
             held_out += sorted(held)
             assert not held & used and held | used == set(range(len(task)))
     assert sorted(held_out) == list(range(len(task)))
-    for benchmark, better in ((CMD, min), (CPR, max)):
-        areas = [one.area for one in found.candidates[benchmark]]
-        assert found.best(benchmark).area == better(areas) and len(found.best(benchmark).folds) == FOLDS
-        assert [recipe.name for recipe in found.chosen[benchmark]] == ["Tuned"]
-        lead = found.lead[benchmark]
-        assert lead.difference == pytest.approx(found.best(benchmark).area - found.candidates[benchmark][0].area)
+    for measure, better in ((CMD, min), (CPR, max)):
+        areas = [one.area for one in found.candidates[measure]]
+        assert found.best(measure).area == better(areas) and len(found.best(measure).folds) == FOLDS
+        assert [recipe.name for recipe in found.chosen[measure]] == ["Tuned"]
+        lead = found.lead[measure]
+        assert lead.difference == pytest.approx(found.best(measure).area - found.candidates[measure][0].area)
         assert lead.low <= lead.high
-        assert [one.recipe for one in found.candidates[benchmark]] == list(
-            tuning_recipes(settings.bootstrap)[benchmark]
-        )
+        assert [one.recipe for one in found.candidates[measure]] == list(tuning_recipes(settings.bootstrap)[measure])
     record = json.loads(json.dumps(found.record()))
     assert record["chosen"]["CMD"]["area"] == found.best(CMD).area and record["examples"] == 24
     assert tune(model, task, given, settings) == found
@@ -206,8 +205,8 @@ def test_tuning_leaves_test_examples_out():
 
 
 def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.study.tuning.PNR", (None, 0.6))
-    monkeypatch.setattr("edgewise.study.tuning.KAPPA", (1.0,))
+    monkeypatch.setattr("edgewise.recipes.tuning.PNR", (None, 0.6))
+    monkeypatch.setattr("edgewise.recipes.tuning.KAPPA", (1.0,))
     code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
     assert code == 0 and "Tuned CMD" in out and "held-out examples of train + validation" in out
     run = json.loads((tmp_path / "out" / "run.json").read_text())

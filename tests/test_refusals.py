@@ -47,7 +47,7 @@ from edgewise import (
     tune,
     wrap_model,
 )
-from edgewise.formats.edge_file import EdgeFile
+from edgewise.io.edge_file import EdgeFile
 
 GRAPH = Graph(2, 2, 2)
 N = GRAPH.n_edges
@@ -140,7 +140,7 @@ def test_tuning_is_refused_before_any_work(model, scores):
         with pytest.raises(InputError, match=words):
             tune(model, *given)
     with pytest.raises(InputError, match=r"a store must be .* Store, not 'x'"):
-        tune(model, TASK, scores, store="x")
+        tune(model, TASK, scores, session="x")
 
 
 def test_tuning_compares_with_greedy_wherever_it_stands_and_names_what_else_it_compares_with(model, scores):

@@ -39,7 +39,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.cli.report import _facts
-from edgewise.formats.files import read_file
+from edgewise.io.edge_formats import read_file
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, read_statistics
@@ -117,11 +117,11 @@ def test_circuits_in_the_folder_are_those_that_were_found(found, tmp_path):
     write_result(found, tmp_path / "field's", eap_ig_json=True)
     circuits = read_circuits(tmp_path / "r")
     for outcome in found.outcomes:
-        assert circuits[outcome.benchmark, outcome.recipe.name] == tuple(s.circuit for s in outcome.selections)
-    for benchmark in (CMD, CPR):
-        best = found.best(benchmark)
+        assert circuits[outcome.measure, outcome.recipe.name] == tuple(s.circuit for s in outcome.selections)
+    for measure in (CMD, CPR):
+        best = found.best(measure)
         for share, selection, ranking in zip(SIZES, best.selections, best.rankings, strict=True):
-            name, inside = f"circuits/{benchmark.name.lower()}-{share:g}", selection.circuit.mask
+            name, inside = f"circuits/{measure.name.lower()}-{share:g}", selection.circuit.mask
             packed, full = read_file(tmp_path / "r" / f"{name}.npz"), read_file(tmp_path / "field's" / f"{name}.json")
             for held in (packed, full):
                 assert Circuit(held.graph, held.members()) == selection.circuit and held.about["chosen_on"] == "all"
@@ -153,7 +153,7 @@ def test_as_published_the_filter_sees_the_evaluated_examples(found):
 def test_any_recipes_can_be_tried(found):
     recipes = {CPR: [Recipe(Ilp()), Recipe(Greedy(), alias="mine")]}
     mine = discover(found.model, found.train, found.test, found.settings, recipes)
-    assert [(o.benchmark, o.recipe.name) for o in mine.outcomes] == [(CPR, "ILP"), (CPR, "mine")]
+    assert [(o.measure, o.recipe.name) for o in mine.outcomes] == [(CPR, "ILP"), (CPR, "mine")]
     assert mine.exported(CPR) == mine.best(CPR)  # a name of one's own doesn't say that nobody looked at test
     known = {o.recipe.name: o.area for o in found.of(CPR)}
     assert [o.area for o in mine.outcomes] == [known["ILP"], known["Greedy"]]
@@ -164,7 +164,7 @@ def test_any_recipes_can_be_tried(found):
 
 @pytest.mark.parametrize("wrong", [{}, [Recipe()], {CMD: Recipe()}, {CMD: []}, {CMD: ["greedy"]}, {"CMD": [Recipe()]}])
 def test_what_are_no_recipes_is_refused_before_the_work(found, wrong, monkeypatch):
-    monkeypatch.setattr("edgewise.study.remember.score_edges", lambda *_, **__: pytest.fail("the work has begun"))
+    monkeypatch.setattr("edgewise.recipes.curves.score_edges", lambda *_, **__: pytest.fail("the work has begun"))
     with pytest.raises(InputError, match="recipes"):
         discover(found.model, found.train, found.test, found.settings, wrong)
 
@@ -200,8 +200,8 @@ def shown(folder):
     result = read_result(folder)
     json.dumps(result.run.record(), allow_nan=False)
     _facts(result.run)
-    for benchmark in result.benchmarks:
-        area_table(result.of(benchmark), benchmark)
+    for measure in result.measures:
+        area_table(result.of(measure), measure)
     json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)
     read_circuits(folder)
     read_statistics(folder)
@@ -328,4 +328,4 @@ def test_a_run_of_one_benchmark_has_no_circuits_for_the_other(found, tmp_path):
     mine = discover(found.model, found.train, found.test, found.settings, {CPR: [Recipe()]})
     write_result(mine, tmp_path / "r")
     with pytest.raises(InputError, match="no circuits for CMD"):
-        convert_to_submission(tmp_path / "r", tmp_path / "out", "circuits", "ioi", "gpt2", benchmark=CMD)
+        convert_to_submission(tmp_path / "r", tmp_path / "out", "circuits", "ioi", "gpt2", measure=CMD)

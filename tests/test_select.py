@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plain_ilp import plain_optimum
 
 from edgewise import SIZES, Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve, solve_path
-from edgewise.methods import choose
+from edgewise.method import choose
 from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_edges
 
 TINY = Graph(1, 1, 2)

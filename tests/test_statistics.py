@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import Bootstrap, EdgeScores, Graph, InputError, NoFilter, Shrinkage, summarise
-from edgewise.statistics import resampling_weights
+from edgewise.core.statistics import resampling_weights
 
 GRAPH = Graph(1, 1, 2)
 
@@ -111,7 +111,7 @@ def test_shrinkage_by_nothing_is_the_mean():
 
 def test_large_scores_are_summarised_in_chunks(monkeypatch):
     whole = summarise(scores(), Bootstrap(5))
-    monkeypatch.setattr("edgewise.scores.CHUNK_BYTES", 8 * 50)
+    monkeypatch.setattr("edgewise.core.scores.CHUNK_BYTES", 8 * 50)
     pieces = summarise(scores(), Bootstrap(5))
     np.testing.assert_allclose(pieces.mean, whole.mean, rtol=1e-12)
     error = scores().values.std(0, ddof=1) / np.sqrt(20)

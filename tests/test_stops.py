@@ -16,7 +16,7 @@ import pytest
 import test_cli
 from test_cli import refused, score_file
 
-from edgewise.__main__ import goes_on
+from edgewise.__main__ import resumes
 
 edgewise = test_cli.edgewise
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -110,13 +110,13 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
 
 def test_only_what_goes_on_is_said_to():
     assert (
-        goes_on(["run"]) and goes_on(["study", "--seeds", "2"]) and goes_on(["evaluate", "c.json", "--out", "e.json"])
+        resumes(["run"]) and resumes(["study", "--seeds", "2"]) and resumes(["evaluate", "c.json", "--out", "e.json"])
     )
-    assert not any(map(goes_on, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
+    assert not any(map(resumes, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
 
 
 def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):
-    from edgewise.store.filling import Filling
+    from edgewise.runtime.partial_unit import Filling
 
     circuit, put, rows = score_file(tmp_path / "c.json"), Filling.put, []
 

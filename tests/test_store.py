@@ -28,11 +28,13 @@ from edgewise import (
     load_model,
     wrap_model,
 )
-from edgewise.score import scoring
-from edgewise.store import NOTHING, Unit, unit_key, working_on
-from edgewise.store import store as store_module
-from edgewise.store.filling import Filling
-from edgewise.study import remember
+from edgewise.recipes import curves
+from edgewise.runtime import Session
+from edgewise.runtime import store as store_module
+from edgewise.runtime.partial_unit import Filling
+from edgewise.runtime.store import NO_STORE, Unit, working_on
+from edgewise.runtime.unit_keys import unit_key
+from edgewise.score import run_scorer as scoring
 from edgewise.tasks import Example, Task
 
 SIZES = (0.05, 0.3, 1.0)
@@ -64,7 +66,7 @@ def test_a_unit_comes_back_as_it_was_kept(tmp_path):
         np.testing.assert_array_equal(found.arrays[name], array)
     store.remove()
     assert not (tmp_path / "s").exists()
-    assert NOTHING.keep("a-1", found) is found and NOTHING.find("a-1") is None and NOTHING.is_empty
+    assert NO_STORE.keep("a-1", found) is found and NO_STORE.find("a-1") is None and NO_STORE.is_empty
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "no record", "not json", "another format"])
@@ -359,7 +361,7 @@ def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
 
 def test_versions_are_part_of_every_key(monkeypatch):
     before = unit_key("scores", a=1)
-    monkeypatch.setattr("edgewise.store.keys.VERSIONS", ("edgewise 99",))
+    monkeypatch.setattr("edgewise.runtime.unit_keys.VERSIONS", ("edgewise 99",))
     assert unit_key("scores", a=1) != before
 
 
@@ -450,7 +452,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
         with monkeypatch.context() as broken:
             broken.setattr(Filling, "put", stop)
             try:
-                found = discover(model, train, test, settings, stability=3, store=store)
+                found = discover(model, train, test, settings, stability=3, session=Session(store))
                 break
             except KeyboardInterrupt:
                 pass
@@ -473,8 +475,8 @@ def test_what_changes_a_result_is_worked_out_again(saved, tmp_path, monkeypatch)
     monkeypatch.setattr(scoring, "run_batches", lambda *g, **more: (calls.append(g), running(*g, **more))[1])
 
     def scores(task=task, settings=settings):
-        found = remember.score(load_model(str(saved)), task, settings, store, quiet)
-        fresh = remember.score(load_model(str(saved)), task, settings, NOTHING, quiet)
+        found = curves.score_task(load_model(str(saved)), task, settings, Session(store, progress=quiet))
+        fresh = curves.score_task(load_model(str(saved)), task, settings, Session(progress=quiet))
         np.testing.assert_array_equal(found.values, fresh.values)
         return found
 

@@ -24,26 +24,21 @@ from test_cli import refused
 from test_tasks import write
 
 from edgewise import CMD, CPR, Bootstrap, Curve, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
-from edgewise.report.study import latex, markdown, terminal
-from edgewise.store import Unit
-from edgewise.store.store import write_about
+from edgewise.recipes import curves
+from edgewise.recipes.recipe import GREEDY, Recipe, paper_recipes
+from edgewise.recipes.settings import Settings, as_published
+from edgewise.recipes.stability import mean_overlap, recipe_overlap
+from edgewise.report.study_tables import latex, markdown, terminal
+from edgewise.runtime.store import Unit, write_about
 from edgewise.study import (
-    GREEDY,
     Entry,
     Grid,
     Plan,
-    Recipe,
     Repeats,
-    Settings,
     StudyTable,
     TableRow,
-    as_published,
-    mean_overlap,
     open_study,
-    paper_recipes,
     read_study,
-    recipe_overlap,
-    remember,
     run,
     run_study,
     study_tables,
@@ -106,13 +101,13 @@ def test_plans_that_make_no_sense_are_refused():
 
 def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, tmp_path, monkeypatch):
     calls = {"score": 0, "evaluate": 0}
-    for name, verb in (("score", remember.score_edges), ("evaluate", remember.evaluate_circuits)):
+    for name, verb in (("score", curves.score_edges), ("evaluate", curves.evaluate_circuits)):
 
         def counted(*given, name=name, verb=verb, **more):
             calls[name] += 1
             return verb(*given, **more)
 
-        monkeypatch.setattr(remember, verb.__name__, counted)
+        monkeypatch.setattr(curves, verb.__name__, counted)
     folder = tmp_path / "study"
     words = ("study", *SMALL, "--seeds", 2, "--task", "ioi,greater-than", "--out", folder)
     code, out, _ = edgewise(*words)
@@ -192,7 +187,7 @@ def began(folder, plan, overwrite=False):
     """Whether a study goes on; a unit of it is finished."""
     with open_study(folder, plan, overwrite) as opened:
         Store(opened.folder / "store").keep("values-1", Unit(about=1))
-        return opened.goes_on
+        return opened.resumes
 
 
 OWN = """
@@ -317,7 +312,7 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
 
 def test_a_missing_split_is_found_before_the_work(edgewise, tmp_path, monkeypatch):
     path = write(tmp_path / "own.jsonl", own_rows(["train", "test"]))
-    monkeypatch.setattr(remember, "score_edges", lambda *given, **more: pytest.fail("scored in vain"))
+    monkeypatch.setattr(curves, "score_edges", lambda *given, **more: pytest.fail("scored in vain"))
     assert "no rows of split 'validation'" in refused(edgewise, "study", "--task", path, "--out", tmp_path / "study")
 
 
@@ -325,10 +320,8 @@ def test_a_study_of_a_file_scores_once_and_knows_when_the_file_has_changed(edgew
     """The examples of a file are the same for every seed: one scoring pass, and resamples that differ."""
     rows = own_rows(["train", "validation", "test"])
     path, calls = write(tmp_path / "own.jsonl", rows), []
-    scoring = remember.score_edges
-    monkeypatch.setattr(
-        remember, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1]
-    )
+    scoring = curves.score_edges
+    monkeypatch.setattr(curves, "score_edges", lambda *given, **more: (calls.append(given), scoring(*given, **more))[1])
     (tmp_path / "study").mkdir()
     words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
     code, out, err = edgewise(*words)
@@ -405,9 +398,9 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_done_and_goes_on_a
     folder, old, new = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
     began(folder, old)
     before = sorted(path.name for path in folder.rglob("*"))
-    for goes_on in (False, True):
+    for resumes in (False, True):
         with pytest.raises(KeyboardInterrupt), open_study(folder, new, overwrite=True) as opened:
-            assert opened.goes_on == goes_on and opened.folder != folder
+            assert opened.resumes == resumes and opened.folder != folder
             Store(opened.folder / "store").keep("values-2", Unit(about=1))
             raise KeyboardInterrupt
         assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
@@ -524,11 +517,11 @@ def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_
     cell, settings = study.cells[0], study.plan.settings
     model = load_model("demo")
     task = load_task("ioi", model, "train", 8, 0)
-    scores = remember.score(model, task, settings, Store(folder / "store"), lambda *_: None)
-    for benchmark in (CMD, CPR):
-        for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(benchmark))):
-            by_size = recipe_overlap(scores, recipe, benchmark, settings, run.OVERLAP_RESAMPLES)
-            assert cell.overlap[benchmark][who] == (mean_overlap(by_size, settings.sizes),)
+    scores = curves.score(model, task, settings, Store(folder / "store"), lambda *_: None)
+    for measure in (CMD, CPR):
+        for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(measure))):
+            by_size = recipe_overlap(scores, recipe, measure, settings, run.OVERLAP_RESAMPLES)
+            assert cell.overlap[measure][who] == (mean_overlap(by_size, settings.sizes),)
     rows = [row for row in csv.DictReader((folder / "tables.csv").open()) if row["table"] == "kept"]
     curves = list(csv.DictReader((folder / "curves.csv").open()))
     for row in rows:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from edgewise import Example, InputError, PromptPair, load_model, load_task, make_task
-from edgewise.methods import choose
+from edgewise.method import choose
 from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Readout
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings

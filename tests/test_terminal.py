@@ -17,8 +17,8 @@ from test_cli import refused, score_file
 
 from edgewise import Circuit
 from edgewise.cli import console, main
-from edgewise.progress import Lines, bars
-from edgewise.report.study import latex, markdown, terminal
+from edgewise.report.study_tables import latex, markdown, terminal
+from edgewise.runtime.progress import Lines, bars
 from edgewise.study import Entry, StudyTable, TableRow
 
 edgewise = test_cli.edgewise

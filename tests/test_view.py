@@ -26,11 +26,13 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.learn import Learned
-from edgewise.report import figures, view_page
+from edgewise.learn import TopKLearner
+from edgewise.recipes.recipe import GREEDY
+from edgewise.report import figures
 from edgewise.report.findings import Findings
-from edgewise.report.view import View, ViewRow, ViewRun, ViewSize, view_of
-from edgewise.report.view_page import page_of
+from edgewise.report.viewer import page as view_page
+from edgewise.report.viewer.page import page_of
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
 from edgewise.report.write_result import NotShownWarning, write_derived
 from edgewise.results import (
     Prompt,
@@ -42,12 +44,11 @@ from edgewise.results import (
     read_statistics,
 )
 from edgewise.select import Ilp
-from edgewise.study import GREEDY
 
 EVIL = "</script><script>alert(1)</script><!-- <b>& \"'"
 RECIPES = {
-    CMD: (GREEDY, Recipe(Ilp()), Recipe(learner=Learned(steps=2, batch=2))),
-    CPR: (GREEDY, Recipe(Ilp(), learner=Learned(CPR, steps=2, batch=2))),
+    CMD: (GREEDY, Recipe(Ilp()), Recipe(learner=TopKLearner(steps=2, batch=2))),
+    CPR: (GREEDY, Recipe(Ilp(), learner=TopKLearner(CPR, steps=2, batch=2))),
 }
 
 
@@ -124,7 +125,7 @@ def test_the_page_of_a_run_holds_what_was_found(folder):
         assert 0 < len(kept) < len(row.curve.asked)
         assert [size["share"] for size in said["sizes"]] == [row.curve.shares[at] for at in kept]
         for size, at in enumerate(kept):
-            assert (masks[size] == circuits[row.benchmark, row.name][at].mask[edges]).all()
+            assert (masks[size] == circuits[row.measure, row.name][at].mask[edges]).all()
             assert said["sizes"][size]["kept"] == masks[size].sum()
             assert said["sizes"][size]["faithfulness"] == pytest.approx(row.curve.faithfulness[at])
         np.testing.assert_allclose(arrays[f"row{place}.metric"], row.curve.values[kept], rtol=2**-12, atol=1e-30)
@@ -142,7 +143,7 @@ def test_the_page_of_a_run_holds_what_was_found(folder):
 
 
 def circuits_in_order(circuits):
-    return ((benchmark.name, method) for benchmark, method in circuits)
+    return ((measure.name, method) for measure, method in circuits)
 
 
 def test_learned_rankings_are_kept_with_the_result(folder):
@@ -158,7 +159,7 @@ def test_learned_rankings_are_kept_with_the_result(folder):
 def test_equal_views_give_equal_pages_and_shown_is_what_circuits_are_exported_of(folder):
     view = view_of([folder])
     assert page_of(view) == page_of(view_of([folder])) == (folder / "viewer.html").read_text("utf-8")
-    best = max((row for row in view.rows if row.benchmark == "CMD"), key=lambda row: -row.area)
+    best = max((row for row in view.rows if row.measure == "CMD"), key=lambda row: -row.area)
     assert view.rows[view.shown] is best
 
 

@@ -19,16 +19,18 @@ from rich.console import Console
 import edgewise as library
 from edgewise import CMD, CPR, Bootstrap, Curve, EapIg, InputError, Settings, Shrinkage
 from edgewise.cli.console import check_words, err, print_json, say, warn
+from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, resample
-from edgewise.learn import Learned
+from edgewise.learn import TopKLearner
+from edgewise.recipes.outcome import Competence
 from edgewise.report.comparisons import Contest, pair_tables, pairs
-from edgewise.report.study import markdown, terminal, write_study
+from edgewise.report.safe_text import drawn, one_line, shown
+from edgewise.report.study_tables import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
-from edgewise.report.words import drawn, one_line, shown
 from edgewise.results import ResultRow
+from edgewise.runtime import Session
 from edgewise.score import MaskIg
-from edgewise.statistics import z_value
-from edgewise.study import Cell, Competence, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
+from edgewise.study import Cell, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
 
 # The same fixture: a command in this process.
 edgewise = test_cli.edgewise
@@ -77,7 +79,7 @@ def folder(tmp_path_factory):
     """A result of the smallest run there is."""
     model = library.load_model("demo")
     train, test = (library.load_task("ioi", model, split, 4) for split in ("train", "test"))
-    found = library.discover(model, train, test, progress=lambda *_: None)
+    found = library.discover(model, train, test, session=Session(progress=lambda *_: None))
     library.write_result(found, tmp_path_factory.mktemp("words") / "result")
     return tmp_path_factory.getbasetemp() / "words0" / "result"
 
@@ -217,9 +219,9 @@ FAR = [
     (lambda: Shrinkage(float("nan")), "at least 0"),
     (lambda: EapIg(10**9), "at most 1,000, not"),
     (lambda: MaskIg(10**9), "at most 1,000, not"),
-    (lambda: Learned(steps=10**9), "at most 1,000,000, not"),
-    (lambda: Learned(resamples=10**9), "at most 1,000, not"),
-    (lambda: Learned(seed=10**30), "below 2\\^63"),
+    (lambda: TopKLearner(steps=10**9), "at most 1,000,000, not"),
+    (lambda: TopKLearner(resamples=10**9), "at most 1,000, not"),
+    (lambda: TopKLearner(seed=10**30), "below 2\\^63"),
     (lambda: Plan(seeds=10**9), "at most 1,000, not"),
     (lambda: Grid(pnr=tuple(np.linspace(0, 1, 10**6))), "at most 100 values of pnr, each once, but 1000000"),
     (lambda: Grid(tau=(5, 5)), "each once, but 2 were given, 1 of them"),

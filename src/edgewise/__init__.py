@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from .lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .circuit import Circuit
-    from .engines import Engine, Local, Ray
+    from .core.circuit import Circuit
+    from .core.ranking import Ranking
+    from .core.scores import EdgeScores
+    from .core.statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
     from .errors import InputError
     from .evaluate import (
         CMD,
         CPR,
         SIZES,
         Ablation,
-        Benchmark,
-        Cmd,
-        Cpr,
         Curve,
         Faithfulness,
         Mean,
+        Measure,
         MibFaithfulness,
         Patching,
         PositionalMean,
@@ -31,76 +31,67 @@ if TYPE_CHECKING:
         auroc,
         compare,
     )
-    from .evaluate.evaluation import Evaluation, evaluate_circuits
+    from .evaluate.run_circuits import Evaluation, evaluate_circuits
     from .graph import Graph
-    from .learn import Learned
-    from .learn.learning import learn_ranking
+    from .learn import TopKLearner
+    from .learn.run_learner import learn_ranking
     from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
     from .pipeline import Discovery, discover
-    from .ranking import Ranking
-    from .report.study import write_study
+    from .recipes.outcome import Outcome
+    from .recipes.recipe import Recipe, paper_recipes, select_circuits
+    from .recipes.settings import Settings, as_published
+    from .recipes.stability import jaccard, overlap
+    from .recipes.tuning import Tuning, tune
+    from .report.study_tables import write_study
     from .report.write_result import write_result
     from .results import RunRecord, check_submission, convert, read_circuits, read_result
+    from .runtime.engine import Engine
+    from .runtime.local_engine import Local
+    from .runtime.ray_engine import Ray
+    from .runtime.session import Session
+    from .runtime.store import Store
     from .score import Eap, EapIg, MaskIg, Scorer
-    from .score.scorer import BatchScores
-    from .score.scoring import score_edges
-    from .scores import EdgeScores
+    from .score.base import BatchScores
+    from .score.run_scorer import score_edges
     from .select import Greedy, Ilp, Selection, SelectionProblem, Solution, Solver, Status, TopN, solve, solve_path
-    from .statistics import Bootstrap, EdgeStatistics, Filter, NoFilter, Shrinkage, summarise
-    from .store import Store
-    from .study import (
-        Grid,
-        Outcome,
-        Plan,
-        Recipe,
-        Settings,
-        Study,
-        Tuning,
-        as_published,
-        jaccard,
-        overlap,
-        paper_recipes,
-        read_study,
-        run_study,
-        select_circuits,
-        tune,
-    )
+    from .study import Grid, Plan, Study, read_study, run_study
     from .tasks.load import load_task, make_task
     from .tasks.metrics import Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
     from .tasks.task import Example, PromptPair, Task
 
 # Where names live: they are loaded on first use, so that neither `import edgewise` nor the command's start waits.
 _HOMES = {
-    ".circuit": ("Circuit",),
-    ".engines": ("Engine", "Local", "Ray"),
+    ".core.circuit": ("Circuit",),
+    ".runtime": ("Session", "Engine", "Local", "Ray"),
     ".errors": ("InputError",),
     ".evaluate": (
-        "CMD", "CPR", "SIZES", "Ablation", "Benchmark", "Cmd", "Cpr", "Curve", "Faithfulness", "Mean",
+        "CMD", "CPR", "SIZES", "Ablation", "Measure", "Curve", "Faithfulness", "Mean",
         "MibFaithfulness", "Patching", "PositionalMean", "RatioFaithfulness", "Zero", "auroc", "compare",
     ),
-    ".evaluate.evaluation": ("Evaluation", "evaluate_circuits"),
+    ".evaluate.run_circuits": ("Evaluation", "evaluate_circuits"),
     ".graph": ("Graph",),
-    ".learn": ("Learned",),
-    ".learn.learning": ("learn_ranking",),
+    ".learn": ("TopKLearner",),
+    ".learn.run_learner": ("learn_ranking",),
     ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),
-    ".ranking": ("Ranking",),
-    ".report.study": ("write_study",),
+    ".core.ranking": ("Ranking",),
+    ".report.study_tables": ("write_study",),
     ".report.write_result": ("write_result",),
     ".results": ("RunRecord", "check_submission", "convert", "read_circuits", "read_result"),
     ".score": ("Eap", "EapIg", "MaskIg", "Scorer"),
-    ".score.scoring": ("score_edges",),
-    ".score.scorer": ("BatchScores",),
-    ".scores": ("EdgeScores",),
+    ".score.run_scorer": ("score_edges",),
+    ".score.base": ("BatchScores",),
+    ".core.scores": ("EdgeScores",),
     ".select": (
         "Greedy", "Ilp", "Selection", "SelectionProblem", "Solution", "Solver", "Status", "TopN", "solve", "solve_path",
     ),
-    ".statistics": ("Bootstrap", "EdgeStatistics", "Filter", "NoFilter", "Shrinkage", "summarise"),
-    ".store": ("Store",),
-    ".study": (
-        "Grid", "Outcome", "Plan", "Recipe", "Settings", "Study", "Tuning", "as_published", "jaccard", "overlap",
-        "paper_recipes", "read_study", "run_study", "select_circuits", "tune",
+    ".core.statistics": ("Bootstrap", "EdgeStatistics", "Filter", "NoFilter", "Shrinkage", "summarise"),
+    ".runtime.store": ("Store",),
+    ".recipes": (
+        "Outcome", "Recipe", "Settings", "Tuning", "as_published", "jaccard", "overlap", "paper_recipes",
+        "select_circuits", "tune",
     ),
+    ".study": ("Grid", "Plan", "Study", "read_study", "run_study"),
     ".tasks.load": ("load_task", "make_task"),
     ".tasks.metrics": ("Accuracy", "Kl", "LogitDifference", "Metric", "ProbabilityDifference", "Readout"),
     ".tasks.task": ("Example", "PromptPair", "Task"),
@@ -109,11 +100,11 @@ _HOMES = {
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
 
 __all__ = """
-    CMD CPR SIZES Ablation Accuracy BatchScores Benchmark Bootstrap Circuit Cmd Cpr Curve Discovery Eap EapIg
+    CMD CPR SIZES Ablation Accuracy BatchScores Measure Bootstrap Circuit Curve Discovery Eap EapIg
     EdgeScores EdgeStatistics Engine Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl
-    Learned Local LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching Plan
-    PositionalMean ProbabilityDifference PromptPair Ranking RatioFaithfulness Ray Readout Recipe RunRecord Scorer
-    Selection SelectionProblem Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero
+    TopKLearner Local LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching
+    Plan PositionalMean ProbabilityDifference PromptPair Ranking RatioFaithfulness Ray Readout Recipe RunRecord Scorer
+    Selection SelectionProblem Session Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero
     as_published auroc check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking
     load_model load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
     select_circuits solve solve_path summarise tune wrap_model write_result write_study

@@ -46,7 +46,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def goes_on(words: Sequence[str]) -> bool:
+def resumes(words: Sequence[str]) -> bool:
     """Whether the command of these words goes on from where it was stopped."""
     kept = words[:1] == ["evaluate"] and any(word.startswith("--out") for word in words)
     return kept or words[:1] in [[name] for name in RESUMING]
@@ -63,7 +63,7 @@ def _again(what: sys.UnraisableHookArgs) -> None:
 def _end() -> NoReturn:
     try:
         sys.stdout.flush()
-        print("stopped" + "; the same command goes on" * goes_on(sys.argv[1:]), file=sys.stderr, flush=True)
+        print("stopped" + "; the same command goes on" * resumes(sys.argv[1:]), file=sys.stderr, flush=True)
     except OSError:
         pass
     os._exit(128 + _received[0])  # half-imported libraries may not survive an orderly end

@@ -1,7 +1,7 @@
-"""The whole flow on one page: model + task -> score -> ranking -> select -> circuit -> evaluate -> curve.
+"""The whole flow on one page: model + task -> scores -> ranking -> circuits -> curves.
 
-Which circuits are selected, and how, is said by recipes: compositions of filter, PNR and solver, or of learner and
-solver.
+`discover` calls one function per stage. Recipes say which circuits are selected, and how: a ranking source (scores or a
+learner), a filter, a share of positive edges (PNR) and a solver.
 """
 
 from __future__ import annotations
@@ -13,56 +13,41 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .core.ranking import Ranking
+from .core.scores import EdgeScores
+from .core.statistics import NO_FILTER, EdgeStatistics, summarise
 from .errors import InputError
-from .evaluate import Attention, Benchmark, look, strongest_heads
-from .learn import Learned
-from .methods import check_is
+from .evaluate import Attention, Measure, look, strongest_heads
+from .learn import TopKLearner
+from .method import check_is
 from .models import Model
-from .progress import Progress, showing
-from .ranking import Ranking
-from .scores import EdgeScores
-from .statistics import NO_FILTER, EdgeStatistics, summarise
-from .store import NOTHING, Store
-from .study import (
-    DEFAULTS,
-    GREEDY,
-    PORTFOLIO,
-    Competence,
-    Outcome,
-    Recipe,
-    Recipes,
-    Settings,
-    Tuning,
-    enter,
-    learners,
-    measure,
-    merged,
-    paper_recipes,
-    portfolio,
-    told_apart,
-    trace,
-    tune,
-)
-from .study.remember import learn, overlap_by_size, score
+from .recipes.curves import evaluate_recipes, evaluate_selected, learn_rankings, rank_edges, score_task
+from .recipes.outcome import Competence, Outcome
+from .recipes.portfolio import portfolio
+from .recipes.recipe import GREEDY, PORTFOLIO, Recipe, Recipes, merge_recipes, name_recipes, paper_recipes
+from .recipes.settings import DEFAULTS, Settings
+from .recipes.stability import overlap_by_size
+from .recipes.tuning import Tuning, tune
+from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task
 
-# Each resample is a copy of the rows of scores: not worth it beyond this many bytes.
+# Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
 LARGEST_OVERLAP = 2_000_000_000
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """Everything that a run found, and what it was told.
+    """The result of a run: its inputs, and everything that it computed.
 
     scores      of train; `statistics` are those of the settings' bootstrap
     learned     the rankings of recipes that have a learner
     outcomes    of every recipe, by benchmark
     competence  how well the model does the test examples
-    tuning      how one more recipe was chosen by cross-validation on train; None if it wasn't asked for
+    tuning      how one more recipe was chosen by cross-validation on train; None if that wasn't requested
     overlap     benchmark -> recipe -> the overlap of circuits over resamples of train [size], NaN where they are empty
-    attention   of the exported circuits' heads on a few test examples; None if it wasn't asked for
-    seconds     that each stage took; scores that were found rather than made count as long as making them took
+    attention   of the exported circuits' heads on a few test examples; None if that wasn't requested
+    seconds     that each stage took; stored scores count with the time that computing them took
     """
 
     model: Model
@@ -71,39 +56,39 @@ class Discovery:
     settings: Settings
     scores: EdgeScores
     statistics: EdgeStatistics
-    learned: Mapping[Learned, Ranking]
+    learned: Mapping[TopKLearner, Ranking]
     outcomes: tuple[Outcome, ...]
     competence: Competence
     tuning: Tuning | None
-    overlap: Mapping[Benchmark, Mapping[Recipe, FloatArray]]
+    overlap: Mapping[Measure, Mapping[Recipe, FloatArray]]
     attention: Attention | None
     seed: int
     seconds: Mapping[str, float]
 
     @property
-    def benchmarks(self) -> tuple[Benchmark, ...]:
-        """Those that recipes were tried for."""
-        return tuple(dict.fromkeys(outcome.benchmark for outcome in self.outcomes))
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that have outcomes."""
+        return tuple(dict.fromkeys(outcome.measure for outcome in self.outcomes))
 
-    def of(self, benchmark: Benchmark) -> tuple[Outcome, ...]:
-        """The outcomes of one benchmark."""
-        found = tuple(outcome for outcome in self.outcomes if outcome.benchmark == benchmark)
-        if not found:
-            known = ", ".join(repr(one) for one in self.benchmarks)
-            raise InputError(f"no recipe was tried for {benchmark!r}; this run has {known}")
-        return found
+    def of(self, measure: Measure) -> tuple[Outcome, ...]:
+        """Return the outcomes of one measure."""
+        outcomes = tuple(outcome for outcome in self.outcomes if outcome.measure == measure)
+        if not outcomes:
+            known = ", ".join(map(repr, self.measures))
+            raise InputError(f"no recipe was tried for {measure!r}; this run has {known}")
+        return outcomes
 
-    def best(self, benchmark: Benchmark) -> Outcome:
-        """The outcome of the highest CPR or the lowest CMD."""
-        return max(self.of(benchmark), key=lambda outcome: benchmark.better * outcome.area)
+    def best(self, measure: Measure) -> Outcome:
+        """Return the outcome of the best area: the highest CPR, the lowest CMD."""
+        return max(self.of(measure), key=lambda outcome: measure.better * outcome.area)
 
-    def exported(self, benchmark: Benchmark) -> Outcome:
-        """The outcome to take circuits from: one that was chosen beforehand (a portfolio, a tuned recipe), or else the
-        best, which looks at the evaluated examples to choose."""
-        return _exported(self.of(benchmark), benchmark)
+    def exported(self, measure: Measure) -> Outcome:
+        """Return the outcome to take circuits from: one chosen without the evaluated examples (a portfolio, a tuned
+        recipe), or else the best, which was chosen on them."""
+        return _exported(self.of(measure), measure)
 
     def __repr__(self) -> str:
-        best = "; ".join(f"{b.name} {self.best(b).area:.4f} by {self.best(b).recipe.name}" for b in self.benchmarks)
+        best = "; ".join(f"{b.name} {self.best(b).area:.4f} by {self.best(b).recipe.name}" for b in self.measures)
         return f"Discovery({self.model.name!r} on {self.test.name!r}: {best})"
 
 
@@ -119,117 +104,126 @@ def discover(
     stability: int = 0,
     attention: int = 3,
     seed: int = 0,
-    store: Store = NOTHING,
-    progress: Progress | None = None,
+    session: Session = DEFAULT_SESSION,
 ) -> Discovery:
     """Score edges on `train`, select circuits by every recipe at every size, evaluate them on `test`.
 
-    recipes     benchmark -> recipes, of one's own; by default the paper's. Those with a learner are learned on train
-    validation  examples by which a portfolio chooses the best recipe of every size; None leaves it out
-    tune_among  recipes of which one more per benchmark is chosen, by cross-validation on train
-    stability   how often train is resampled for the overlap of circuits; 0 leaves it out
-    attention   on how many test examples the heads' attention is kept, from where the circuit does worst to best
-    seed        of the folds and of those resamples
-    store       where finished work is kept and found
+    Parameters
+    ----------
+    recipes
+        Measure -> recipes. By default those of the paper. Recipes with a learner are learned on train.
+    validation
+        Examples by which a portfolio chooses the best recipe of every size. None leaves the portfolio out.
+    tune_among
+        Recipes of which one more per measure is chosen, by cross-validation on train.
+    stability
+        How often train is resampled for the overlap of circuits. 0 leaves it out.
+    attention
+        On how many test examples the heads' attention is kept, from the circuit's worst example to its best.
+    seed
+        Of the folds of tuning and of the resamples of `stability`.
+    session
+        Store, engine and progress. With a store, a stopped call resumes.
     """
-    check_is("store", Store, store)
+    check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
-    chosen = told_apart(paper_recipes(settings.bootstrap) if recipes is None else recipes)
+    recipes = name_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     clock, tuning = _Clock(), None
-    with showing(progress) as report:
-        scores = score(model, train, settings, store, report)
-        evaluated = score(model, test, settings, store, report) if _on_evaluated(chosen) else None
+    with session.reporting() as session:
+        scores = score_task(model, train, settings, session)
+        test_scores = score_task(model, test, settings, session) if _resamples_test(recipes) else None
         clock.lap("score")
-        statistics = _statistics(scores, evaluated, settings)
+        statistics = _statistics(scores, test_scores, settings)
         clock.lap("bootstrap")
         if tune_among is not None:
-            tuning = tune(model, train, scores, settings, tune_among, store=store, progress=report, seed=seed)
-            chosen = merged(chosen, tuning.chosen)
+            tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
+            recipes = merge_recipes(recipes, tuning.chosen)
         clock.lap("tune")
-        choices = [(b, recipe) for b, some in chosen.items() for recipe in some]
-        learned = {one: learn(model, train, one, settings, store, report) for one in learners(r for _, r in choices)}
+        choices = [(measure, recipe) for measure, listed in recipes.items() for recipe in listed]
+        learned = learn_rankings(model, train, [recipe for _, recipe in choices], settings, session)
         clock.lap("learn")
-        contenders = enter(choices, scores, evaluated, learned)
-        measured = measure(model, test, contenders, settings, store, report)
-        outcomes = _named(measured.outcomes, tuning, train)
+        ranked = rank_edges(choices, scores, test_scores, learned)
+        measured = evaluate_recipes(model, test, ranked, settings, session)
+        outcomes = _mark_tuned(measured.outcomes, tuning, train)
         if validation is not None:
-            seen, _ = trace(model, validation, contenders, measured.selected, settings, store, report)
-            outcomes += tuple(portfolio(seen, measured.outcomes, b, validation.split) for b in chosen)
+            validated, _ = evaluate_selected(model, validation, ranked, measured.selected, settings, session)
+            outcomes += tuple(portfolio(validated, measured.outcomes, b, validation.split) for b in recipes)
         clock.lap("measure")
-        overlap = _overlap(scores, outcomes, settings, stability, seed, store)
+        overlap = _overlap(scores, outcomes, settings, stability, seed, session)
         clock.lap("overlap")
-        seen_by_heads = _attention(model, test, outcomes, statistics, attention)
+        patterns = _attention(model, test, outcomes, statistics, attention)
         clock.lap("attention")
-    made = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
-    seconds = {**clock.seconds, **measured.seconds, **made}
+    scoring = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
     return Discovery(
         model, train, test, settings, scores, statistics, learned, outcomes, measured.competence, tuning, overlap,
-        seen_by_heads, seed, seconds,
+        patterns, seed, {**clock.seconds, **measured.seconds, **scoring},
     )  # fmt: skip
 
 
-def _named(outcomes: tuple[Outcome, ...], tuning: Tuning | None, train: Task) -> tuple[Outcome, ...]:
-    """Outcomes of recipes that tuning chose say on which examples."""
-    tuned = [] if tuning is None else [(b, recipe) for b, some in tuning.chosen.items() for recipe in some]
-    return tuple(replace(o, chosen_on=train.split) if (o.benchmark, o.recipe) in tuned else o for o in outcomes)
+def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, train: Task) -> tuple[Outcome, ...]:
+    """Set `chosen_on` of the outcomes of recipes that tuning chose."""
+    tuned = [] if tuning is None else [(b, recipe) for b, listed in tuning.chosen.items() for recipe in listed]
+    return tuple(replace(o, chosen_on=train.split) if (o.measure, o.recipe) in tuned else o for o in outcomes)
 
 
-def _on_evaluated(recipes: Recipes) -> bool:
-    """Whether a filter asks for scores of the evaluated examples, as the paper's public script does."""
-    return any(recipe.filter.on_evaluated for some in recipes.values() for recipe in some)
+def _resamples_test(recipes: Recipes) -> bool:
+    """Whether a filter resamples the scores of the evaluated examples, as the paper's public script does."""
+    return any(recipe.filter.on_evaluated for listed in recipes.values() for recipe in listed)
 
 
-def _statistics(scores: EdgeScores, evaluated: EdgeScores | None, settings: Settings) -> EdgeStatistics:
-    """Those of the settings' bootstrap; without a second example, those of the scores as they are."""
-    seen = evaluated if evaluated is not None and settings.bootstrap.on_evaluated else scores
-    return summarise(seen, settings.bootstrap if seen.n_examples > 1 else NO_FILTER)
+def _statistics(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
+    """Return the statistics of the settings' bootstrap, or those without a filter if there is a single example."""
+    resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
+    return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
 
 
-def _exported(outcomes: Sequence[Outcome], benchmark: Benchmark) -> Outcome:
-    """The last that was chosen beforehand, without the evaluated examples, or else the best."""
-    mine = [outcome for outcome in outcomes if outcome.benchmark == benchmark]
-    beforehand = [outcome for outcome in mine if outcome.chosen_on]
-    return beforehand[-1] if beforehand else max(mine, key=lambda outcome: benchmark.better * outcome.area)
+def _exported(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
+    """Return the last outcome that was chosen without the evaluated examples, or else the best."""
+    candidates = [outcome for outcome in outcomes if outcome.measure == measure]
+    chosen_before = [outcome for outcome in candidates if outcome.chosen_on]
+    return chosen_before[-1] if chosen_before else max(candidates, key=lambda outcome: measure.better * outcome.area)
 
 
 def _overlap(
-    scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, store: Store
-) -> dict[Benchmark, dict[Recipe, FloatArray]]:
-    """Of greedy and of the exported recipe."""
+    scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
+) -> dict[Measure, dict[Recipe, FloatArray]]:
+    """Return the overlap of greedy's circuits and of the exported recipe's, over resamples of the scores."""
     if not resamples or scores.n_examples < 2 or scores.values.nbytes > LARGEST_OVERLAP:
         return {}
     return {
         b: {
-            recipe: overlap_by_size(scores, recipe, b, settings, resamples, seed, store)
+            recipe: overlap_by_size(scores, recipe, b, settings, resamples, seed, session)
             for recipe in dict.fromkeys((GREEDY, _exported(outcomes, b).recipe))
             if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't made of rows of scores
         }
-        for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)
+        for b in dict.fromkeys(outcome.measure for outcome in outcomes)
     }
 
 
 def _attention(
-    model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, examples: int
+    model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, n_examples: int
 ) -> Attention | None:
-    """Of the heads that are in the most exported circuits, the strongest first, on examples that the circuit to look at
-    first, of the first benchmark, does badly to well."""
-    exported = [_exported(outcomes, b) for b in dict.fromkeys(outcome.benchmark for outcome in outcomes)]
-    graph, often = model.graph, np.zeros(model.graph.n_nodes)
+    """Return the attention of heads that are in the most exported circuits, the strongest first.
+
+    The examples go from the worst to the best of the first measure's exported circuit.
+    """
+    exported = [_exported(outcomes, b) for b in dict.fromkeys(outcome.measure for outcome in outcomes)]
+    graph, n_circuits = model.graph, np.zeros(model.graph.n_nodes)
     for outcome in exported:
-        often += np.sum([selection.circuit.nodes for selection in outcome.selections], axis=0)
+        n_circuits += np.sum([selection.circuit.nodes for selection in outcome.selections], axis=0)
     heads = strongest_heads(graph, np.abs(statistics.mean))
-    heads = heads[np.argsort(-often[heads], kind="stable")]
-    benchmark, curve = exported[0].benchmark, exported[0].curve
-    one_by_one = curve.definition.of(curve.values[curve.telling], curve.full, curve.empty)
-    ordered = np.argsort(benchmark.better * benchmark.height(one_by_one), kind="stable")  # where undefined comes last
-    ordered = ordered[: np.count_nonzero(~np.isnan(one_by_one))]
-    spread = np.linspace(0, len(ordered) - 1, min(examples, len(ordered))).round().astype(int)
-    return look(model, test, ordered[np.unique(spread)].tolist(), heads.tolist())
+    heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
+    measure, curve = exported[0].measure, exported[0].curve
+    by_example = curve.definition.of(curve.values[curve.telling], curve.full, curve.empty)
+    order = np.argsort(measure.better * measure.height(by_example), kind="stable")  # undefined ones come last
+    order = order[: np.count_nonzero(~np.isnan(by_example))]
+    spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)
+    return look(model, test, order[np.unique(spread)].tolist(), heads.tolist())
 
 
 class _Clock:
-    """Notes how long each stage took."""
+    """Measure how long each stage took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

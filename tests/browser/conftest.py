@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgewise.report.view_page import page_of
+from edgewise.report.viewer.page import page_of
 
 from .chromium import SKIPPED, find
 from .made_up import made_up

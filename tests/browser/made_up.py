@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewise import Circuit, Graph
 from edgewise.evaluate import Attention
-from edgewise.report.view import View, ViewRow, ViewRun, ViewSize
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.results import Prompt
 
 SHARES = (0.04, 0.1, 0.3, 1.0)
@@ -45,7 +45,7 @@ def made_up(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi"
         spread > np.abs(mean), full, empty, "mib", _prompts(), _attention(draw, graph),
     )  # fmt: skip
     rows = []
-    for (benchmark, method), reached in REACHED.items():
+    for (measure, method), reached in REACHED.items():
         strength = value if method == "Learned" else np.abs(mean)
         if method == "ILP":
             strength = strength * draw.uniform(0.5, 1, graph.n_edges)
@@ -57,10 +57,10 @@ def made_up(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi"
             ViewSize(share, asked, count, at, at - 0.04, at + 0.03)
             for share, asked, count, at in zip(SHARES, counts, kept, reached, strict=True)
         )
-        area, better = (0.31, -1) if benchmark == "CMD" else (0.79, 1)
+        area, better = (0.31, -1) if measure == "CMD" else (0.79, 1)
         metric = draw.integers(-100, 400, (len(SHARES), EXAMPLES)) / 64
         rows.append(ViewRow(
-            0, benchmark, method, sizes, tuple(Circuit(graph, mask) for mask in masks), f"of {method}", better, area,
+            0, measure, method, sizes, tuple(Circuit(graph, mask) for mask in masks), f"of {method}", better, area,
             (area - 0.05, area + 0.05), metric, value if method == "Learned" else None,
         ))  # fmt: skip
     return View(name, graph, (run,), tuple(rows), 1, 1)
@@ -95,7 +95,7 @@ def two_runs() -> View:
 def circuit_alone(name: str = "mine") -> View:
     """The file of one circuit, which nobody evaluated."""
     whole = made_up()
-    row = replace(whole.rows[0], benchmark="", method=name, better=0, area=None, interval=None, metric=None)
+    row = replace(whole.rows[0], measure="", method=name, better=0, area=None, interval=None, metric=None)
     sizes = tuple(ViewSize(size.share, size.asked, size.kept) for size in row.sizes[1:2])
     run = ViewRun(name, {"file": f"{name}.json"}, whole.runs[0].mean)
     return View(name, whole.graph, (run,), (replace(row, sizes=sizes, circuits=row.circuits[1:2]),))

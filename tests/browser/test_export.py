@@ -121,7 +121,7 @@ NAMES = {
 
 
 def test_names_are_text_in_an_svg(open_page, written, view):
-    rows = tuple(replace(row, method=name, benchmark="CMD") for row, name in zip(view.rows, NAMES, strict=True))
+    rows = tuple(replace(row, method=name, measure="CMD") for row, name in zip(view.rows, NAMES, strict=True))
     page = open_page(written(replace(view, title="".join(NAMES), rows=rows, shown=0)))
     for row, (name, shown) in enumerate(NAMES.items()):
         svg = ElementTree.fromstring(saved(page.method(row), "#export-svg")[1])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, Graph
-from edgewise.report import view_page
-from edgewise.report.view import View, ViewRow, ViewRun, ViewSize
+from edgewise.report.viewer import page as view_page
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.results import Prompt
 
 from .made_up import circuit_alone, letters, made_up, mask_of, percent, ranked, two_runs
@@ -26,8 +26,7 @@ def evil_view() -> View:
     prompt = Prompt((EVIL, STEERS, "\n"), (STEERS, EVIL, "\t"), EVIL, STEERS)
     run = replace(view.runs[0], facts={EVIL: EVIL, "file": STEERS}, prompts=(prompt,) * 6)
     rows = tuple(
-        replace(row, method=f"{row.method} {EVIL} {STEERS}", parameters=EVIL, benchmark=row.benchmark)
-        for row in view.rows
+        replace(row, method=f"{row.method} {EVIL} {STEERS}", parameters=EVIL, measure=row.measure) for row in view.rows
     )
     return replace(view, runs=(run,), rows=rows)
 
@@ -291,7 +290,7 @@ def test_random_names_survive_the_page(open_page, written, view):
     draw = random.Random(0)
     alphabet = string.printable + "äß語😀\u202e\u200d\u0301<>&\"'`${}\\"
     names = ["".join(draw.choices(alphabet, k=draw.randrange(1, 40))) for _ in view.rows]
-    rows = tuple(replace(row, method=name, benchmark="CMD") for row, name in zip(view.rows, names, strict=True))
+    rows = tuple(replace(row, method=name, measure="CMD") for row, name in zip(view.rows, names, strict=True))
     path = written(replace(view, rows=rows))
     page = open_page(path)
     shown = page.page.locator("#methods button").evaluate_all("all => all.map((one) => one.dataset.method)")

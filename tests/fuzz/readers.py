@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, InputError, Ranking, read_circuits, read_result
-from edgewise.report.view import view_of
+from edgewise.report.viewer.view import view_of
 
 from . import attacks, valid
 from .inputs import ACCEPT, Input
@@ -139,10 +139,10 @@ def read_results(folder: Path, given: Input) -> None:
         hold(row.curve.values.shape == (len(row.curve.shares), found.run.test.examples), "curves are [size, example]")
         hold(_is_finite(row.area) and _is_finite(row.curve.shares), "areas and shares are finite")
         hold(
-            all(circuit.graph == graph for circuit in circuits[row.benchmark, row.name]),
+            all(circuit.graph == graph for circuit in circuits[row.measure, row.name]),
             "circuits are of the run's graph",
         )
-        counts = tuple(circuit.n_edges for circuit in circuits[row.benchmark, row.name])
+        counts = tuple(circuit.n_edges for circuit in circuits[row.measure, row.name])
         hold(counts == row.curve.kept, "circuits have as many edges as their curve says")
     _strict(found.run.record())
     view = view_of([folder])
@@ -168,7 +168,7 @@ def read_studies(folder: Path, given: Input) -> None:
 
 def read_unit(folder: Path, given: Input) -> None:
     """A unit of a store: one that isn't whole is not found."""
-    from edgewise.store import Store
+    from edgewise.runtime.store import Store
 
     found = Store(folder).find("scores-1")
     if found is None:

@@ -71,10 +71,10 @@ def ranking() -> dict[str, bytes]:
 def result() -> dict[str, bytes]:
     """A result folder: what its readers read."""
     from edgewise import Recipe, discover, write_result
-    from edgewise.learn import Learned
-    from edgewise.study import GREEDY
+    from edgewise.learn import TopKLearner
+    from edgewise.recipes.recipe import GREEDY
 
-    learned = Recipe(learner=Learned(steps=2, batch=2))
+    learned = Recipe(learner=TopKLearner(steps=2, batch=2))
     recipes = {CMD: (GREEDY, Recipe(Ilp(), Bootstrap(5), pnr=0.5), learned), CPR: (GREEDY,)}
     with tempfile.TemporaryDirectory() as name:
         found = discover(_tiny(), _task(6, "train"), _task(5, "test"), Settings(sizes=SIZES), recipes, stability=2)
@@ -125,7 +125,7 @@ def study() -> dict[str, bytes]:
 @cache
 def unit() -> dict[str, bytes]:
     """A store with one unit of two arrays."""
-    from edgewise.store import Store, Unit
+    from edgewise.runtime.store import Store, Unit
 
     with tempfile.TemporaryDirectory() as name:
         arrays = {"values": _values(3), "flags": np.arange(8) % 2 == 0}

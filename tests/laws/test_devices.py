@@ -17,13 +17,14 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from edgewise import Circuit, Eap, EapIg, InputError, Kl, LogitDifference, Zero, evaluate_circuits
 from edgewise.evaluate import ABLATIONS, CMD
 from edgewise.evaluate.attention import look
-from edgewise.learn.learning import GradientJob
+from edgewise.learn.run_learner import GradientJob
 from edgewise.models import Model, wrap_model
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import Need
 from edgewise.models.placement import choose_devices, place_layers
+from edgewise.runtime import HERE
 from edgewise.score import MaskIg
-from edgewise.score.scoring import ScoreJob
+from edgewise.score.run_scorer import ScoreJob
 
 ELSEWHERE = "meta"  # the one kind of device that torch lets a subclass pretend to be on; its numbers are real here
 HOME = torch.device("cpu")
@@ -144,11 +145,11 @@ def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
     weights = torch.tensor(rng.random(graph.n_edges))
     expected = evaluate_circuits(pair[0], task, circuits, ablation=ablation).values
     batches = [list(range(len(examples)))]
-    job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[0], task, batches), weights, ends, 1.0)
+    job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[0], task, batches, HERE), weights, ends, 1.0)
     loss, gradient = job(pair[0], examples)
     with Pretending():
         found = evaluate_circuits(pair[1], task, circuits, ablation=ablation).values
-        job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[1], task, batches), weights, ends, 1.0)
+        job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[1], task, batches, HERE), weights, ends, 1.0)
         there, gradient_there = job(pair[1], examples)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert there == pytest.approx(loss)
@@ -164,7 +165,7 @@ def test_attention(pair):
     assert np.array_equal(found.values[0], expected.values[0])
 
 
-NOTHING = Need(0, 0, 0)
+NO_STORE = Need(0, 0, 0)
 GB = 10**9
 
 
@@ -193,7 +194,7 @@ def rooms(**amounts):
 
 def test_layers_are_spread_evenly_where_there_is_room():
     module = wide_llama()
-    places = place_layers(module, torch.bfloat16, NOTHING, rooms(cuda_0=40, cuda_1=40, cpu=40))
+    places = place_layers(module, torch.bfloat16, NO_STORE, rooms(cuda_0=40, cuda_1=40, cpu=40))
     found = held(module, places)
     assert set(found) == {"cuda:0", "cuda:1"}
     assert max(found.values()) - min(found.values()) < 0.6 * GB
@@ -203,7 +204,7 @@ def test_layers_are_spread_evenly_where_there_is_room():
 
 def test_the_cpu_takes_what_has_no_room_elsewhere():
     module = wide_llama()
-    places = place_layers(module, torch.bfloat16, NOTHING, rooms(cuda_0=2, cpu=10))
+    places = place_layers(module, torch.bfloat16, NO_STORE, rooms(cuda_0=2, cpu=10))
     found = held(module, places)
     assert 0 < found["cuda:0"] <= GB and found["cpu"] > 0  # half a GB each are for the batch and the driver
     more = Need(0, int(1.6 * GB), 0)
@@ -212,7 +213,7 @@ def test_the_cpu_takes_what_has_no_room_elsewhere():
 
 def test_what_fits_nowhere_is_refused_with_what_would():
     with pytest.raises(InputError, match=r"weights of 1\.\d GB .* \(cuda:0 1\.0 GB, cuda:1 1\.2 GB\); give more"):
-        place_layers(wide_llama(), torch.bfloat16, NOTHING, rooms(cuda_0=1, cuda_1=1.2))
+        place_layers(wide_llama(), torch.bfloat16, NO_STORE, rooms(cuda_0=1, cuda_1=1.2))
 
 
 def test_devices_by_name():

@@ -27,9 +27,11 @@ from edgewise import (
     Zero,
     evaluate_circuits,
 )
-from edgewise.evaluate.evaluation import EvaluateJob
-from edgewise.models import make_batch, plan_batches, run_batches
-from edgewise.score.scoring import ScoreJob
+from edgewise.evaluate.run_circuits import EvaluateJob
+from edgewise.models import make_batch, plan_batches
+from edgewise.runtime import HERE, Session
+from edgewise.runtime.engine import run_batches
+from edgewise.score.run_scorer import ScoreJob
 
 ABLATIONS = [Patching(), Zero(), Mean(), PositionalMean()]
 NO_ROOM = [
@@ -51,7 +53,7 @@ def some_circuits(graph):
 
 def evaluate_job(model, task, ablation, metric, of_model=()):
     """As the verb makes it, but that nobody listens."""
-    prepared = ablation.prepare(model, task, plan_batches(task.examples, 3))
+    prepared = ablation.prepare(model, task, plan_batches(task.examples, 3), HERE)
     circuits = (*some_circuits(model.graph), Circuit.full(model.graph), Circuit.empty(model.graph))
     return EvaluateJob(metric, prepared, circuits, of_model)
 
@@ -97,10 +99,10 @@ class Tight:
 def test_batches_that_do_not_fit_are_halved_and_every_row_is_done_once(model, most, error):
     task = random_task(9, seed=3)
     for job in all_jobs(model, task):
-        whole = in_rows(task, run_batches(model, task.examples, [list(range(len(task)))], job))
+        whole = in_rows(task, run_batches(HERE, model, task.examples, [list(range(len(task)))], job))
         for size in (9, 4):
             batches = plan_batches(task.examples, size)
-            done = list(run_batches(model, task.examples, batches, Tight(job, most, error)))
+            done = list(run_batches(HERE, model, task.examples, batches, Tight(job, most, error)))
             assert max(len(rows) for rows, _ in done) <= most
             # In order: halves take the place of their batch.
             assert [row for rows, _ in done for row in rows] == [row for rows in batches for row in rows]
@@ -111,9 +113,11 @@ def test_batches_that_do_not_fit_are_halved_and_every_row_is_done_once(model, mo
 def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
     task = random_task(4)
     with pytest.raises(RuntimeError, match="shapes don't match"):
-        list(run_batches(model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, RuntimeError("shapes don't match"))))
+        list(
+            run_batches(HERE, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, RuntimeError("shapes don't match")))
+        )
     with pytest.raises(InputError, match="single example doesn't fit"):
-        list(run_batches(model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, MemoryError())))
+        list(run_batches(HERE, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, MemoryError())))
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda one: one.name)
@@ -129,7 +133,7 @@ def test_the_pass_that_takes_means_is_halved_too(model, ablation, monkeypatch):
         sizes.append(len(examples))
         return make_batch(examples, *rest)
 
-    for place in ("edgewise.models.make_batch", "edgewise.evaluate.evaluation.make_batch"):
+    for place in ("edgewise.models.make_batch", "edgewise.evaluate.run_circuits.make_batch"):
         monkeypatch.setattr(place, tight)
     found = evaluate_circuits(model, task, circuits, ablation=ablation, batch_size=8)
     assert sum(sizes) == len(task) * (2 if isinstance(ablation, Mean) else 1)
@@ -204,7 +208,11 @@ def test_metrics_of_the_model_are_those_that_it_has_by_itself(loaded, model, met
 def test_progress_hears_of_every_example_and_circuit(model):
     task, heard = random_task(5, seed=9), []
     evaluate_circuits(
-        model, task, some_circuits(model.graph), batch_size=2, progress=lambda *report: heard.append(report)
+        model,
+        task,
+        some_circuits(model.graph),
+        batch_size=2,
+        session=Session(progress=lambda *report: heard.append(report)),
     )
     assert heard[0] == ("evaluate", 0, 15) and heard[-1] == ("evaluate", 15, 15)
     assert [done for _, done, _ in heard] == sorted(done for _, done, _ in heard)

@@ -19,18 +19,7 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from edgewise import (
-    Circuit,
-    Eap,
-    EapIg,
-    Example,
-    LogitDifference,
-    Mean,
-    Patching,
-    Task,
-    evaluate_circuits,
-    score_edges,
-)
+from edgewise import Circuit, Eap, EapIg, Example, LogitDifference, Mean, Patching, Task, evaluate_circuits, score_edges
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.families import build_transformer

@@ -133,8 +133,8 @@ def test_a_batch_that_does_not_fit_is_halved_and_changes_nothing(model, monkeypa
             raise torch.OutOfMemoryError("there is no room")
         return real(examples, *rest)
 
-    monkeypatch.setattr("edgewise.score.scoring.make_batch", tight)
-    monkeypatch.setattr("edgewise.evaluate.evaluation.make_batch", tight)
+    monkeypatch.setattr("edgewise.score.run_scorer.make_batch", tight)
+    monkeypatch.setattr("edgewise.evaluate.run_circuits.make_batch", tight)
     np.testing.assert_allclose(score_edges(model, task).values, whole, rtol=1e-5, atol=1e-6 * np.abs(whole).max())
     np.testing.assert_allclose(evaluate_circuits(model, task, circuits).values, values, rtol=1e-9, atol=1e-9)
 
@@ -143,7 +143,7 @@ def test_an_example_that_does_not_fit_at_all_is_refused_in_words(model, monkeypa
     def full(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate too much")
 
-    monkeypatch.setattr("edgewise.score.scoring.make_batch", full)
+    monkeypatch.setattr("edgewise.score.run_scorer.make_batch", full)
     with pytest.raises(InputError, match="doesn't fit"):
         score_edges(model, random_task(3))
 

@@ -64,7 +64,7 @@ def command(
 
 def _is_path(word: str) -> bool:
     """Whether a word is a run or a circuit, or looks like one, rather than a method's name."""
-    from ..formats.files import FORMATS
+    from ..io.edge_formats import FORMATS
     from ..results import is_result
 
     return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith(tuple(FORMATS))
@@ -86,7 +86,7 @@ def _compare_methods(folder: Path, method: str | None, other: str | None, top: i
     aside(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
     if method is not None and other is not None and is_result(folder):
         for pair in found:
-            _show_circuits(pair_exported(folder, folder, pair.contest.benchmark, method, other, top))
+            _show_circuits(pair_exported(folder, folder, pair.contest.measure, method, other, top))
     if method is None:
         say("The best was chosen by looking at these examples, so its lead is flattered.")
 
@@ -134,4 +134,4 @@ def _compare_runs(one: Path, other: Path, top: int, json: bool) -> None:
         aside(LEGEND + "; paired over the same examples" * pair.paired)
     for note in pair.notes:
         say(f"note: {note}")
-    _show_circuits(pair_exported(one, other, pair.overlaps[0].benchmark, top=top))
+    _show_circuits(pair_exported(one, other, pair.overlaps[0].measure, top=top))

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ..errors import InputError
-from ..progress import Progress, bars, silent
-from ..report.words import one_line, shown
+from ..report.safe_text import one_line, shown
+from ..runtime.progress import Progress, bars, silent
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..engines import Engine
+    from ..core.ranking import Ranking
     from ..models import Model
-    from ..ranking import Ranking
+    from ..runtime.engine import Engine
 
 # With fewer examples than this, a bootstrap over examples says little.
 FEW = 10
@@ -247,7 +247,7 @@ def print_json(data: Any) -> None:
 @contextmanager
 def open_workers(engine: str, address: str | None, workers: int | None) -> Iterator[Engine]:
     """Where a command's work runs. What a cluster has to say meanwhile is no result, so that it goes to stderr."""
-    from ..engines import open_engine
+    from ..runtime.open_engine import open_engine
 
     is_local = engine.lower() == "local"
     with nullcontext() if LOUDNESS.get().quiet or is_local else err.status("starting workers"):
@@ -274,7 +274,8 @@ def open_model(
     """Load a model, saying so."""
     began = time.perf_counter()
     with nullcontext() if LOUDNESS.get().quiet else err.status(shown(one_line(f"loading {name}"))):
-        from ..models import load_model, thread_count
+        from ..models import load_model
+        from ..runtime.engine import thread_count
 
         model = load_model(name, device, dtype, bos, trust_remote_code, cache)
     transformer = model.transformer

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..evaluate import BENCHMARKS
+from ..evaluate import MEASURES
 from . import options
 from .console import print_json, say
 
@@ -33,9 +33,9 @@ def command(
         str | None,
         typer.Option("--format", help="With --submission (default pt), or of a folder of circuits (json): pt or json."),
     ] = None,
-    benchmark: Annotated[
+    measure: Annotated[
         str,
-        typer.Option(help=f"With --submission circuits from a result folder: for {options.names(BENCHMARKS)}."),
+        typer.Option(help=f"With --submission circuits from a result folder: for {options.names(MEASURES)}."),
     ] = "CMD",
     method: Annotated[
         str | None,
@@ -55,7 +55,7 @@ def command(
     """
 
     from ..errors import InputError
-    from ..methods import choose
+    from ..method import choose
     from ..results import convert, convert_to_submission
 
     if submission is None:
@@ -76,7 +76,7 @@ def command(
             task,
             model,
             f".{file_format or 'pt'}".lower(),
-            choose("benchmark", BENCHMARKS, benchmark),
+            choose("benchmark", MEASURES, measure),
             method,
         )
     if json:

@@ -21,10 +21,10 @@ from .console import (
     warn_of_few,
     watching,
 )
-from .plan import show_forecast
+from .forecast import show_forecast
 
 if TYPE_CHECKING:
-    from ..circuit import Circuit
+    from ..core.circuit import Circuit
     from ..evaluate import Evaluation, Faithfulness
 
 NAME = "evaluate"
@@ -65,51 +65,55 @@ def command(
     Faithfulness comes with its interval over resamples of the examples. With --out, a command that was stopped goes on
     from the batches that it had finished.
     """
-    from ..circuit import Circuit
-    from ..disk import check_file, write_json
+    from ..core.circuit import Circuit
     from ..errors import InputError
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
-    from ..methods import choose
+    from ..io.atomic import check_file, write_json
+    from ..method import choose
     from ..models.memory import parse_bytes
-    from ..store import NOTHING, working_on
-    from ..study import Settings, evaluating, forecast
+    from ..recipes.forecast import evaluating, forecast
+    from ..recipes.settings import Settings
+    from ..runtime.session import Session
+    from ..runtime.store import NO_STORE, working_on
     from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
     if out_file is not None:
         check_file(out_file, overwrite, [*circuits, model, task])
     definition = choose("faithfulness definition", FAITHFULNESS, faithfulness)
-    measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
+    chosen_metric, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     ready = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: Circuit.load(path) for path in circuits if str(path) not in ready}
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    keeping = nullcontext(NOTHING) if dry_run or out_file is None else working_on(out_file)
+    keeping = nullcontext(NO_STORE) if dry_run or out_file is None else working_on(out_file)
     with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
         pairs = load_task(task, loaded, split, examples, seed)
         warn_of_copies(pairs.copies, len(pairs))
-        asked = Settings(metric=measure, ablation=replaced, batch_size=batch_size, memory=room)
-        if show_forecast(forecast(loaded, [evaluating(pairs, len(circuits), asked)], exact=dry_run), dry_run, json):
+        asked = Settings(metric=chosen_metric, ablation=replaced, batch_size=batch_size, memory=room)
+        if show_forecast(
+            forecast(loaded, [evaluating(pairs, len(circuits), asked)], where, exact=dry_run), dry_run, json
+        ):
             return
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
         if not store.is_empty:
             note("going on from what a command that was stopped had evaluated")
         with watching() as progress:
             found = evaluate_circuits(
-                loaded, pairs, chosen, measure, replaced, batch_size=batch_size, memory=room, store=store,
-                progress=progress,
+                loaded, pairs, chosen, chosen_metric, replaced, batch_size=batch_size, memory=room,
+                session=Session(store, where, progress),
             )  # fmt: skip
         record = {
             "model": model,
             "task": task,
             "split": pairs.split,
             "examples": len(pairs),
-            "metric": measure.name,
+            "metric": chosen_metric.name,
             "ablation": replaced.name,
             "faithfulness": definition.name,
             "confidence": CONFIDENCE,

@@ -36,8 +36,8 @@ def command(
     """
     import sys
 
-    from ..disk import check_file, write_text
     from ..errors import InputError
+    from ..io.atomic import check_file, write_text
     from ..report.exports import EXPORTS, export_format, export_text
     from ..report.open_circuit import open_circuit
 

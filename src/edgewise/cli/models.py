@@ -9,7 +9,7 @@ import typer
 
 from . import options
 from .console import out, print_json, print_tables, say
-from .plan import amount
+from .forecast import amount
 
 if TYPE_CHECKING:
     from ..models import ModelFacts

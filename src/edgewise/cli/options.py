@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..engines.choose import ENGINES
-from ..evaluate import ABLATIONS, BENCHMARKS, FAITHFULNESS
-from ..methods import choose, parameters
+from ..core.statistics import INTERVALS, Bootstrap
+from ..evaluate import ABLATIONS, FAITHFULNESS, MEASURES
+from ..method import choose, parameters
+from ..runtime.open_engine import ENGINES
 from ..score import SCORERS
 from ..select import SOLVERS
-from ..statistics import INTERVALS, Bootstrap
 from ..tasks.metrics import METRICS
 
 if TYPE_CHECKING:
-    from ..learn import Learned
-    from ..study import Settings
+    from ..learn import TopKLearner
+    from ..recipes.settings import Settings
 
 
 def names(known: Mapping[str, object]) -> str:
@@ -97,7 +97,7 @@ Steps = Annotated[
 ]
 Solver = Annotated[str, typer.Option("--solver", help=f"{names(SOLVERS)}; ilp is optimal, and proven so.")]
 Rank = Annotated[
-    str, typer.Option("--rank", help=" or ".join(f"{one.rank} (for {name})" for name, one in BENCHMARKS.items()) + ".")
+    str, typer.Option("--rank", help=" or ".join(f"{one.rank} (for {name})" for name, one in MEASURES.items()) + ".")
 ]
 Interval = Annotated[str, typer.Option("--interval", help=f"Confidence interval: {names(INTERVALS)}.")]
 Confidence = Annotated[float, typer.Option("--confidence", help="Level of the confidence interval.")]
@@ -127,7 +127,7 @@ MethodOfRun = Annotated[
     str | None, typer.Option("--method", help="Of a result folder: whose circuit; default: whose circuits it wrote.")
 ]
 MetricOfRun = Annotated[
-    str | None, typer.Option("--metric", help=f"Of a result folder: a circuit for {names(BENCHMARKS)}.")
+    str | None, typer.Option("--metric", help=f"Of a result folder: a circuit for {names(MEASURES)}.")
 ]
 SizeOfRun = Annotated[
     str | None, typer.Option("--size", help="Of a result folder: a share of the edges that it has, such as 0.05.")
@@ -159,7 +159,7 @@ def build_settings(
 ) -> Settings:
     """The settings that a command's options mean; refuses what can't be, before any work is done."""
     from ..models.memory import parse_bytes
-    from ..study import Settings
+    from ..recipes.settings import Settings
 
     return Settings(
         scorer=choose("scoring method", SCORERS, method, steps=steps),
@@ -174,9 +174,11 @@ def build_settings(
     )
 
 
-def build_learner(steps: int | None, rate: float | None, seed: int, goal: str = "CMD", resamples: int = 0) -> Learned:
+def build_learner(
+    steps: int | None, rate: float | None, seed: int, goal: str = "CMD", resamples: int = 0
+) -> TopKLearner:
     """The learner that a command's options mean; refuses what can't be, before any work is done."""
-    from ..learn import Learned
+    from ..learn import TopKLearner
 
-    count = Learned.steps if steps is None else steps
-    return Learned(choose("goal", BENCHMARKS, goal), count, rate=rate, seed=seed, resamples=resamples)
+    count = TopKLearner.steps if steps is None else steps
+    return TopKLearner(choose("goal", MEASURES, goal), count, rate=rate, seed=seed, resamples=resamples)

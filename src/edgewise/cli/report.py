@@ -53,7 +53,7 @@ def _report_run(folder: Path, json: bool) -> None:
 
 def _facts(run: RunRecord) -> dict[str, str]:
     """What a run was, in words."""
-    from ..methods import record_name
+    from ..method import record_name
     from ..report.tables import short
 
     scorer, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))

@@ -26,14 +26,17 @@ from .console import (
     warn_of_trend,
     watching,
 )
-from .plan import show_forecast
+from .forecast import show_forecast
 from .show import show_open
 
 if TYPE_CHECKING:
     from ..models import Model
     from ..pipeline import Discovery
+    from ..recipes.forecast import Forecast
+    from ..recipes.recipe import Recipes
+    from ..recipes.settings import Settings
     from ..results import Result, RunRecord
-    from ..study import Forecast, Recipes, Settings
+    from ..runtime.engine import Engine
     from ..tasks import Task
 
 NAME = "run"
@@ -109,15 +112,17 @@ def command(
     with --kappa, greedy and ILP on shrunk scores join the methods. With --learned, rankings are learned on train,
     through weighted circuits, and a portfolio takes at every size the method that is best on validation.
     """
-    from ..disk import check_folder
+    from ..core.statistics import Bootstrap
     from ..errors import InputError
+    from ..io.atomic import check_folder
     from ..pipeline import discover
+    from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
+    from ..recipes.settings import as_published as published
+    from ..recipes.tuning import tuning_recipes
     from ..results.result_folder import FILES
+    from ..runtime.session import Session
+    from ..runtime.store import NO_STORE, working_on
     from ..score import is_begun
-    from ..statistics import Bootstrap
-    from ..store import NOTHING, working_on
-    from ..study import as_published as published
-    from ..study import learned_recipes, merged, paper_recipes, shrinkage_recipes, tuning_recipes
 
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
     check_folder(folder, overwrite, FILES)
@@ -132,32 +137,36 @@ def command(
     settings = published(settings) if as_published else settings
     recipes = paper_recipes(settings.bootstrap, pnr, time_limit)
     if kappa is not None:
-        recipes = merged(recipes, shrinkage_recipes(kappa, pnr, time_limit))
+        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, time_limit))
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    keeping = nullcontext(NOTHING) if dry_run else working_on(folder)
+    keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
     with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(where)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
         if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
-            recipes = merged(recipes, learned_recipes(learner, time_limit))
+            recipes = merge_recipes(recipes, learned_recipes(learner, time_limit))
             # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
             validation = None if tune else _load_validation(loaded, task, split, examples, seed)
-        if show_forecast(_forecast(loaded, train, test, validation, recipes, settings, dry_run), dry_run, json):
+        if show_forecast(_forecast(loaded, where, train, test, validation, recipes, settings, dry_run), dry_run, json):
             if tune:
                 note("the plan leaves out tuning, which evaluates every recipe on every fold")
             return
         if not json:
             _introduce(loaded, train, test, settings)
-        among = merged(tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {})
-        if is_begun(store, loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory):
+        among = merge_recipes(
+            tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {}
+        )
+        if is_begun(
+            Session(store, where), loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory
+        ):
             note("going on from what a run that was stopped had finished")
         with watching() as progress:
             found = discover(
                 loaded, train, test, settings, recipes, tune_among=among if tune else None,
-                validation=validation, stability=stability, seed=seed, store=store, progress=progress,
+                validation=validation, stability=stability, seed=seed, session=Session(store, where, progress),
             )  # fmt: skip
         for learning, ranking in found.learned.items():
             warn_of_trend(learning.goal.name, ranking)
@@ -171,7 +180,7 @@ def command(
 def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed: int, tune: bool) -> tuple[Task, Task]:
     """What to score on and what to evaluate on; says so if they aren't apart."""
     from ..errors import InputError
-    from ..study import tuning_task
+    from ..recipes.tuning import tuning_task
     from ..tasks import has_splits, is_task_file, load_task
 
     train = load_task(task, model, "train", examples, seed)
@@ -189,17 +198,24 @@ def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed:
 
 
 def _forecast(
-    model: Model, train: Task, test: Task, validation: Task | None, recipes: Recipes, settings: Settings, exact: bool
+    model: Model,
+    engine: Engine,
+    train: Task,
+    test: Task,
+    validation: Task | None,
+    recipes: Recipes,
+    settings: Settings,
+    exact: bool,
 ) -> Forecast:
     """What the run will cost: tuning, which is seldom, is left out."""
     from ..evaluate import SIZES
-    from ..study import evaluating, forecast, learners, learning, scoring
+    from ..recipes.forecast import evaluating, forecast, learning, scoring
 
     some = [recipe for of in recipes.values() for recipe in of]
     seen = [test] if validation is None else [test, validation]
-    learned = [learning(train, learner, settings) for learner in learners(some)]
+    learned = [learning(train, learner, settings) for learner in dict.fromkeys(r.learner for r in some if r.learner)]
     circuits = [evaluating(task, len(some) * len(SIZES), settings) for task in seen]
-    return forecast(model, [scoring(train, settings), *learned, *circuits], exact=exact)
+    return forecast(model, [scoring(train, settings), *learned, *circuits], engine, exact=exact)
 
 
 def _load_validation(model: Model, task: str, split: str, examples: int | None, seed: int) -> Task | None:
@@ -216,7 +232,7 @@ def _load_validation(model: Model, task: str, split: str, examples: int | None, 
 
 
 def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> None:
-    from ..study import published_words
+    from ..recipes.settings import published_words
 
     graph = model.graph
     pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
@@ -243,8 +259,8 @@ def show_areas(result: Result) -> None:
     """Print the areas of all methods, and what their marks mean."""
     from ..report.tables import LEGEND, area_table
 
-    for benchmark in result.benchmarks:
-        print_tables(area_table(result.of(benchmark), benchmark, out.width))
+    for measure in result.measures:
+        print_tables(area_table(result.of(measure), measure, out.width))
     for words in (*LEGEND, f"faithfulness: {result.rows[0].curve.definition.words}"):
         aside(words)
 
@@ -260,21 +276,21 @@ def _show(folder: Path, record: RunRecord) -> None:
     if beats < LOW_ACCURACY:
         warn("warning: the model hardly does this task; a circuit for it may mean nothing")
     show_areas(read_result(folder))
-    for benchmark, overlaps in record.overlap.items():
+    for measure, overlaps in record.overlap.items():
         shown = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
-        say(f"overlap of {benchmark} circuits over resamples of the training examples, mean over sizes: {shown}")
+        say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {shown}")
     say(f"{record.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
     chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record.circuits.items())
     say(f"circuits/ has those of {chosen}")
     _explain_tuning(record)
-    for benchmark, choices in record.portfolio.items():
+    for measure, choices in record.portfolio.items():
         # A small graph has sizes that ask for no edge: all methods are alike there.
         seen = [(share, one) for share, one in choices.items() if int(float(share) * record.graph.n_edges)]
         runs = [(method, [share for share, _ in same]) for method, same in groupby(seen, lambda one: one[1])]
         taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
-        say(f"Portfolio {benchmark}, by share of the edges: {taken}")
+        say(f"Portfolio {measure}, by share of the edges: {taken}")
     show_open(open_circuit(folder))
-    others = [f"edgewise show {folder} --metric {benchmark}" for benchmark in list(record.circuits)[1:]]
+    others = [f"edgewise show {folder} --metric {measure}" for measure in list(record.circuits)[1:]]
     aside(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
     say(f"results in {folder}: {', '.join(_contents(folder))}")
     aside(f"{record.seconds['total']:.0f} s in all")
@@ -295,13 +311,13 @@ def _explain_tuning(record: RunRecord) -> None:
     from ..report.numbers import interval, number
 
     tuning = record.tuning or {"chosen": {}}
-    for benchmark, best in tuning["chosen"].items():
-        method, parameters = best["method"], record.circuits[benchmark]["parameters"]
-        greedy, lead = tuning["candidates"][benchmark][0]["area"], best["against_greedy"]
+    for measure, best in tuning["chosen"].items():
+        method, parameters = best["method"], record.circuits[measure]["parameters"]
+        greedy, lead = tuning["candidates"][measure][0]["area"], best["against_greedy"]
         ours = f"{method}{f' ({parameters})' * bool(parameters)}, {number(best['area'])}"
         less = f"{number(lead['difference'], signed=True)} {interval(lead['low'], lead['high'], signed=True)}"
         split = record.train.split
-        say(f"Tuned {benchmark}: {ours} against greedy's {number(greedy)} on held-out examples of {split}: {less}")
+        say(f"Tuned {measure}: {ours} against greedy's {number(greedy)} on held-out examples of {split}: {less}")
 
 
 def _slug(name: str) -> str:

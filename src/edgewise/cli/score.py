@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..evaluate import BENCHMARKS
+from ..evaluate import MEASURES
 from . import options
 from .console import note, open_model, open_workers, out, print_json, print_tables, say, warn_of_trend, watching
-from .plan import show_forecast
+from .forecast import show_forecast
 
 if TYPE_CHECKING:
-    from ..learn import Learned
+    from ..learn import TopKLearner
 
 NAME = "score"
 SHOWN = 10
@@ -41,7 +41,7 @@ def command(
     address: options.Address = None,
     workers: options.Workers = None,
     goal: Annotated[
-        str, typer.Option(help=f"With --method learned: what to learn for, {options.names(BENCHMARKS)}.")
+        str, typer.Option(help=f"With --method learned: what to learn for, {options.names(MEASURES)}.")
     ] = "CMD",
     rate: options.LearnRate = None,
     resamples: Annotated[
@@ -61,20 +61,22 @@ def command(
     """
     import numpy as np
 
-    from ..disk import SCORE_FILES, check_folder
-    from ..learn import Learned
-    from ..methods import choose
+    from ..io.atomic import SCORE_FILES, check_folder
+    from ..learn import TopKLearner
+    from ..method import choose
     from ..models.memory import parse_bytes
+    from ..recipes.forecast import forecast, scoring
+    from ..recipes.settings import Settings
     from ..report.numbers import score_text
     from ..report.tables import number_tables
+    from ..runtime.session import Session
+    from ..runtime.store import NO_STORE, working_on
     from ..score import SCORERS, check_scoring, is_begun, score_edges
-    from ..store import NOTHING, working_on
-    from ..study import Settings, forecast, scoring
     from ..tasks import METRICS, load_task
 
     check_folder(out_folder, overwrite, SCORE_FILES)
     room = parse_bytes(memory)
-    if method.lower() == Learned.name:
+    if method.lower() == TopKLearner.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
         where = (
             (model, device, dtype, bos, trust_remote_code, not no_cache),
@@ -83,20 +85,26 @@ def command(
         )
         _learn(out_folder, overwrite, where, learner, metric, ablation, room, dry_run, json)
         return
-    scorer, measure = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
-    check_scoring(scorer, measure)
-    keeping = nullcontext(NOTHING) if dry_run else working_on(out_folder)
+    scorer, chosen_metric = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
+    check_scoring(scorer, chosen_metric)
+    keeping = nullcontext(NO_STORE) if dry_run else working_on(out_folder)
     with keeping as store, open_workers(engine, address, workers) as on:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache).on(on)
+        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
         pairs = load_task(task, loaded, split, examples, seed)
-        asked = Settings(scorer=scorer, metric=measure, batch_size=batch_size, memory=room)
-        if show_forecast(forecast(loaded, [scoring(pairs, asked)], exact=dry_run), dry_run, json):
+        asked = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=room)
+        if show_forecast(forecast(loaded, [scoring(pairs, asked)], on, exact=dry_run), dry_run, json):
             return
-        if is_begun(store, loaded, pairs, scorer, measure, batch_size, room):
+        if is_begun(Session(store, on), loaded, pairs, scorer, chosen_metric, batch_size, room):
             note("going on from what a command that was stopped had scored")
         with watching() as progress:
             scores = score_edges(
-                loaded, pairs, scorer, measure, batch_size=batch_size, memory=room, store=store, progress=progress
+                loaded,
+                pairs,
+                scorer,
+                chosen_metric,
+                batch_size=batch_size,
+                memory=room,
+                session=Session(store, on, progress),
             )
         scores = replace(scores, provenance={**scores.provenance, "seed": seed})
         scores.save(out_folder, overwrite)
@@ -115,7 +123,7 @@ def _learn(
     folder: Path,
     overwrite: bool,
     where: tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]],
-    learner: Learned,
+    learner: TopKLearner,
     metric: str,
     ablation: str,
     memory: int,
@@ -127,27 +135,29 @@ def _learn(
 
     from ..evaluate import ABLATIONS
     from ..learn import learn_ranking
-    from ..methods import choose
+    from ..method import choose
+    from ..recipes.forecast import forecast, learning
+    from ..recipes.settings import Settings
     from ..report.numbers import score_text
     from ..report.tables import number_tables
-    from ..store import NOTHING, working_on
-    from ..study import Settings, forecast, learning
+    from ..runtime.session import Session
+    from ..runtime.store import NO_STORE, working_on
     from ..tasks import METRICS, load_task
 
-    measure, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
+    chosen_metric, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     name, split, examples, seed = where[1]
-    keeping = nullcontext(NOTHING) if dry_run else working_on(folder)
+    keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
     with keeping as store, open_workers(*where[2]) as on:
-        loaded = open_model(*where[0]).on(on)
+        loaded = open_model(*where[0])
         pairs = load_task(name, loaded, split, examples, seed)
-        asked = Settings(metric=measure, ablation=replaced, memory=memory)
-        if show_forecast(forecast(loaded, [learning(pairs, learner, asked)], exact=dry_run), dry_run, json):
+        asked = Settings(metric=chosen_metric, ablation=replaced, memory=memory)
+        if show_forecast(forecast(loaded, [learning(pairs, learner, asked)], on, exact=dry_run), dry_run, json):
             return
         if not store.is_empty:
             note("going on from what a command that was stopped had learned")
         with watching() as progress:
             ranking = learn_ranking(
-                loaded, pairs, learner, measure, replaced, memory=memory, store=store, progress=progress
+                loaded, pairs, learner, chosen_metric, replaced, memory=memory, session=Session(store, on, progress)
             )
         ranking.save(folder, overwrite)
     warn_of_trend(learner.goal.name, ranking)

@@ -56,14 +56,14 @@ def command(
 
     The files it writes can be read by EAP-IG and MIB, too.
     """
-    from ..disk import whole_folder
+    from ..core.ranking import Ranking
+    from ..core.scores import EdgeScores
+    from ..core.statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
     from ..errors import InputError
-    from ..methods import choose
-    from ..ranking import Ranking
-    from ..scores import EdgeScores
+    from ..io.atomic import whole_folder
+    from ..method import choose
+    from ..runtime.store import working_on
     from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
-    from ..statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
-    from ..store import working_on
 
     how = choose("solver", SOLVERS, solver, time_limit=time_limit)
     # Made even if it isn't used, so that its words are checked.
@@ -113,8 +113,8 @@ def command(
 
 def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
     """Refuse a place that circuits can't be written to."""
-    from ..disk import check_file, check_folder
-    from ..formats.files import check_suffix
+    from ..io.atomic import check_file, check_folder
+    from ..io.edge_formats import check_suffix
 
     if several:
         check_folder(path, overwrite, FILES)

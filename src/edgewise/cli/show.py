@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..circuit import Circuit
+    from ..core.circuit import Circuit
     from ..report.open_circuit import OpenCircuit
     from ..results import ResultRow
 
@@ -36,7 +36,7 @@ def command(
     Of a result folder, the circuit of one method at one size: unless you choose, of the method whose circuits the run
     wrote, and the smallest that has a faithfulness of 0.9 or more.
     """
-    from ..report.circuit_words import describe
+    from ..report.circuit_summary import describe
     from ..report.open_circuit import open_circuit
 
     opened = open_circuit(circuit, method, metric, size)
@@ -47,7 +47,7 @@ def command(
     found = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **words.record()}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
-        found |= {"metric": row.benchmark.name, "method": row.name, "size": sizes[opened.place], "sizes": sizes}
+        found |= {"metric": row.measure.name, "method": row.name, "size": sizes[opened.place], "sizes": sizes}
     print_json(found)
 
 
@@ -66,7 +66,7 @@ def show_circuit(
     name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
 ) -> None:
     """Print a circuit: how large it is, its strongest edges, its heads and MLPs."""
-    from ..report.circuit_words import circuit_tables, describe
+    from ..report.circuit_summary import circuit_tables, describe
 
     words = describe(circuit, score, signed, top)
     say(words.sentence, name)
@@ -79,10 +79,10 @@ def show_circuit(
 
 def show_curve(row: ResultRow) -> None:
     """Print the curve of a method."""
-    from ..report.curve_words import can_show, curve_lines
+    from ..report.terminal_curve import can_show, curve_lines
 
     curve = row.curve
-    say(f"faithfulness of {row.name} by share of the edges", row.benchmark.name)
+    say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
     shares, values = [curve.shares[at] for at in curve.asking], curve.faithfulness[curve.asking].tolist()
     lines = curve_lines(shares, values, out.width, can_show(out.encoding))
     out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)

@@ -10,7 +10,7 @@ import typer
 
 from . import options
 from .console import note, open_workers, out, print_json, print_tables, say, warn_of_copies, watching
-from .plan import show_forecasts
+from .forecast import show_forecasts
 
 if TYPE_CHECKING:
     from ..study import Study
@@ -72,12 +72,14 @@ def command(
     Scores edges on train, chooses combination and hyper-parameters on validation, reports on test. Finished work is
     kept in the folder: a study that was stopped goes on with the same command, and ends with the same tables.
     """
-    from ..models import thread_count
-    from ..report.study import write_study
+    from ..core.statistics import Bootstrap
+    from ..recipes.settings import as_published as published
+    from ..report.study_tables import write_study
+    from ..runtime.engine import thread_count
+    from ..runtime.session import Session
     from ..select import Greedy, Ilp, TopN
-    from ..statistics import Bootstrap
-    from ..study import Grid, Plan, go_on, open_study, study_forecasts
-    from ..study import as_published as published
+    from ..study import Grid, Plan, open_study, resume_study
+    from ..study.forecast import study_forecasts
     from ..tasks import check_task, count_copies, has_splits, is_task_file
 
     resampling = Bootstrap(10, interval.lower(), confidence, threshold)
@@ -109,27 +111,27 @@ def command(
         show_forecasts(forecasts, json)
         return
     with open_study(out_folder, plan, overwrite) as opened, open_workers(engine, address, workers) as where:
-        if opened.goes_on:
+        if opened.resumes:
             note(f"going on with the study in {out_folder}")
         if opened.threads != thread_count():
             note(f"it was begun with {opened.threads} threads, so the last digits may differ from those of one go")
         with watching() as progress:
-            study = go_on(plan, opened, progress, where, not no_cache)
+            study = resume_study(plan, opened, not no_cache, Session(engine=where, progress=progress))
         about = write_study(study, opened.folder)
     _show(out_folder, study, about, json)
 
 
 def report_study(folder: Path, study: Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them with what they say."""
-    from ..report.study import write_study
+    from ..report.study_tables import write_study
 
     _show(folder, study, write_study(study, folder), json)
 
 
 def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> None:
     """Print a study's tables with what they say."""
-    from ..report.study import TERMINAL_LEGEND, competence, sentence, terminal
-    from ..report.words import shown
+    from ..report.safe_text import shown
+    from ..report.study_tables import TERMINAL_LEGEND, competence, sentence, terminal
     from ..study import study_tables
 
     if json:

@@ -34,9 +34,9 @@ def command(
     Its slider over circuit sizes is tied to the curve of faithfulness; it compares methods, and with several folders
     runs; it shows where heads look, and on which prompts a circuit fails. Send it to anybody.
     """
-    from ..disk import check_file, write_text
-    from ..report.view import view_of
-    from ..report.view_page import page_of
+    from ..io.atomic import check_file, write_text
+    from ..report.viewer.page import page_of
+    from ..report.viewer.view import view_of
     from ..results import is_result
 
     own = len(paths) == 1 and is_result(paths[0])

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, look, strongest_heads
-from .benchmarks import BENCHMARKS, BOTH, CMD, CPR, Benchmark, Cmd, Cpr
 from .curve import FAITHFUL, SIZES, USUAL, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
 from .intervals import CONFIDENCE, Comparison, Interval, Resampled, compare, faithfulness_intervals, mean_of, resample
+from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
 from .roc import auroc
 
 if TYPE_CHECKING:
-    from .evaluation import Evaluation, evaluate_circuits
+    from .run_circuits import Evaluation, evaluate_circuits
 
-__getattr__ = lazy_names(__name__, dict.fromkeys(("Evaluation", "evaluate_circuits"), ".evaluation"))
+__getattr__ = lazy_names(__name__, dict.fromkeys(("Evaluation", "evaluate_circuits"), ".run_circuits"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
-from ..methods import Method
+from ..method import Method
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..models import Model
     from ..models.forward import Trace
     from ..models.prepare import Prepared
+    from ..runtime.engine import Engine
     from ..tasks import Example, Task
 
 
@@ -30,7 +31,7 @@ class Ablation(Method, ABC):
 
     shares_prefix: ClassVar[bool] = False
 
-    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]]) -> Ablation:
+    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]], engine: Engine) -> Ablation:
         """The ablation once it has seen the task, for those that must; by default, as it is."""
         return self
 
@@ -71,13 +72,15 @@ class Mean(Ablation):
     name: ClassVar[str] = "mean"
     positional: ClassVar[bool] = False
 
-    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]]) -> Ablation:
+    def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]], engine: Engine) -> Ablation:
         """With the means, which take one more run of the clean prompts."""
-        return Means(_means(model, task, batches, self.positional))
+        return Means(_means(model, task, batches, engine, self.positional))
 
     def reference(self, batch: Prepared) -> Trace:
         """Not without a task: means are taken by `prepare`."""
-        raise InputError(f"ablation {self.name!r} takes means over a task; call prepare(model, task, batches) first")
+        raise InputError(
+            f"ablation {self.name!r} takes means over a task; call prepare(model, task, batches, engine) first"
+        )
 
 
 @dataclass(frozen=True)
@@ -105,16 +108,18 @@ class Means(Ablation):
         return batch.run_from_sources(here[0], here[1 : 1 + n_layers], here[1 + n_layers :])
 
 
-def _means(model: Model, task: Task, batches: Sequence[Sequence[int]], positional: bool) -> tuple[Tensor, ...]:
+def _means(
+    model: Model, task: Task, batches: Sequence[Sequence[int]], engine: Engine, positional: bool
+) -> tuple[Tensor, ...]:
     """Per source its mean [position, ...], the same at every position unless `positional`."""
     import torch
 
-    from ..models import run_batches
+    from ..runtime.engine import run_batches
 
     longest = task.longest
     totals: list[Tensor] = []
     count = torch.zeros(longest, device=model.transformer.device)
-    for _, (real, sums) in run_batches(model, task.examples, batches, _position_sums, in_order=True):
+    for _, (real, sums) in run_batches(engine, model, task.examples, batches, _position_sums, in_order=True):
         width = len(real)
         count[:width] += real
         totals = totals or [one.new_zeros((longest, *one.shape[1:])) for one in sums]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from ..methods import check_is
-from .benchmarks import CMD, CPR, Benchmark
+from ..method import check_is
 from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
+from .measures import CMD, CPR, Measure
 
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
@@ -88,12 +88,12 @@ class Curve:
         """The area between faithfulness and 1: best at 0."""
         return self.area(CMD)
 
-    def area(self, benchmark: Benchmark) -> float:
+    def area(self, measure: Measure) -> float:
         """CPR, CMD or an area of one's own."""
-        check_is("benchmark", Benchmark, benchmark)
+        check_is("benchmark", Measure, measure)
         if len(self.shares) < 2:
             raise InputError("a curve of fewer than two sizes has no area; give more sizes")
-        return area(self.shares, benchmark.height(self.faithfulness))
+        return area(self.shares, measure.height(self.faithfulness))
 
     @property
     def asking(self) -> list[int]:

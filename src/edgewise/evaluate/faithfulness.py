@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from ..methods import Method, check_is
+from ..method import Method, check_is
 
 FloatArray = NDArray[np.float64]
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.statistics import MOST_RESAMPLES, resampling_weights
 from ..errors import InputError
-from ..methods import check_is
-from ..statistics import MOST_RESAMPLES, resampling_weights
-from .benchmarks import Benchmark
+from ..method import check_is
 from .curve import Curve, areas
 from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
+from .measures import Measure
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
@@ -56,7 +56,7 @@ class Comparison:
     that all resamples are equal, as those of a single example or of copies of it are: they tell nothing apart, p is 1.
     """
 
-    benchmark: Benchmark
+    measure: Measure
     difference: float
     low: float
     high: float
@@ -66,12 +66,12 @@ class Comparison:
     @property
     def is_better(self) -> bool:
         """Whether the whole interval lies on the better side of 0."""
-        return self._excludes_zero and self.benchmark.better * self.difference > 0
+        return self._excludes_zero and self.measure.better * self.difference > 0
 
     @property
     def is_worse(self) -> bool:
         """Whether the whole interval lies on the worse side of 0."""
-        return self._excludes_zero and self.benchmark.better * self.difference < 0
+        return self._excludes_zero and self.measure.better * self.difference < 0
 
     @property
     def _excludes_zero(self) -> bool:
@@ -95,13 +95,13 @@ class Resampled:
     draws    [resample]; NaN where a resample leaves faithfulness undefined, as one of very few examples may
     """
 
-    benchmark: Benchmark
+    measure: Measure
     estimate: float
     draws: FloatArray
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The area with its interval; no distance is below 0."""
-        reach, least = _reach(self.estimate, self.draws, confidence), self.benchmark.least
+        reach, least = _reach(self.estimate, self.draws, confidence), self.measure.least
         return Interval(self.estimate, max(self.estimate - reach, least), self.estimate + reach, confidence)
 
     def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
@@ -110,29 +110,29 @@ class Resampled:
         reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference))
         if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
             reach, p = 0.0, 1.0
-        return Comparison(self.benchmark, difference, difference - reach, difference + reach, p, confidence)
+        return Comparison(self.measure, difference, difference - reach, difference + reach, p, confidence)
 
 
-def resample(curve: Curve, benchmark: Benchmark, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
+def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
     """The curve's CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
     if not 2 <= resamples <= MOST_RESAMPLES:
         raise InputError(f"an interval needs at least 2 resamples and at most {MOST_RESAMPLES}, not {resamples}")
-    check_is("benchmark", Benchmark, benchmark)
+    check_is("benchmark", Measure, measure)
     weights = resampling_weights(len(curve.full), resamples, seed)
-    draws = areas(curve.shares, benchmark.height(curve.reweighted(weights)))
-    return Resampled(benchmark, curve.area(benchmark), draws)
+    draws = areas(curve.shares, measure.height(curve.reweighted(weights)))
+    return Resampled(measure, curve.area(measure), draws)
 
 
 def mean_of(parts: Sequence[Resampled]) -> Resampled:
     """The mean of areas on several sets of examples, resample by resample."""
     estimate = float(np.mean([part.estimate for part in parts]))
-    return Resampled(parts[0].benchmark, estimate, np.mean([part.draws for part in parts], axis=0))
+    return Resampled(parts[0].measure, estimate, np.mean([part.draws for part in parts], axis=0))
 
 
 def compare(
     one: Curve,
     other: Curve,
-    benchmark: Benchmark,
+    measure: Measure,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -143,7 +143,7 @@ def compare(
             f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
         )
-    return resample(one, benchmark, resamples, seed).less(resample(other, benchmark, resamples, seed), confidence)
+    return resample(one, measure, resamples, seed).less(resample(other, measure, resamples, seed), confidence)
 
 
 def faithfulness_intervals(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 from ..errors import InputError
 
 

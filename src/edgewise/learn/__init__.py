@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
-from .learned import Learned, size_chances
+from .top_k_learner import TopKLearner, size_chances
 
 if TYPE_CHECKING:
-    from .learning import learn_ranking
+    from .run_learner import learn_ranking
 
-__getattr__ = lazy_names(__name__, {"learn_ranking": ".learning"})
+__getattr__ = lazy_names(__name__, {"learn_ranking": ".run_learner"})

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from .batch import Batch, make_batch, plan_batches
     from .families import FAMILIES, check_config
     from .load import DEMO, DTYPES, SMOLLM2, Model, ModelFacts, ModelSource, inspect_model, load_model, wrap_model
-    from .running import HERE, Engine, run_batches, thread_count
 
 _HOMES = {
     ".batch": ("Batch", "make_batch", "plan_batches"),
@@ -20,6 +19,5 @@ _HOMES = {
     ".load": (
         "DEMO", "DTYPES", "SMOLLM2", "Model", "ModelFacts", "ModelSource", "inspect_model", "load_model", "wrap_model",
     ),
-    ".running": ("HERE", "Engine", "run_batches", "thread_count"),
 }  # fmt: skip
 __getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

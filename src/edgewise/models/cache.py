@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from ..disk import discard, file_digest, locked, parents_of, remove_drafts, whole_folder, write_json
 from ..errors import InputError
-from ..reading import file_size, first_line, read_format
+from ..io.atomic import discard, file_digest, locked, parents_of, remove_drafts, whole_folder, write_json
+from ..io.reading import file_size, first_line, read_format
 from .memory import parse_bytes
 
 log = getLogger(__name__)

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 from ..graph import Graph
 from .forward import Frame, Trace, add_positions, attend, frame_at, join_heads, sum_heads
 from .memory import NORMED_AT_ONCE

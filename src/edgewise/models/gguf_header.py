@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ..errors import InputError
-from ..reading import file_size, told_of
+from ..io.reading import file_size, wrap_read_errors
 
 VERSIONS = (2, 3)
 TEXT, LIST = 8, 9
@@ -33,7 +33,7 @@ def check_header(path: Path) -> Counts:
     size = file_size(path)
     if size < 24:
         raise InputError(f"{path} isn't a .gguf file: it has {size} bytes")
-    with told_of(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+    with wrap_read_errors(path), path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _Walk(path, data).walk()
 
 

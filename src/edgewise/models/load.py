@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, partialmethod
 from importlib.resources import files
@@ -18,10 +17,10 @@ from typing import Any
 
 import torch
 
-from ..disk import file_digest
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from ..reading import file_size, read_json, told_of
+from ..io.atomic import file_digest
+from ..io.reading import file_size, read_json, wrap_read_errors
 from .cache import dequantised, described
 from .config import check_read, check_written, least_parameters
 from .families import build_transformer, check_config
@@ -29,7 +28,6 @@ from .gguf_header import NUMBERS_PER_BYTE, check_header
 from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
 from .pickled import check_pickled
 from .placement import TOKENS, choose_devices, free_bytes, place_layers
-from .running import HERE, Engine
 from .transformer import Transformer
 
 DEMO = "demo"
@@ -99,7 +97,6 @@ class Model:
     bos     the token put in front of every prompt, or None
     source  how it was loaded; None if it was made in memory
     module  the HuggingFace model whose weights these are
-    engine  where its jobs run; see `on`
     """
 
     name: str
@@ -108,18 +105,9 @@ class Model:
     bos: int | None = None
     source: ModelSource | None = None
     module: Any = None
-    engine: Engine = HERE
 
     def __post_init__(self) -> None:
         self.__dict__["_loaded"] = self._glance()
-
-    def on(self, engine: Engine) -> Model:
-        """The same model, whose jobs run on an engine, with the same results but for rounding."""
-        if not isinstance(engine, Engine):
-            raise InputError(f"an engine such as Local() or Ray() is needed, not {engine!r}")
-        found = copy(self)
-        found.__dict__["engine"] = engine
-        return found
 
     @property
     def digest(self) -> str:
@@ -292,7 +280,7 @@ def _commit(name: str) -> str:
     """Which version of a model on the hub this is: its commit, which the place of its config in the cache names."""
     from transformers.utils import cached_file
 
-    with told_of(f"model {name!r}", CHOICES):
+    with wrap_read_errors(f"model {name!r}", CHOICES):
         config = Path(str(cached_file(name, CONFIG)))
     found = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
     return f"{name}@{found[1] if found else file_digest(config)}"
@@ -378,7 +366,7 @@ def _load_from(place: Place, source: ModelSource) -> tuple[Any, Any]:
     if len(on) == 1:
         _refuse_too_large(source, least * kind.itemsize, kind, on[0])
     places = {"": on[0]} if len(on) == 1 else _place(source, on, kind)
-    with told_of(f"model {name!r}", CHOICES):
+    with wrap_read_errors(f"model {name!r}", CHOICES):
         found: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **place.arguments(), dtype=kind, output_loading_info=True, trust_remote_code=trust
         )
@@ -471,7 +459,7 @@ def _inspect(name: str, trust_remote_code: bool, dtype: str, cache: bool) -> tup
         family = check_config(config)
         stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
         kind = stored if dtype == "auto" else choose_dtype(dtype, stored, torch.device("cpu"))
-        with told_of(f"model {name!r}", CHOICES), torch.device("meta"):
+        with wrap_read_errors(f"model {name!r}", CHOICES), torch.device("meta"):
             built = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
             shape = family.build(built.to(kind)).shape
     parameters = sum(p.numel() for p in built.parameters())
@@ -529,11 +517,11 @@ def _config(name: str, place: Place, trust_remote_code: bool) -> Any:
             raise InputError(f"model {name!r} can't be read: the folder has no file {CONFIG}; {CHOICES}")
         if not isinstance(read_json(folder / CONFIG), dict):
             raise InputError(f"{place.config} must be a JSON object")
-    with told_of(f"model {name!r}", CHOICES):
+    with wrap_read_errors(f"model {name!r}", CHOICES):
         written, _ = transformers.PreTrainedConfig.get_config_dict(**place.arguments())
     try:
         check_written(written, place.config, trust_remote_code)
-        with told_of(f"model {name!r}", CHOICES):
+        with wrap_read_errors(f"model {name!r}", CHOICES):
             config = transformers.AutoConfig.from_pretrained(**place.arguments(), trust_remote_code=trust_remote_code)
         check_config(config)
         check_read(config, place.config)
@@ -555,7 +543,7 @@ def _load_tokenizer(place: Place, trust_remote_code: bool) -> Any:
             if file.is_file():
                 file_size(file, LARGEST_TOKENIZER)
         _refuse_growing_texts(Path(place.where) / "tokenizer.json")
-    with told_of(f"the tokenizer of {place.where}"):
+    with wrap_read_errors(f"the tokenizer of {place.where}"):
         found: Any = transformers.AutoTokenizer.from_pretrained(
             **place.arguments(), trust_remote_code=trust_remote_code
         )

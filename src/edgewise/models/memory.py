@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 from ..errors import InputError
 from ..graph import Graph
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 
 from ..errors import InputError
-from ..reading import told_of
+from ..io.reading import wrap_read_errors
 
 
 def check_pickled(path: Path) -> None:
     """Refuse a .bin file that would take more memory than it has bytes; its numbers aren't read."""
     if zipfile.is_zipfile(path):
-        with told_of(path), zipfile.ZipFile(path) as file:
+        with wrap_read_errors(path), zipfile.ZipFile(path) as file:
             if any(part.compress_type != zipfile.ZIP_STORED for part in file.infolist()):
                 raise InputError(f"{path} has compressed parts, which weights never have; save it with torch.save")
-    with told_of(path):
+    with wrap_read_errors(path):
         found = torch.load(path, map_location="meta", weights_only=True)
     if not isinstance(found, dict):
         raise InputError(f"{path} must hold tensors by name, not {type(found).__name__}")

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate import Benchmark, Comparison, resample
-from ..methods import plain
+from ..evaluate import Comparison, Measure, resample
+from ..method import plain
+from ..recipes.stability import jaccard
 from ..results import Result, ResultRow, read_circuits, read_result
-from ..study.stability import jaccard
-from .circuit_words import TOP, ScoredEdge, beside, describe, edge_tables
+from .circuit_summary import TOP, ScoredEdge, beside, describe, edge_tables
 from .comparisons import DIFFERENCE, difference_cells
 from .numbers import number, percent
 from .open_circuit import OpenCircuit, open_circuit
@@ -59,7 +59,7 @@ class CircuitPair:
 class Overlaps:
     """A method that two runs have: its circuits by size."""
 
-    benchmark: Benchmark
+    measure: Measure
     method: str
     shares: tuple[float, ...]
     sizes: tuple[Shared, ...]
@@ -69,7 +69,7 @@ class Overlaps:
 class AreaPair:
     """A method that two runs have: its area here and there, and the first less the second."""
 
-    benchmark: Benchmark
+    measure: Measure
     method: str
     here: float
     there: float
@@ -97,14 +97,14 @@ class RunPair:
         about = {"one": self.one, "other": self.other, "paired": self.paired, "notes": list(self.notes)}
         overlaps = [
             {
-                "benchmark": plain(one.benchmark),
+                "benchmark": plain(one.measure),
                 "method": one.method,
                 "sizes": [{"share": share} | asdict(size) for share, size in zip(one.shares, one.sizes, strict=True)],
             }
             for one in self.overlaps
         ]
         areas = [
-            {"benchmark": plain(one.benchmark), "method": one.method, "area": one.here, "other_area": one.there}
+            {"benchmark": plain(one.measure), "method": one.method, "area": one.here, "other_area": one.there}
             | one.comparison.record()
             | {"verdict": one.comparison.verdict}
             for one in self.areas
@@ -133,18 +133,18 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Circu
 def pair_exported(
     one: str | Path,
     other: str | Path,
-    benchmark: Benchmark,
+    measure: Measure,
     method: str | None = None,
     match: str | None = None,
     top: int = TOP,
 ) -> CircuitPair:
     """Circuits of two runs, or of two methods of one, of the size to look at first in the first of them, if the other
     has that, too; by default of the methods whose circuits the runs wrote."""
-    here = open_circuit(one, method, benchmark.name)
+    here = open_circuit(one, method, measure.name)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
     size = f"{share:.17g}" if share in read_result(other).rows[0].curve.shares else None
-    return pair_circuits(here, open_circuit(other, match, benchmark.name, size), top)
+    return pair_circuits(here, open_circuit(other, match, measure.name, size), top)
 
 
 def pair_runs(one: str | Path, other: str | Path) -> RunPair:
@@ -155,7 +155,7 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
             f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
         )
     rows = [
-        (row, match) for row in here.rows for match in there.of(row.benchmark) if match.name.lower() == row.name.lower()
+        (row, match) for row in here.rows for match in there.of(row.measure) if match.name.lower() == row.name.lower()
     ]
     if not rows:
         raise InputError(f"{one} and {other} have no method in common: nothing can be compared")
@@ -167,7 +167,7 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
         paired,
         _notes(here, there, paired),
         tuple(
-            _overlaps(row, match, circuits[0][row.benchmark, row.name], circuits[1][match.benchmark, match.name])
+            _overlaps(row, match, circuits[0][row.measure, row.name], circuits[1][match.measure, match.name])
             for row, match in rows
         ),
         tuple(
@@ -189,7 +189,7 @@ def _overlaps(row: ResultRow, match: ResultRow, here: Sequence[Circuit], there: 
     ours, theirs = dict(zip(row.curve.shares, here, strict=True)), dict(zip(match.curve.shares, there, strict=True))
     asking = [row.curve.shares[place] for place in row.curve.asking]
     shares = tuple(share for share in asking if share in theirs)
-    return Overlaps(row.benchmark, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
+    return Overlaps(row.measure, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
 
 
 def _measured_by(result: Result) -> tuple[Any, ...]:
@@ -202,8 +202,8 @@ def _is_paired(here: Result, there: Result) -> bool:
 
 def _areas(row: ResultRow, match: ResultRow, paired: bool) -> AreaPair:
     # Equal seeds draw equal examples, so that draws are paired; other seeds draw on their own.
-    ours, theirs = resample(row.curve, row.benchmark), resample(match.curve, match.benchmark, seed=0 if paired else 1)
-    return AreaPair(row.benchmark, row.name, ours.estimate, theirs.estimate, ours.less(theirs))
+    ours, theirs = resample(row.curve, row.measure), resample(match.curve, match.measure, seed=0 if paired else 1)
+    return AreaPair(row.measure, row.name, ours.estimate, theirs.estimate, ours.less(theirs))
 
 
 def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
@@ -236,11 +236,11 @@ def circuit_pair_tables(pair: CircuitPair, width: int) -> list[Table]:
 def overlap_tables(pair: RunPair, width: int) -> list[Table]:
     """The overlap by size of each method, a table per metric."""
     tables: list[Table] = []
-    for benchmark in dict.fromkeys(one.benchmark for one in pair.overlaps):
-        ours = [one for one in pair.overlaps if one.benchmark == benchmark]
+    for measure in dict.fromkeys(one.measure for one in pair.overlaps):
+        ours = [one for one in pair.overlaps if one.measure == measure]
         shares = ours[0].shares
         rows = [(one.method, *(number(size.overlap, digits=2) for size in one.sizes)) for one in ours]
-        title = f"{benchmark.name}: overlap of circuits by size, in % of the edges"
+        title = f"{measure.name}: overlap of circuits by size, in % of the edges"
         tables += number_tables(("method", *map(percent, shares)), rows, width, title)
     return tables
 
@@ -248,12 +248,12 @@ def overlap_tables(pair: RunPair, width: int) -> list[Table]:
 def area_pair_tables(pair: RunPair, width: int) -> list[Table]:
     """The areas of each method in both runs and their difference, a table per metric."""
     tables: list[Table] = []
-    for benchmark in dict.fromkeys(one.benchmark for one in pair.areas):
+    for measure in dict.fromkeys(one.measure for one in pair.areas):
         rows = [
             (one.method, number(one.here), number(one.there), *difference_cells(one.comparison))
             for one in pair.areas
-            if one.benchmark == benchmark
+            if one.measure == measure
         ]
-        title = f"{benchmark.name} here less there, {benchmark.improves}"
+        title = f"{measure.name} here less there, {measure.improves}"
         tables += number_tables(("method", "here", "there", *DIFFERENCE), rows, width, title, left=(3,))
     return tables

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import InputError
-from ..evaluate import Benchmark, Comparison, Faithfulness, Resampled, resample
-from ..methods import as_known, plain
+from ..evaluate import Comparison, Faithfulness, Measure, Resampled, resample
+from ..method import as_known, plain
 from ..results import Result
 from ..study import Study
 from .numbers import interval, number
@@ -27,14 +27,14 @@ class Contest:
 
     task: str
     model: str
-    benchmark: Benchmark
+    measure: Measure
     faithfulness: Faithfulness
     methods: Mapping[str, Resampled]
 
     @property
     def best(self) -> str:
         """The method of the best area; of equals the first."""
-        return max(self.methods, key=lambda name: self.benchmark.better * self.methods[name].estimate)
+        return max(self.methods, key=lambda name: self.measure.better * self.methods[name].estimate)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def contests_of_run(result: Result) -> list[Contest]:
     run, definition = result.run, result.rows[0].curve.definition
     return [
         Contest(run.task, run.model, b, definition, {row.name: resample(row.curve, b) for row in result.of(b)})
-        for b in result.benchmarks
+        for b in result.measures
     ]
 
 
@@ -103,12 +103,12 @@ def pair_tables(found: Sequence[Pair], width: int = WIDTH) -> list[Table]:
     """Pairs that share a contest, as a table with marks as `LEGEND` has them."""
     contest, others = found[0].contest, {pair.other for pair in found}
     heading = (
-        f"{contest.benchmark.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
+        f"{contest.measure.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
     )
     rows = [
         (pair.one, number(contest.methods[pair.one].estimate), *difference_cells(pair.comparison)) for pair in found
     ]
-    return number_tables(("method", contest.benchmark.name, *DIFFERENCE), rows, width, heading, left=(2,))
+    return number_tables(("method", contest.measure.name, *DIFFERENCE), rows, width, heading, left=(2,))
 
 
 def difference_cells(less: Comparison) -> tuple[Text, str, str]:

@@ -16,13 +16,13 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 from ..errors import InputError
-from ..formats.edge_file import edge_name
 from ..graph import LETTERS, Graph
-from ..methods import as_known
+from ..io.edge_file import edge_name
+from ..method import as_known
 from .edge_kinds import COLOURS, KINDS, edge_kinds
-from .words import one_line
+from .safe_text import one_line
 
 Attributes = Mapping[str, Any]
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"

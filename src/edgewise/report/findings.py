@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..circuit import Circuit
-from ..evaluate import FAITHFUL, USUAL, Benchmark, Comparison, resample
-from ..methods import record_name
+from ..core.circuit import Circuit
+from ..core.scores import EdgeScores
+from ..core.statistics import EdgeStatistics
+from ..evaluate import FAITHFUL, USUAL, Comparison, Measure, resample
+from ..method import record_name
+from ..recipes.recipe import GREEDY
 from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
-from ..scores import EdgeScores
-from ..statistics import EdgeStatistics
-from ..study import GREEDY
 from .numbers import percent
+from .safe_text import drawn
 from .tables import short
-from .words import drawn
 
 # More methods can't be told apart.
 MOST_METHODS = 40
@@ -34,7 +34,7 @@ class Findings:
 
     result: Result
     statistics: EdgeStatistics
-    circuits: Mapping[tuple[Benchmark, str], tuple[Circuit, ...]]
+    circuits: Mapping[tuple[Measure, str], tuple[Circuit, ...]]
 
     @classmethod
     def read(cls, folder: str | Path) -> Findings:
@@ -51,33 +51,31 @@ class Findings:
         how = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
         return "  ·  ".join(drawn(name) for name in (short(run.model), short(run.task), *how))
 
-    def telling(self, benchmark: Benchmark) -> tuple[ResultRow, int]:
+    def telling(self, measure: Measure) -> tuple[ResultRow, int]:
         """What to look at first: the exported row, and the place of the size in it that `TELLING` names."""
-        row = self.result.exported(benchmark)
+        row = self.result.exported(measure)
         return row, row.curve.telling
 
-    def reference(self, benchmark: Benchmark) -> ResultRow:
+    def reference(self, measure: Measure) -> ResultRow:
         """The row that others are compared with: greedy, or the best if greedy wasn't tried."""
-        rows = self.result.of(benchmark)
-        return next((row for row in rows if row.name == GREEDY.name), self.result.best(benchmark))
+        rows = self.result.of(measure)
+        return next((row for row in rows if row.name == GREEDY.name), self.result.best(measure))
 
-    def rows(self, benchmark: Benchmark) -> list[ResultRow]:
+    def rows(self, measure: Measure) -> list[ResultRow]:
         """The rows to show, the best first; of very many the best, the exported one and the reference."""
-        ordered = sorted(self.result.of(benchmark), key=lambda row: -benchmark.better * row.area)
-        always = (self.result.exported(benchmark), self.reference(benchmark))
+        ordered = sorted(self.result.of(measure), key=lambda row: -measure.better * row.area)
+        always = (self.result.exported(measure), self.reference(measure))
         return [row for at, row in enumerate(ordered) if at < MOST_METHODS or row in always]
 
     @cached_property
-    def differences(self) -> Mapping[Benchmark, Mapping[str, Comparison]]:
+    def differences(self) -> Mapping[Measure, Mapping[str, Comparison]]:
         """Benchmark -> method -> its area less that of the reference, paired over the examples."""
         found = {}
-        for benchmark in self.result.benchmarks:
-            reference = self.reference(benchmark)
-            other = resample(reference.curve, benchmark)
-            found[benchmark] = {
-                row.name: resample(row.curve, benchmark).less(other)
-                for row in self.rows(benchmark)
-                if row is not reference
+        for measure in self.result.measures:
+            reference = self.reference(measure)
+            other = resample(reference.curve, measure)
+            found[measure] = {
+                row.name: resample(row.curve, measure).less(other) for row in self.rows(measure) if row is not reference
             }
         return found
 
@@ -87,5 +85,5 @@ class Findings:
 
 def left_out(found: Findings) -> str:
     """What is to be said of methods that aren't shown; empty if all are."""
-    most = max(len(found.result.of(b)) for b in found.result.benchmarks)
+    most = max(len(found.result.of(b)) for b in found.result.measures)
     return f" Of {most} methods the best {MOST_METHODS} are shown." if most > MOST_METHODS else ""

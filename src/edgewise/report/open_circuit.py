@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
+from ..core.scores import EdgeScores
 from ..errors import InputError
-from ..evaluate import FAITHFUL, Benchmark, Curve
-from ..formats.files import read_file
-from ..methods import as_known
+from ..evaluate import FAITHFUL, Curve, Measure
+from ..io.edge_formats import read_file
+from ..method import as_known
 from ..results import Result, ResultRow, is_result, read_circuits, read_result
-from ..scores import EdgeScores
 from .numbers import number, percent
 
 # What folders hold that have no circuit -> what to do instead.
@@ -74,23 +74,23 @@ def open_circuit(
 
 def _of_run(folder: Path, method: str | None, metric: str | None, size: str | None) -> OpenCircuit:
     result = read_result(folder)
-    benchmark = _benchmark(result, metric)
-    row = result.exported(benchmark) if method is None else _row(result, benchmark, method)
+    measure = _benchmark(result, metric)
+    row = result.exported(measure) if method is None else _row(result, measure, method)
     place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
-    circuit = read_circuits(folder, result)[benchmark, row.name][place]
+    circuit = read_circuits(folder, result)[measure, row.name][place]
     share = percent(row.curve.shares[place])
-    name = f"{row.name} for {benchmark.name} at {share} % of the edges"
+    name = f"{row.name} for {measure.name} at {share} % of the edges"
     return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
 
 
-def _benchmark(result: Result, metric: str | None) -> Benchmark:
-    known = {b.name: b for b in result.benchmarks}
-    return known[as_known("metric", metric, known)] if metric is not None else result.benchmarks[0]
+def _benchmark(result: Result, metric: str | None) -> Measure:
+    known = {b.name: b for b in result.measures}
+    return known[as_known("metric", metric, known)] if metric is not None else result.measures[0]
 
 
-def _row(result: Result, benchmark: Benchmark, method: str) -> ResultRow:
-    rows = {row.name: row for row in result.of(benchmark)}
-    return rows[as_known(f"method for {benchmark.name}", method, rows)]
+def _row(result: Result, measure: Measure, method: str) -> ResultRow:
+    rows = {row.name: row for row in result.of(measure)}
+    return rows[as_known(f"method for {measure.name}", method, rows)]
 
 
 def _size(curve: Curve, size: str) -> int:

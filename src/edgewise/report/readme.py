@@ -10,16 +10,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ..disk import PAGE, PAGE_MARK, is_our_page, write_text
-from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Benchmark
-from ..reading import Header, array_headers
+from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Measure
+from ..io.atomic import PAGE, PAGE_MARK, is_our_page, write_text
+from ..io.reading import Header, array_headers
 from ..results import Result
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
 from ..study.folder import FILES as STUDY_FILES
 from .numbers import number
+from .safe_text import code
 from .tables import method_words, short
-from .words import code
 
 FIGURES = {
     "faithfulness": "faithfulness of circuits of growing size, by method",
@@ -114,8 +114,8 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
     """The page of a result folder that holds these files."""
     run, settings = result.run, result.run.settings
     methods = list(dict.fromkeys(row.name for row in result.rows))
-    best = {b: result.best(b) for b in result.benchmarks}
-    curves = ", ".join(f"{row.benchmark.name} {code(row.name)}" for row in result.rows)
+    best = {b: result.best(b) for b in result.measures}
+    curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.rows)
     made = [
         f"model: {code(run.model)}, {code(run.graph)}, {run.graph.n_edges:,} edges, {code(run.dtype)}",
         f"task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, evaluated on "
@@ -144,7 +144,7 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
             "What came out": [
                 *_bullets(found),
                 "",
-                *_meanings(result.benchmarks, result.rows[0].curve.definition.name),
+                *_meanings(result.measures, result.rows[0].curve.definition.name),
             ],
             "Files": _file_lines(pieces, OF_RESULT),
             "Axes of the arrays": _bullets(axes),
@@ -244,7 +244,7 @@ def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _meanings(benchmarks: Iterable[Benchmark], faithfulness: str) -> list[str]:
+def _meanings(measures: Iterable[Measure], faithfulness: str) -> list[str]:
     """What the numbers are, for who has never seen them."""
     known = FAITHFULNESS.get(faithfulness)
     definition = f" ({known.words})" if known else ""
@@ -252,7 +252,7 @@ def _meanings(benchmarks: Iterable[Benchmark], faithfulness: str) -> list[str]:
         f"Faithfulness{definition} says how far a circuit behaves as the model does. Over circuits of growing size it "
         "is a curve, with the share of edges on a linear axis:",
         "",
-        *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in benchmarks),
+        *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in measures),
     ]
 
 

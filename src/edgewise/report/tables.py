@@ -10,11 +10,11 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate import CONFIDENCE, Benchmark, Comparison, Curve, Resampled, resample
+from ..evaluate import CONFIDENCE, Comparison, Curve, Measure, Resampled, resample
+from ..recipes.recipe import GREEDY
 from ..results import ResultRow
-from ..study import GREEDY
 from .numbers import interval, number
-from .words import shown
+from .safe_text import shown
 
 # A model whose correct answer beats the incorrect one less often hardly does a task.
 LOW_ACCURACY = 0.6
@@ -34,12 +34,12 @@ GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
 
 
-def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark, width: int = WIDTH) -> list[Table]:
+def area_table(chosen: Sequence[ResultRow], measure: Measure, width: int = WIDTH) -> list[Table]:
     """The paper's ablation table for one metric, with marks as `LEGEND` has them; the best is also bold, and whatever
     beats greedy underlined. Intervals are over the evaluated examples."""
-    sign = benchmark.better
+    sign = measure.better
     best = max(sign * row.area for row in chosen)
-    areas = {row.name: resample(row.curve, benchmark) for row in chosen}
+    areas = {row.name: resample(row.curve, measure) for row in chosen}
     greedy = areas.get(GREEDY.name)
     rows = []
     for row in chosen:
@@ -49,8 +49,8 @@ def area_table(chosen: Sequence[ResultRow], benchmark: Benchmark, width: int = W
         style = "bold " * is_best + "underline" * beats
         area = Text(number(row.area), style)
         rows.append((row.name, area, " ".join(filter(None, marks)), interval(found.low, found.high), _kept(row.curve)))
-    title = f"{benchmark.name}, {benchmark.improves} ({benchmark.rank} ranking)"
-    heads = ("method", benchmark.name, "", INTERVAL, "kept")
+    title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
+    heads = ("method", measure.name, "", INTERVAL, "kept")
     return number_tables(heads, rows, width, title, left=(2,))
 
 

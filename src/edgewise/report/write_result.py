@@ -6,15 +6,15 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..disk import whole_folder, write_text
-from ..formats.files import PACKED
+from ..io.atomic import whole_folder, write_text
+from ..io.edge_formats import PACKED
 from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
 from .findings import Findings
 from .readme import write_result_readme
-from .view import view_of_run
-from .view_page import page_of
+from .viewer.page import page_of
+from .viewer.view import view_of_run
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery

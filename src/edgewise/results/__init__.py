@@ -2,7 +2,6 @@
 
 from .convert import Conversion, convert, convert_to_submission
 from .examples import Prompt, read_attention, read_examples
-from .record import RunRecord
 from .result_folder import (
     Result,
     ResultRow,
@@ -13,4 +12,5 @@ from .result_folder import (
     read_result,
     read_statistics,
 )
+from .run_record import RunRecord
 from .submission import SubmissionCheck, check_submission

@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
-from ..disk import MARKERS, check_file, whole_folder
+from ..core.circuit import Circuit
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
-from ..evaluate import Benchmark, Cmd
-from ..formats.edge_file import EdgeFile
-from ..formats.files import FORMATS, OF_THE_FIELD, PACKED, read_file, suffixes
+from ..evaluate import CircuitModelDistance, Measure
 from ..graph import Graph
-from ..ranking import Ranking
-from ..scores import EdgeScores
-from ..store import working_on
+from ..io.atomic import MARKERS, check_file, whole_folder
+from ..io.edge_file import EdgeFile
+from ..io.edge_formats import FORMATS, OF_THE_FIELD, PACKED, read_file, suffixes
+from ..recipes.recipe import TUNED
+from ..runtime.store import working_on
 from ..study.plan import TEST
-from ..study.recipes import TUNED
 from .result_folder import ResultRow, is_result, read_circuits, read_result
 from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
 
-DEFAULT = Cmd()
+DEFAULT = CircuitModelDistance()
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def convert_to_submission(
     task: str,
     model: str,
     suffix: str = ".pt",
-    benchmark: Benchmark = DEFAULT,
+    measure: Measure = DEFAULT,
     method: str | None = None,
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
@@ -99,7 +99,7 @@ def convert_to_submission(
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
     if is_result(source):
-        circuits, notes = _circuits_of_run(source, benchmark, method)
+        circuits, notes = _circuits_of_run(source, measure, method)
     elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
         circuits, notes = [_untested(read_file(path)) for path in circuit_files(source)], ()
     else:
@@ -200,30 +200,30 @@ def _untested(held: EdgeFile) -> Circuit:
     return Circuit(held.graph, held.members())
 
 
-def _circuits_of_run(folder: Path, benchmark: Benchmark, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:
+def _circuits_of_run(folder: Path, measure: Measure, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:
     """The circuits of one of a run's methods, at the sizes of a submission."""
-    row = _row_to_submit(folder, benchmark, method)
-    by_share = dict(zip(row.curve.shares, read_circuits(folder)[benchmark, row.name], strict=True))
+    row = _row_to_submit(folder, measure, method)
+    by_share = dict(zip(row.curve.shares, read_circuits(folder)[measure, row.name], strict=True))
     missing = [f"{share:g}" for share in SHARES if share not in by_share]
     if missing:
         raise InputError(f"{folder} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
-    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, for {benchmark.name}",)
+    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, for {measure.name}",)
 
 
-def _row_to_submit(folder: Path, benchmark: Benchmark, method: str | None) -> ResultRow:
+def _row_to_submit(folder: Path, measure: Measure, method: str | None) -> ResultRow:
     """The method that is named, or the tuned one, or the best on a split that isn't test."""
     result = read_result(folder)
-    rows = {row.name.lower(): row for row in result.of(benchmark)}
+    rows = {row.name.lower(): row for row in result.of(measure)}
     if not rows:
-        raise InputError(f"{folder} has no circuits for {benchmark.name}; give another --benchmark, or run it again")
+        raise InputError(f"{folder} has no circuits for {measure.name}; give another --benchmark, or run it again")
     if method is None and TUNED.lower() in rows:
         method = TUNED
     if method is None and result.run.test.split != TEST:
-        return max(rows.values(), key=lambda row: benchmark.better * row.area)
+        return max(rows.values(), key=lambda row: measure.better * row.area)
     if method is None:
         raise InputError(
             f"{folder} has several methods, and choosing the best would look at {TEST}; name one, such as --method "
-            f"'{benchmark.papers_choice}', or run with --tune, which chooses without {TEST}"
+            f"'{measure.papers_choice}', or run with --tune, which chooses without {TEST}"
         )
     if method.lower() not in rows:
         raise unknown_name("method", method, [row.name for row in rows.values()])

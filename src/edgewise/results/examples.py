@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from ..disk import write_arrays, write_json
 from ..errors import InputError
 from ..evaluate import Attention
 from ..evaluate.attention import pairs
 from ..graph import Graph
-from ..reading import read_arrays, read_format
-from ..records import typed
+from ..io.atomic import write_arrays, write_json
+from ..io.reading import read_arrays, read_format
+from ..io.records import typed
 from ..tasks import Example
-from .record import RunRecord
+from .run_record import RunRecord
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery

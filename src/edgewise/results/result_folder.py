@@ -27,19 +27,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 
-from ..circuit import Circuit
-from ..disk import write_arrays, write_json, write_text
+from ..core.circuit import Circuit
+from ..core.scores import fill_folder
+from ..core.statistics import EdgeStatistics
 from ..errors import InputError
-from ..evaluate import BENCHMARKS, FAITHFULNESS, Benchmark, Curve, Resampled, check_metric, resample
-from ..formats.files import PACKED
-from ..methods import choose, plain, record_name
-from ..reading import read_arrays, read_format, read_json
-from ..records import typed
-from ..scores import fill_folder
-from ..statistics import EdgeStatistics
-from ..study import GREEDY, PORTFOLIO, TUNED
+from ..evaluate import FAITHFULNESS, MEASURES, Curve, Measure, Resampled, check_metric, resample
+from ..io.atomic import write_arrays, write_json, write_text
+from ..io.edge_formats import PACKED
+from ..io.reading import read_arrays, read_format, read_json
+from ..io.records import typed
+from ..method import choose, plain, record_name
+from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED
 from .examples import fill_examples
-from .record import IntervalRecord, RunRecord, check_interval, exported_record
+from .run_record import IntervalRecord, RunRecord, check_interval, exported_record
 
 if TYPE_CHECKING:
     from ..pipeline import Discovery, Outcome
@@ -65,7 +65,7 @@ class ResultRow:
     area    by the curve's own values
     """
 
-    benchmark: Benchmark
+    measure: Measure
     name: str
     recipe: Mapping[str, Any]
     area: float
@@ -81,23 +81,23 @@ class Result:
     rows: tuple[ResultRow, ...]
 
     @property
-    def benchmarks(self) -> tuple[Benchmark, ...]:
+    def measures(self) -> tuple[Measure, ...]:
         """Those that recipes were tried for."""
-        return tuple(dict.fromkeys(row.benchmark for row in self.rows))
+        return tuple(dict.fromkeys(row.measure for row in self.rows))
 
-    def of(self, benchmark: Benchmark) -> list[ResultRow]:
+    def of(self, measure: Measure) -> list[ResultRow]:
         """The rows of one benchmark."""
-        return [row for row in self.rows if row.benchmark == benchmark]
+        return [row for row in self.rows if row.measure == measure]
 
-    def best(self, benchmark: Benchmark) -> ResultRow:
+    def best(self, measure: Measure) -> ResultRow:
         """The row of the best area; of equals the first."""
-        return max(self.of(benchmark), key=lambda row: benchmark.better * row.area)
+        return max(self.of(measure), key=lambda row: measure.better * row.area)
 
-    def exported(self, benchmark: Benchmark) -> ResultRow:
+    def exported(self, measure: Measure) -> ResultRow:
         """The row whose circuits the folder has as files: one that was chosen beforehand, or else the best."""
-        rows = {row.name: row for row in self.of(benchmark)}
-        beforehand = [PORTFOLIO] * (benchmark.name in self.run.portfolio) + [TUNED] * (self.run.tuning is not None)
-        return next((rows[name] for name in beforehand if name in rows), self.best(benchmark))
+        rows = {row.name: row for row in self.of(measure)}
+        beforehand = [PORTFOLIO] * (measure.name in self.run.portfolio) + [TUNED] * (self.run.tuning is not None)
+        return next((rows[name] for name in beforehand if name in rows), self.best(measure))
 
     def __repr__(self) -> str:
         return f"Result({self.run.model!r} on {self.run.task!r}, {len(self.rows)} curves)"
@@ -116,11 +116,10 @@ def fill_result(folder: Path, found: Discovery, circuits: str = PACKED) -> RunRe
     _write_learned(folder / "learned.npz", found)
     _write_exported(folder / "circuits", found, circuits)
     fill_examples(folder, found)
-    areas = [resample(outcome.curve, outcome.benchmark) for outcome in found.outcomes]
-    greedy = {o.benchmark: area for o, area in zip(found.outcomes, areas, strict=True) if o.recipe == GREEDY}
+    areas = [resample(outcome.curve, outcome.measure) for outcome in found.outcomes]
+    greedy = {o.measure: area for o, area in zip(found.outcomes, areas, strict=True) if o.recipe == GREEDY}
     records = [
-        _record(outcome, area, greedy.get(outcome.benchmark))
-        for outcome, area in zip(found.outcomes, areas, strict=True)
+        _record(outcome, area, greedy.get(outcome.measure)) for outcome, area in zip(found.outcomes, areas, strict=True)
     ]
     write_json(folder / "curve.json", records)
     _write_csv(folder / "curve.csv", records)
@@ -157,7 +156,7 @@ def read_result(folder: str | Path) -> Result:
         raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
 
 
-def read_circuits(folder: str | Path, result: Result | None = None) -> dict[tuple[Benchmark, str], tuple[Circuit, ...]]:
+def read_circuits(folder: str | Path, result: Result | None = None) -> dict[tuple[Measure, str], tuple[Circuit, ...]]:
     """Every circuit of a result folder: (benchmark, method) -> one per size. Give `result` if it was read already."""
     result = result or read_result(folder)
     graph = result.run.graph
@@ -170,7 +169,7 @@ def read_circuits(folder: str | Path, result: Result | None = None) -> dict[tupl
             raise InputError(
                 f"{folder} isn't a whole result folder: circuits of {row.name} have other edges; run it again"
             )
-        found[row.benchmark, row.name] = ours
+        found[row.measure, row.name] = ours
     return found
 
 
@@ -290,14 +289,14 @@ def _row(record: CurveRecord, values: np.ndarray, full: np.ndarray, empty: np.nd
         raise InputError(f"the curve of {record['method']} has sizes or edges that can't be")
     definition = choose("faithfulness definition", FAITHFULNESS, record["faithfulness"])
     curve = Curve(shares, asked, kept, values, full, empty, definition)
-    benchmark = choose("benchmark", BENCHMARKS, record["benchmark"])
-    area = curve.area(benchmark)
+    measure = choose("benchmark", MEASURES, record["benchmark"])
+    area = curve.area(measure)
     said = [record["area"], *(size[name] for size in sizes for name in BY_VALUES)]  # type: ignore[literal-required]
     found = [area, *(row[name] for row in curve.rows() for name in BY_VALUES)]
     if not np.allclose(said, found, rtol=1e-6, atol=1e-9):
-        raise InputError(f"the {benchmark.name} of {record['method']}, {record['area']:g}, contradicts its values")
+        raise InputError(f"the {measure.name} of {record['method']}, {record['area']:g}, contradicts its values")
     recipe = {name: record[name] for name in RECIPE}  # type: ignore[literal-required]
-    return ResultRow(benchmark, record["method"], recipe, area, curve, tuple(sizes))
+    return ResultRow(measure, record["method"], recipe, area, curve, tuple(sizes))
 
 
 def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict[str, Any]:
@@ -307,7 +306,7 @@ def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict
     ]
     recipe = outcome.recipe
     return {
-        "benchmark": outcome.benchmark.name,
+        "benchmark": outcome.measure.name,
         "method": recipe.name,
         "solver": recipe.solver.name,
         "filter": plain(recipe.filter),
@@ -371,9 +370,9 @@ def _text(record: Any) -> str:
 
 def _write_exported(folder: Path, found: Discovery, suffix: str) -> None:
     folder.mkdir()
-    for benchmark in found.benchmarks:
-        best = found.exported(benchmark)
+    for measure in found.measures:
+        best = found.exported(measure)
         origin = {"model": found.model.name, "task": found.test.name, **exported_record(found, best)}
         for share, selection, ranking in zip(best.curve.shares, best.selections, best.rankings, strict=True):
-            path = folder / f"{benchmark.name.lower()}-{share:g}{suffix}"
+            path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
             selection.circuit.save(path, ranking.value, origin | selection.record())

@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from ..circuit import Circuit
-from ..disk import whole_folder
+from ..core.circuit import Circuit
+from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
-from ..formats.edge_file import EdgeFile
-from ..formats.files import FORMATS, OF_THE_FIELD, read_file
 from ..graph import Graph
-from ..reading import told_of
-from ..scores import EdgeScores
+from ..io.atomic import whole_folder
+from ..io.edge_file import EdgeFile
+from ..io.edge_formats import FORMATS, OF_THE_FIELD, read_file
+from ..io.reading import wrap_read_errors
 
 MODELS = {
     "gpt2": Graph(12, 12, 768),
@@ -150,7 +150,7 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
 
 def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
     """The files in a folder that end like circuits."""
-    with told_of(folder):
+    with wrap_read_errors(folder):
         return sorted(
             path
             for path in folder.iterdir()
@@ -167,7 +167,7 @@ def _task_folders(folder: Path) -> Iterator[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    with told_of(folder):
+    with wrap_read_errors(folder):
         return sorted(path for path in folder.iterdir() if path.name[0] != "." and os.path.isdir(path))
 
 

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
+from .base import Scorer
 from .eap import Eap
 from .eap_ig import EapIg
 from .mask_ig import MaskIg
-from .scorer import Scorer
 
 if TYPE_CHECKING:
-    from .scoring import check_contrast, check_scoring, is_begun, score_edges
+    from .run_scorer import check_contrast, check_scoring, is_begun, score_edges
 
 SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap, MaskIg)}
 VERBS = ("check_contrast", "check_scoring", "is_begun", "score_edges")
-__getattr__ = lazy_names(__name__, dict.fromkeys(VERBS, ".scoring"))
+__getattr__ = lazy_names(__name__, dict.fromkeys(VERBS, ".run_scorer"))

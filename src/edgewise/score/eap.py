@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
 from ..tasks.metrics import Metric
-from .scorer import BatchScores, Scorer, loss
+from .base import BatchScores, Scorer, loss
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric, Readout
-from .scorer import BatchScores, Scorer, check_steps, loss
+from .base import BatchScores, Scorer, check_steps, loss
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..models.memory import Need, Shape, keeps_streams, weighted_need
 from ..tasks.metrics import Metric
-from .scorer import BatchScores, Scorer, check_steps
+from .base import BatchScores, Scorer, check_steps
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph import Graph
+from .base import Solution, Solver
 from .problem import SelectionProblem
 from .selection import Status
-from .solution import Solution, Solver
 
 Ints = NDArray[np.int64]
 

@@ -17,15 +17,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..circuit import connected
+from ..core.circuit import connected
 from ..errors import InputError
+from .base import Solution, Solver
 from .branch import search_integers
 from .fill import fill_with_worthless, join_best
 from .highs import Answer, FloatArray, optimise
 from .problem import Infeasible, SelectionProblem
 from .reduced import Bools, Reduction, reduce
 from .selection import Effort, Status
-from .solution import Solution, Solver
 
 # Edges offered at first on either side of the border between in and out.
 WINDOW = 60

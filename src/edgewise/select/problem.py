@@ -12,10 +12,10 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
+from ..core.ranking import Ranking
 from ..errors import InputError, unknown_name
 from ..graph import Graph, frozen
-from ..ranking import Ranking
 
 RANKINGS = ("signed", "absolute")
 # A count, a decimal or a fraction of a size that is worked out at once: an exponent of nine digits would take for ever.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..circuit import connected
+from ..core.circuit import connected
 from .highs import Answer, FloatArray, Program
 from .problem import SelectionProblem
 

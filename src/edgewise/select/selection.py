@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ..circuit import Circuit
+from ..core.circuit import Circuit
 
 
 class Status(str, Enum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .base import Solution, Solver
 from .problem import SelectionProblem
 from .selection import Status
-from .solution import Solution, Solver
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,27 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from ..disk import check_place, parents_of, put_in_place, refuse_foreign, remove, remove_drafts, speaking_of, write_json
 from ..errors import InputError
-from ..evaluate import BOTH, Benchmark, Curve, check_metric
-from ..reading import read_format
-from ..records import typed
-from ..store import STORE_FILES, VERSIONS, Store, Unit, own_digests
-from .measured import Competence
-from .outcome import Cell, Repeats, Study, best, by_name
+from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
+from ..io.atomic import (
+    check_place,
+    name_target_in_errors,
+    parents_of,
+    put_in_place,
+    refuse_foreign,
+    remove,
+    remove_drafts,
+    write_json,
+)
+from ..io.reading import read_format
+from ..io.records import typed
+from ..recipes.outcome import Competence
+from ..recipes.recipe import Recipe
+from ..runtime.store import FILES as STORE_FILES
+from ..runtime.store import Store, Unit
+from ..runtime.unit_keys import VERSIONS, own_digests
+from .cells import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION, Plan
-from .recipes import Recipe
 
 FORMAT, VERSION = "edgewise-study", 4
 PLAN, STORE = "study.json", "store"
@@ -39,7 +50,7 @@ BESIDE = "study"
 FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md|store/({STORE_FILES})"
 # What a study keeps with its plan: digests of what it reads and of one's own methods, and the versions then.
 SEEN = ("methods", "files", "versions")
-Choice = tuple[Benchmark, Recipe]
+Choice = tuple[Measure, Recipe]
 
 
 class StudyRecord(TypedDict):
@@ -86,7 +97,7 @@ class OpenStudy:
     """
 
     folder: Path
-    goes_on: bool
+    resumes: bool
     threads: int
 
 
@@ -116,7 +127,7 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
             remove(beside)  # of another plan, which was given up
         with _begun(beside, wanted) as opened:
             yield opened
-        with speaking_of(folder):
+        with name_target_in_errors(folder):
             put_in_place(beside, folder)
         store.remove()
 
@@ -124,18 +135,18 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
 @contextmanager
 def _begun(folder: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
     """The folder with its plan; if nothing was finished in a new one, it is removed."""
-    from ..models import thread_count  # torch isn't loaded to read a study
+    from ..runtime.engine import thread_count  # torch isn't loaded to read a study
 
     is_new, store = not folder.exists(), Store(folder / STORE).open()
     with parents_of(folder):
         try:
-            goes_on = is_study(folder) and not store.is_empty
-            if goes_on:
+            resumes = is_study(folder) and not store.is_empty
+            if resumes:
                 _refuse_other_plan(folder, wanted)
-            threads = _read(folder)["threads"] if goes_on else thread_count()
+            threads = _read(folder)["threads"] if resumes else thread_count()
             remove_drafts(folder)
             write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted})
-            yield OpenStudy(folder, goes_on, threads)
+            yield OpenStudy(folder, resumes, threads)
         except BaseException:
             if is_new and store.is_empty:
                 remove(folder)
@@ -215,12 +226,14 @@ def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
         about: CellRecord = typed(CellRecord, unit.about, "its record")
         _check(about, plan)
         validation = _repeats(about, VALIDATION, [[choice] for choice in plan.recipes(0)], unit, plan)
-        groups = [[(b, one.recipe) for one in same] for b in BOTH for same in by_name(validation[b]).values()]
+        groups = [[(b, one.recipe) for one in same] for b in BOTH_MEASURES for same in by_name(validation[b]).values()]
         test = _repeats(about, TEST, groups, unit, plan)
-        if any(best(validation[b]).recipe not in [one.recipe for one in test[b]] for b in BOTH):
+        if any(best(validation[b]).recipe not in [one.recipe for one in test[b]] for b in BOTH_MEASURES):
             raise InputError("what was best on validation wasn't tested")
-        overlap: dict[Benchmark, Mapping[str, tuple[float, ...]]] = {
-            b: {"greedy": both["greedy"], "chosen": both["chosen"]} for b in BOTH for both in [about["overlap"][b.name]]
+        overlap: dict[Measure, Mapping[str, tuple[float, ...]]] = {
+            b: {"greedy": both["greedy"], "chosen": both["chosen"]}
+            for b in BOTH_MEASURES
+            for both in [about["overlap"][b.name]]
         }
     except InputError as error:
         raise InputError(
@@ -243,14 +256,14 @@ def read_study(folder: str | Path) -> Study:
     return Study(plan, tuple(cells))
 
 
-def _arrays(split: str, found: Mapping[Benchmark, tuple[Repeats, ...]]) -> dict[str, np.ndarray]:
+def _arrays(split: str, found: Mapping[Measure, tuple[Repeats, ...]]) -> dict[str, np.ndarray]:
     """Values [recipe, seed, size, example], full and empty [seed, example]."""
     rows = [one.curves for repeats in found.values() for one in repeats]
     ends = {f"{split}-{name}": np.array([getattr(curve, name) for curve in rows[0]]) for name in ("full", "empty")}
     return {f"{split}-values": np.array([[curve.values for curve in curves] for curves in rows])} | ends
 
 
-def _records(found: Mapping[Benchmark, tuple[Repeats, ...]]) -> list[dict[str, Any]]:
+def _records(found: Mapping[Measure, tuple[Repeats, ...]]) -> list[dict[str, Any]]:
     return [
         {
             "benchmark": b.name,
@@ -267,8 +280,8 @@ def _records(found: Mapping[Benchmark, tuple[Repeats, ...]]) -> list[dict[str, A
 def _check(about: CellRecord, plan: Plan) -> None:
     if about["model"] not in plan.models or about["task"] not in plan.tasks:
         raise InputError("it is of another model or task")
-    if set(about["overlap"]) != {b.name for b in BOTH}:
-        raise InputError(f"it must have an overlap for each of {', '.join(b.name for b in BOTH)}")
+    if set(about["overlap"]) != {b.name for b in BOTH_MEASURES}:
+        raise InputError(f"it must have an overlap for each of {', '.join(b.name for b in BOTH_MEASURES)}")
     if not {VALIDATION, TEST} <= set(about["examples"]) or min(about["examples"].values()) < 1:
         raise InputError("it doesn't say how many examples there were")
     shares = [share for both in about["overlap"].values() for share in (*both["greedy"], *both["chosen"])]
@@ -278,14 +291,14 @@ def _check(about: CellRecord, plan: Plan) -> None:
 
 def _repeats(
     about: CellRecord, split: str, groups: Sequence[Sequence[Choice]], unit: Unit, plan: Plan
-) -> dict[Benchmark, tuple[Repeats, ...]]:
+) -> dict[Measure, tuple[Repeats, ...]]:
     """The curves on a split, of one recipe of each of these groups."""
     records = about["validation"] if split == VALIDATION else about["test"]
     recipes = _chosen(records, groups, split)
     shape = (len(records), plan.seeds, len(plan.settings.sizes), about["examples"][split])
     values, full, empty = _curve_arrays(unit, split, shape)
-    found: dict[Benchmark, list[Repeats]] = {b: [] for b in BOTH}
-    for record, (benchmark, recipe), ours in zip(records, recipes, values, strict=True):
+    found: dict[Measure, list[Repeats]] = {b: [] for b in BOTH_MEASURES}
+    for record, (measure, recipe), ours in zip(records, recipes, values, strict=True):
         seeds, asked = record["data_seeds"], record["asked"]
         if not len(record["kept"]) == len(seeds) == plan.seeds or not all(0 <= seed < plan.seeds for seed in seeds):
             raise InputError(f"{split} has other seeds than the plan")
@@ -298,7 +311,7 @@ def _repeats(
             )
             for seed, kept in enumerate(record["kept"])
         )  # fmt: skip
-        found[benchmark].append(Repeats(benchmark, recipe, curves, seeds))
+        found[measure].append(Repeats(measure, recipe, curves, seeds))
     return {b: tuple(repeats) for b, repeats in found.items()}
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from ..disk import tree_digest
+from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
-from ..evaluate import BOTH, Benchmark
-from ..learn import Learned
-from ..methods import Method, as_record, check_is, from_record, parameters
-from ..records import Makers, members, typed
+from ..evaluate import BOTH_MEASURES, Measure
+from ..io.atomic import tree_digest
+from ..io.records import Makers, members, typed
+from ..learn import TopKLearner
+from ..method import Method, as_record, check_is, from_record, parameters
+from ..recipes.recipe import Recipe, combinations, learned_recipes
+from ..recipes.settings import DEFAULTS, Settings
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
-from ..statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..tasks import GENERATORS, is_task_file
-from .recipes import Recipe, combinations, learned_recipes
-from .settings import DEFAULTS, Settings
 
 if TYPE_CHECKING:
     from ..models import ModelSource
@@ -50,22 +50,22 @@ class Grid:
                 )
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
-        for benchmark in BOTH:
-            self.recipes(benchmark, Bootstrap())  # refuses what can't be
+        for measure in BOTH_MEASURES:
+            self.recipes(measure, Bootstrap())  # refuses what can't be
 
     @property
     def time_limit(self) -> float | None:
         """That of its integer programs."""
         return next((solver.time_limit for solver in self.solvers if isinstance(solver, Ilp)), None)
 
-    def recipes(self, benchmark: Benchmark, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
+    def recipes(self, measure: Measure, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
         """All combinations, plain greedy first; PNR for CMD only, as in the paper."""
         filters: tuple[Filter, ...] = (
             NO_FILTER,
             *(replace(bootstrap, resamples=tau) for tau in self.tau),
             *(Shrinkage(kappa) for kappa in self.kappa),
         )
-        return combinations(benchmark, self.solvers, filters, (None, *self.pnr))
+        return combinations(measure, self.solvers, filters, (None, *self.pnr))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Plan:
     dtype: str = "auto"
     bos: str = "auto"
     unsplit: tuple[str, ...] = ()
-    learner: Learned | None = None
+    learner: TopKLearner | None = None
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
@@ -121,11 +121,13 @@ class Plan:
 
         return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code, cache)
 
-    def recipes(self, seed: int) -> tuple[tuple[Benchmark, Recipe], ...]:
+    def recipes(self, seed: int) -> tuple[tuple[Measure, Recipe], ...]:
         """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""
         bootstrap = replace(self.settings.bootstrap, seed=seed)
         learned = {} if self.learner is None else learned_recipes(self.learner, self.grid.time_limit)
-        return tuple((b, recipe) for b in BOTH for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ())))
+        return tuple(
+            (b, recipe) for b in BOTH_MEASURES for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ()))
+        )
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
@@ -159,7 +161,7 @@ class Plan:
         makers: Makers = {
             Solver: partial(from_record, "solver", SOLVERS),
             Settings: lambda found: Settings.from_record(typed(Mapping[str, Any], found, "settings")),
-            Learned: Learned.from_record,
+            TopKLearner: TopKLearner.from_record,
         }
         solvers = typed(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MOST_VALUES:

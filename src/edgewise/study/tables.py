@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluate import BOTH, CMD, CPR, Benchmark, Comparison, Curve
-from .outcome import Cell, Repeats, Study, best, by_name
+from ..evaluate import BOTH_MEASURES, CMD, CPR, Comparison, Curve, Measure
+from ..recipes.recipe import GREEDY, Recipe
+from .cells import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
-from .recipes import GREEDY, Recipe
 
 DIGITS = 4
 
@@ -88,8 +88,12 @@ class StudyTable:
 
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
     """All tables: test first, as the paper has it, then ablations and hyper-parameters on validation."""
-    tables = [_main(study), *(_differences(study, b) for b in BOTH), *(_ablation(study, b) for b in BOTH)]
-    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BOTH))
+    tables = [
+        _main(study),
+        *(_differences(study, b) for b in BOTH_MEASURES),
+        *(_ablation(study, b) for b in BOTH_MEASURES),
+    ]
+    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BOTH_MEASURES))
     tables += [table for table in sweeps if len(table.rows) > 1]  # a single value was no choice
     definition = study.plan.settings.faithfulness.name
     words = f" Faithfulness: {definition}."
@@ -101,13 +105,13 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
     """For every column and metric: what was chosen on validation, and whether it beats greedy on test."""
     found = []
     for cell in study.cells:
-        for benchmark in BOTH:
-            chosen = cell.chosen(benchmark)
-            ours, greedy = cell.on_test(benchmark, chosen), cell.test[benchmark][0]
+        for measure in BOTH_MEASURES:
+            chosen = cell.chosen(measure)
+            ours, greedy = cell.on_test(measure, chosen), cell.test[measure][0]
             comparison = ours.resampled.less(greedy.resampled)
             found.append(
                 {
-                    "task": cell.task, "model": cell.model, "benchmark": benchmark.name,
+                    "task": cell.task, "model": cell.model, "benchmark": measure.name,
                     "chosen": chosen.name, "parameters": chosen.words,
                     "test": ours.mean, "greedy": greedy.mean, **comparison.record(),
                     "verdict": _verdict(chosen, comparison),
@@ -123,8 +127,8 @@ def _verdict(chosen: Recipe, comparison: Comparison) -> str:
     return f"{found} from greedy" if found == "not told apart" else f"{found} than greedy"
 
 
-def _row(benchmark: Benchmark, label: str, entries: tuple[Entry | None, ...], rule: bool = False) -> TableRow:
-    return TableRow(benchmark.name, benchmark.better, label, entries, rule)
+def _row(measure: Measure, label: str, entries: tuple[Entry | None, ...], rule: bool = False) -> TableRow:
+    return TableRow(measure.name, measure.better, label, entries, rule)
 
 
 def _columns(study: Study) -> tuple[tuple[str, str], ...]:
@@ -140,60 +144,60 @@ def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
 
 def _main(study: Study) -> StudyTable:
     rows: list[TableRow] = []
-    for benchmark in BOTH:
-        papers = benchmark.papers_choice
-        greedy = tuple(_entry(cell.test[benchmark][0]) for cell in study.cells)
-        theirs = tuple(_entry(_named(cell.test[benchmark], papers)) for cell in study.cells)
-        ours = tuple(_chosen_entry(cell, benchmark) for cell in study.cells)
+    for measure in BOTH_MEASURES:
+        papers = measure.papers_choice
+        greedy = tuple(_entry(cell.test[measure][0]) for cell in study.cells)
+        theirs = tuple(_entry(_named(cell.test[measure], papers)) for cell in study.cells)
+        ours = tuple(_chosen_entry(cell, measure) for cell in study.cells)
         rows += [
-            _row(benchmark, f"{benchmark.name} Baseline ({GREEDY.name})", greedy, bool(rows)),
-            *([_row(benchmark, f"{benchmark.name} ({papers})", theirs)] if any(theirs) else []),
-            _row(benchmark, f"{benchmark.name} (chosen on validation)", ours),
+            _row(measure, f"{measure.name} Baseline ({GREEDY.name})", greedy, bool(rows)),
+            *([_row(measure, f"{measure.name} ({papers})", theirs)] if any(theirs) else []),
+            _row(measure, f"{measure.name} (chosen on validation)", ours),
         ]
-    metrics = ", ".join(f"{b.name} ({b.improves})" for b in BOTH)
+    metrics = ", ".join(f"{b.name} ({b.improves})" for b in BOTH_MEASURES)
     caption = f"The chosen methods against the baseline on {TEST}: {metrics}."
     return StudyTable("main", caption, _columns(study), tuple(rows))
 
 
-def _chosen_entry(cell: Cell, benchmark: Benchmark) -> Entry | None:
-    chosen = cell.chosen(benchmark)
+def _chosen_entry(cell: Cell, measure: Measure) -> Entry | None:
+    chosen = cell.chosen(measure)
     note = f"{chosen.name} ({chosen.words})" if chosen.words else chosen.name
-    return _entry(cell.on_test(benchmark, chosen), note)
+    return _entry(cell.on_test(measure, chosen), note)
 
 
 def _named(repeats: Sequence[Repeats], name: str) -> Repeats | None:
     return next((one for one in repeats if one.recipe.name == name), None)
 
 
-def _differences(study: Study, benchmark: Benchmark) -> StudyTable:
+def _differences(study: Study, measure: Measure) -> StudyTable:
     """Every combination less greedy on test, paired."""
     rows = []
-    for name in by_name(study.cells[0].test[benchmark]):
+    for name in by_name(study.cells[0].test[measure]):
         entries = []
         for cell in study.cells:
-            ours = _named(cell.test[benchmark], name)
+            ours = _named(cell.test[measure], name)
             assert ours is not None
-            found = ours.resampled.less(cell.test[benchmark][0].resampled)
+            found = ours.resampled.less(cell.test[measure][0].resampled)
             entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.words, found.p))
         if name != GREEDY.name:
-            rows.append(_row(benchmark, name, tuple(entries)))
+            rows.append(_row(measure, name, tuple(entries)))
     caption = (
-        f"{benchmark.name} less greedy's on {TEST} ({benchmark.improves}), paired over the same examples, with 95 % "
+        f"{measure.name} less greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
         "intervals: marked where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
     )
-    return StudyTable(f"test-{benchmark.name.lower()}", caption, _columns(study), tuple(rows), False, True)
+    return StudyTable(f"test-{measure.name.lower()}", caption, _columns(study), tuple(rows), False, True)
 
 
-def _ablation(study: Study, benchmark: Benchmark) -> StudyTable:
+def _ablation(study: Study, measure: Measure) -> StudyTable:
     rows = []
-    for name in by_name(study.cells[0].validation[benchmark]):
-        groups = [best(by_name(cell.validation[benchmark])[name]) for cell in study.cells]
-        rows.append(_row(benchmark, name, tuple(_entry(one, one.recipe.words) for one in groups)))
+    for name in by_name(study.cells[0].validation[measure]):
+        groups = [best(by_name(cell.validation[measure])[name]) for cell in study.cells]
+        rows.append(_row(measure, name, tuple(_entry(one, one.recipe.words) for one in groups)))
     rows = [replace(row, rule=_is_new_group(row, before)) for row, before in _pairs(rows)]
     caption = (
-        f"{benchmark.name} ({benchmark.improves}) of all combinations on {VALIDATION}, each at its best setting there."
+        f"{measure.name} ({measure.improves}) of all combinations on {VALIDATION}, each at its best setting there."
     )
-    return StudyTable(f"ablation-{benchmark.name.lower()}", caption, _columns(study), tuple(rows))
+    return StudyTable(f"ablation-{measure.name.lower()}", caption, _columns(study), tuple(rows))
 
 
 def _pairs(rows: Sequence[TableRow]) -> list[tuple[TableRow, TableRow | None]]:
@@ -218,32 +222,32 @@ def _pnr(study: Study) -> StudyTable:
     return _sweep(study, "pnr", CMD, "ILP + PNR", "positive-negative ratios", "PNR")
 
 
-def _kappa(study: Study, benchmark: Benchmark) -> StudyTable:
+def _kappa(study: Study, measure: Measure) -> StudyTable:
     words = "standard errors kappa of shrinkage"
-    return _sweep(study, f"kappa-{benchmark.name.lower()}", benchmark, "ILP + Shrinkage", words, "kappa")
+    return _sweep(study, f"kappa-{measure.name.lower()}", measure, "ILP + Shrinkage", words, "kappa")
 
 
-def _sweep(study: Study, name: str, benchmark: Benchmark, combination: str, words: str, parameter: str) -> StudyTable:
+def _sweep(study: Study, name: str, measure: Measure, combination: str, words: str, parameter: str) -> StudyTable:
     """One combination at every value of its hyper-parameter."""
-    groups = [by_name(cell.validation[benchmark]).get(combination, []) for cell in study.cells]
+    groups = [by_name(cell.validation[measure]).get(combination, []) for cell in study.cells]
     rows = [
-        _row(benchmark, f"{combination} {same[0].recipe.parameters[parameter]:g}", tuple(_entry(one) for one in same))
+        _row(measure, f"{combination} {same[0].recipe.parameters[parameter]:g}", tuple(_entry(one) for one in same))
         for same in zip(*groups, strict=True)
     ]
-    caption = f"{benchmark.name} ({benchmark.improves}) by {words}, on {VALIDATION}."
+    caption = f"{measure.name} ({measure.improves}) by {words}, on {VALIDATION}."
     return StudyTable(name, caption, _columns(study), tuple(rows), baseline=False)
 
 
 def _overlap(study: Study) -> StudyTable:
     rows: list[TableRow] = []
-    for benchmark in BOTH:
+    for measure in BOTH_MEASURES:
         for who, words in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
-            draws = [np.array(cell.overlap[benchmark][who]) for cell in study.cells]
+            draws = [np.array(cell.overlap[measure][who]) for cell in study.cells]
             entries = tuple(
                 Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) if len(d) else None for d in draws
             )
             rule = bool(rows) and who == "greedy"
-            rows.append(TableRow(f"overlap of {benchmark.name}", 1, f"{benchmark.name} ({words})", entries, rule))
+            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({words})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     return StudyTable("overlap", caption, _columns(study), tuple(rows))
 
@@ -251,13 +255,13 @@ def _overlap(study: Study) -> StudyTable:
 def _kept(study: Study) -> StudyTable:
     """How much of what was asked for pruning left: part of any difference between solvers is size."""
     rows: list[TableRow] = []
-    for benchmark in BOTH:
-        for name in by_name(study.cells[0].test[benchmark]):
-            found = [_named(cell.test[benchmark], name) for cell in study.cells]
+    for measure in BOTH_MEASURES:
+        for name in by_name(study.cells[0].test[measure]):
+            found = [_named(cell.test[measure], name) for cell in study.cells]
             shares = [np.array([_share_kept(curve) for curve in one.curves]) for one in found if one is not None]
             entries = tuple(Entry(float(s.mean()), float(s.std(ddof=1)) if len(s) > 1 else None) for s in shares)
             rule = bool(rows) and name == GREEDY.name
-            rows.append(TableRow(f"edges of {benchmark.name}", 1, f"{benchmark.name} {name}", entries, rule))
+            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", entries, rule))
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )

@@ -14,7 +14,7 @@ from reprlib import repr as short
 from typing import Any, TypeVar
 
 from ..errors import SHOWN, InputError
-from ..reading import file_size, first_line, parse_json, told_of
+from ..io.reading import file_size, first_line, parse_json, wrap_read_errors
 from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
@@ -91,7 +91,7 @@ def count_copies(path: Path) -> tuple[int, int]:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV file, or of a file with one JSON object a line; strictly, and never from a pipe or device."""
     file_size(path, LARGEST)
-    with told_of(path):
+    with wrap_read_errors(path):
         data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")

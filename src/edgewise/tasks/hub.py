@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..reading import file_size, first_line, told_of
+from ..io.reading import file_size, first_line, wrap_read_errors
 from .draw import SPLITS
 from .files import has_surrogate, read_rows
 
@@ -140,7 +140,7 @@ def _parquet_rows(path: Path) -> list[dict[str, Any]]:
             f"reading {path} needs the package `pyarrow`, which isn't installed: {EXTRA}; .jsonl files need nothing"
         ) from None
     # One file, by itself: `read_table` would take a folder name such as "ioi=copy" for a column.
-    with told_of(path, "is it parquet?"), parquet.ParquetFile(path) as file:
+    with wrap_read_errors(path, "is it parquet?"), parquet.ParquetFile(path) as file:
         refuse_bomb(path, file.metadata)
         return file.read().to_pylist()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
-from ..methods import Method
+from ..method import Method
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from ..errors import InputError
-from ..reading import told_of
+from ..io.reading import wrap_read_errors
 
 UNEQUAL_PROMPTS = "with prompts of unequal token length"
 SAME_ANSWERS = "with answers that begin with the same token"
@@ -270,7 +270,7 @@ def _strange_word(text: str, tokenizer: Any) -> str:
 
 
 def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    with told_of("the text", "the tokenizer fails on it"):
+    with wrap_read_errors("the text", "the tokenizer fails on it"):
         return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
 
 

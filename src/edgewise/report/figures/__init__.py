@@ -7,8 +7,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from ...disk import write_bytes
 from ...errors import InputError
+from ...io.atomic import write_bytes
 from ..findings import Findings
 from .agreement import agreement_figure
 from .circuit import circuit_figure

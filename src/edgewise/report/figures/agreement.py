@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...evaluate import Benchmark
-from ...study.stability import jaccard, mean_overlap
+from ...evaluate import Measure
+from ...recipes.stability import jaccard, mean_overlap
 from ..findings import TELLING, Findings, left_out
-from ..words import drawn
+from ..safe_text import drawn
 from .sheet import SMALL, Sheet, heading_width, share_words, text_width
 
 CELL, LARGEST, ABOVE, BELOW, GAP = 0.36, 6.0, 0.34, 0.3, 0.35
@@ -20,7 +20,7 @@ NARROWEST = 0.24
 
 def agreement_figure(found: Findings) -> Figure:
     """A matrix for each metric, beside each other."""
-    shown = found.result.benchmarks
+    shown = found.result.measures
     names = {b: [f"{drawn(row.name)}  {at}" for at, row in enumerate(found.rows(b), 1)] for b in shown}
     left = {b: max(text_width(name, SMALL) for name in names[b]) + 0.12 for b in shown}
     side = {b: min(CELL * len(names[b]), LARGEST) for b in shown}
@@ -29,25 +29,25 @@ def agreement_figure(found: Findings) -> Figure:
     width = sum(widths.values()) + GAP * (len(shown) - 1)
     sheet = Sheet.make(max(width, 5.0), ABOVE + max(side.values()) + BELOW, found.title, _caption(found))
     start = 0.0
-    for benchmark in shown:
-        sheet.heading(start, 0, benchmark.name, heads[benchmark])
-        _draw(sheet, start + left[benchmark], side[benchmark], names[benchmark], _overlaps(found, benchmark))
-        start += widths[benchmark] + GAP
+    for measure in shown:
+        sheet.heading(start, 0, measure.name, heads[measure])
+        _draw(sheet, start + left[measure], side[measure], names[measure], _overlaps(found, measure))
+        start += widths[measure] + GAP
     return sheet.figure
 
 
-def _share(found: Findings, benchmark: Benchmark) -> str:
-    row, size = found.telling(benchmark)
+def _share(found: Findings, measure: Measure) -> str:
+    row, size = found.telling(measure)
     return share_words(row.curve.shares[size])
 
 
-def _overlaps(found: Findings, benchmark: Benchmark) -> np.ndarray:
+def _overlaps(found: Findings, measure: Measure) -> np.ndarray:
     """[method, method] below the diagonal at one size, above it the mean over sizes."""
-    (_, size), rows = found.telling(benchmark), found.rows(benchmark)
+    (_, size), rows = found.telling(measure), found.rows(measure)
     overlaps = np.ones((len(rows), len(rows)))
     for a, one in enumerate(rows):
         for b, other in enumerate(rows[:a]):
-            both = zip(found.circuits[benchmark, one.name], found.circuits[benchmark, other.name], strict=True)
+            both = zip(found.circuits[measure, one.name], found.circuits[measure, other.name], strict=True)
             by_size = [jaccard(mine, theirs) if mine.n_edges or theirs.n_edges else np.nan for mine, theirs in both]
             overlaps[a, b], overlaps[b, a] = by_size[size], mean_overlap(np.array(by_size), one.curve.shares)
     return np.nan_to_num(overlaps, nan=1.0)

@@ -13,13 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from ...circuit import Circuit
-from ...evaluate import Benchmark
+from ...core.circuit import Circuit
+from ...evaluate import Measure
 from ...graph import Graph
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import TELLING, Findings
 from ..numbers import minus, number
-from ..words import drawn
+from ..safe_text import drawn
 from .sheet import FAINT, INK, SMALL, Sheet, lines_of, share_words, text_width
 
 FloatArray = NDArray[np.float64]
@@ -111,22 +111,22 @@ class Places:
 
 def circuit_figure(found: Findings) -> Figure:
     """A panel for each metric, beside each other."""
-    shown = found.result.benchmarks
+    shown = found.result.measures
     places = Places.of(found.result.run.graph)
     width, height = places.size
     words = {b: lines_of(_words(found, b), SMALL, width) for b in shown}
     above = ABOVE + 0.13 * (max(map(len, words.values())) - 1)
     whole = max(len(shown) * width + (len(shown) - 1) * GAP, 5.4)
     sheet = Sheet.make(whole, above + height + LEGEND, found.title, _caption(found))
-    for at, benchmark in enumerate(shown):
+    for at, measure in enumerate(shown):
         left = at * (width + GAP)
-        sheet.heading(left, 0, benchmark.name, drawn(found.result.exported(benchmark).name))
-        sheet.words(left, 0.2, "\n".join(words[benchmark]), size=SMALL, color=FAINT)
+        sheet.heading(left, 0, measure.name, drawn(found.result.exported(measure).name))
+        sheet.words(left, 0.2, "\n".join(words[measure]), size=SMALL, color=FAINT)
         axis = sheet.axes(left, above, width, height)
         axis.set_xlim(0, width)
         axis.set_ylim(0, height)
         axis.set_axis_off()
-        _draw(axis, places, _circuit(found, benchmark), found.statistics.mean)
+        _draw(axis, places, _circuit(found, measure), found.statistics.mean)
     handles = [Line2D([], [], color=colour, linewidth=2, label=f"into {kind}") for kind, colour in COLOURS.items()]
     handles += [
         Line2D([], [], color=FAINT, linewidth=1.5, label="positive"),
@@ -136,9 +136,9 @@ def circuit_figure(found: Findings) -> Figure:
     return sheet.figure
 
 
-def _circuit(found: Findings, benchmark: Benchmark) -> Circuit:
-    row, size = found.telling(benchmark)
-    return found.circuits[benchmark, row.name][size]
+def _circuit(found: Findings, measure: Measure) -> Circuit:
+    row, size = found.telling(measure)
+    return found.circuits[measure, row.name][size]
 
 
 def strongest(circuit: Circuit, score: FloatArray) -> NDArray[np.intp]:
@@ -184,9 +184,9 @@ def _name(axis: Axes, places: Places, nodes: NDArray[np.intp]) -> None:
         axis.text(0, y, f"layer {layer}", size=SMALL - 1, color=FAINT, ha="left", **look)
 
 
-def _words(found: Findings, benchmark: Benchmark) -> str:
+def _words(found: Findings, measure: Measure) -> str:
     """What is seen of one metric's circuit."""
-    circuit, (row, size) = _circuit(found, benchmark), found.telling(benchmark)
+    circuit, (row, size) = _circuit(found, measure), found.telling(measure)
     asked, faithfulness = share_words(row.curve.shares[size]), number(row.curve.faithfulness[size], digits=2)
     return (
         f"{asked} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in the circuit; "
@@ -195,7 +195,7 @@ def _words(found: Findings, benchmark: Benchmark) -> str:
 
 
 def _caption(found: Findings) -> str:
-    circuits = [_circuit(found, benchmark) for benchmark in found.result.benchmarks]
+    circuits = [_circuit(found, measure) for measure in found.result.measures]
     some = ""
     if max(circuit.n_edges for circuit in circuits) > MOST:
         some = f" Only the {MOST} strongest edges are drawn; grey cells have weaker ones."

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from ...evaluate import Benchmark
+from ...evaluate import Measure
 from .looks import Look
 from .sheet import FAINT, NORMAL, PALE, SMALL, Sheet, number_ticks, padded, share_words
 
@@ -35,7 +35,7 @@ class Line:
     is_filled: bool = False
 
 
-def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], benchmark: Benchmark, words: str) -> None:
+def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], measure: Measure, words: str) -> None:
     """Two panels beside each other of the same heights; `words` say what the height is."""
     around = [1.0]
     around += [float(value) for line in lines for ends in (line.heights, line.low, line.high) if ends is not None
@@ -47,7 +47,7 @@ def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], be
         for level, colour in ((1, FAINT), (0, PALE)):
             axis.axhline(level, color=colour, linewidth=0.7, zorder=1)
         for line in lines:
-            _draw(axis, line, benchmark, is_first)
+            _draw(axis, line, measure, is_first)
         ticks, labels = number_ticks(low, high)
         axis.set_yticks(ticks, labels if is_first else [""] * len(ticks))
         axis.set_ylim(low, high)
@@ -61,11 +61,11 @@ def panels_width() -> float:
     return LABELS + 2 * PANEL[0] + BETWEEN
 
 
-def _draw(axis: Axes, line: Line, benchmark: Benchmark, is_linear: bool) -> None:
+def _draw(axis: Axes, line: Line, measure: Measure, is_linear: bool) -> None:
     look = line.look
     if line.is_filled and is_linear:
         ends = np.array([0.0, 1.0])
-        level = float(ends[np.abs(benchmark.height(ends)).argmin()])  # where the height that is integrated is 0
+        level = float(ends[np.abs(measure.height(ends)).argmin()])  # where the height that is integrated is 0
         axis.fill_between(line.shares, line.heights, level, color=look.colour, alpha=0.13, linewidth=0, zorder=1)
     if line.low is not None and line.high is not None and not (line.is_filled and is_linear):
         axis.fill_between(line.shares, line.low, line.high, color=look.colour, alpha=0.18, linewidth=0, zorder=1.5)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...evaluate import CONFIDENCE, Benchmark, faithfulness_intervals
+from ...evaluate import CONFIDENCE, Measure, faithfulness_intervals
 from ...results import ResultRow
 from ..findings import Findings, left_out
 from ..numbers import minus, number
-from ..words import drawn
+from ..safe_text import drawn
 from .curves import ABOVE, BELOW, PANEL, Line, draw_panels, panels_width
 from .looks import Look, looks
 from .sheet import SMALL, Sheet, legend_height, legend_width, share_words
@@ -17,28 +17,28 @@ from .sheet import SMALL, Sheet, legend_height, legend_width, share_words
 
 def faithfulness_figure(found: Findings) -> Figure:
     """A row per metric: over a linear share of the edges and a logarithmic one, and beside them a legend."""
-    shown = found.result.benchmarks
+    shown = found.result.measures
     labels = {b: [_label(found, b, row) for row in found.rows(b)] for b in shown}
     heights = {b: ABOVE + max(PANEL[1] + BELOW, legend_height(len(labels[b]) + 1)) for b in shown}
     beside = max(legend_width(label) for label in labels.values())
     sheet = Sheet.make(panels_width() + 0.2 + beside, sum(heights.values()), found.title, _caption(found))
     top = 0.0
-    for benchmark in shown:
-        rows = found.rows(benchmark)
+    for measure in shown:
+        rows = found.rows(measure)
         names = (
-            found.reference(benchmark).name,
-            found.result.best(benchmark).name,
-            found.result.exported(benchmark).name,
+            found.reference(measure).name,
+            found.result.best(measure).name,
+            found.result.exported(measure).name,
         )
         look = looks([row.name for row in rows], *names)
         lines = [_line(row, look[row.name], row.name == names[1]) for row in rows]
         definition = drawn(rows[0].curve.definition.name)
-        sheet.heading(0, top, benchmark.name, f"{benchmark.words}, {benchmark.improves}")
-        draw_panels(sheet, 0, top + ABOVE, lines, benchmark, f"faithfulness ({definition})")
-        handles = [look[row.name].line(label) for row, label in zip(rows, labels[benchmark], strict=True)]
-        sheet.words(panels_width() + 0.2, top + ABOVE, f"method and its {benchmark.name}, best first", size=SMALL)
+        sheet.heading(0, top, measure.name, f"{measure.words}, {measure.improves}")
+        draw_panels(sheet, 0, top + ABOVE, lines, measure, f"faithfulness ({definition})")
+        handles = [look[row.name].line(label) for row, label in zip(rows, labels[measure], strict=True)]
+        sheet.words(panels_width() + 0.2, top + ABOVE, f"method and its {measure.name}, best first", size=SMALL)
         sheet.legend(panels_width() + 0.2, top + ABOVE + legend_height(1), handles)
-        top += heights[benchmark]
+        top += heights[measure]
     return sheet.figure
 
 
@@ -52,8 +52,8 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
     return Line(look, shares, curve.faithfulness[asked], low, high, is_filled=True)
 
 
-def _label(found: Findings, benchmark: Benchmark, row: ResultRow) -> str:
-    roles = ["best"] * (row is found.result.best(benchmark)) + ["exported"] * (row is found.result.exported(benchmark))
+def _label(found: Findings, measure: Measure, row: ResultRow) -> str:
+    roles = ["best"] * (row is found.result.best(measure)) + ["exported"] * (row is found.result.exported(measure))
     return f"{drawn(row.name)}  {minus(number(row.area))}" + (f"  ({', '.join(roles)})" if roles else "")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ...formats.edge_file import edge_name
+from ...io.edge_file import edge_name
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import Findings
 from ..numbers import minus, score_text

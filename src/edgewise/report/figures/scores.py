@@ -17,7 +17,7 @@ LEGEND = 0.3
 BINS = 48
 # Scores that are this much smaller than the largest are as good as 0.
 DECADES = 9
-NOTHING = 1e-200
+NO_STORE = 1e-200
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FloatArray = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def scores_figure(found: Findings) -> Figure:
 
 def _bins(size: FloatArray, largest: float) -> FloatArray:
     """[bin + 1] the ends of bins of equal ratio that hold all scores but those that are as good as 0."""
-    if largest < NOTHING:
+    if largest < NO_STORE:
         return np.array([0.1, 1.0])
     least = float(size[size >= largest / 10**DECADES].min())
     if least == largest:

@@ -6,11 +6,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from ...evaluate import BOTH, CONFIDENCE, Benchmark
-from ...study import GREEDY, Cell, Repeats, Study
+from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure
+from ...recipes.recipe import GREEDY
+from ...study import Cell, Repeats, Study
 from ..numbers import minus, number
+from ..safe_text import drawn
 from ..tables import short
-from ..words import drawn
 from .curves import BELOW, PANEL, Line, draw_panels, panels_width
 from .differences import difference_dots, draw_differences
 from .dots import BELOW as UNDER
@@ -24,33 +25,33 @@ DOTS, GAP, ABOVE = 2.5, 0.35, 0.44
 
 def study_figure(study: Study) -> Figure:
     """A row for every model, task and metric."""
-    rows = [(cell, benchmark) for cell in study.cells for benchmark in BOTH]
-    dots = [_dots(cell, benchmark) for cell, benchmark in rows]
+    rows = [(cell, measure) for cell in study.cells for measure in BOTH_MEASURES]
+    dots = [_dots(cell, measure) for cell, measure in rows]
     heights = [ABOVE + max(PANEL[1] + BELOW, dots_height(some) + 0.1) for some in dots]
     names, numbers = max(map(labels_width, dots)), max(map(words_width, dots))
     width = panels_width() + GAP + names + DOTS + numbers
     sheet = Sheet.make(width, sum(heights), "Faithfulness on test, and differences from greedy", _caption(study))
     top, left = 0.0, panels_width() + GAP + names
     definition = drawn(study.plan.settings.faithfulness.name)
-    for (cell, benchmark), some, height in zip(rows, dots, heights, strict=True):
+    for (cell, measure), some, height in zip(rows, dots, heights, strict=True):
         place = f"{drawn(short(cell.task))}  ·  {drawn(short(cell.model))}"
-        sheet.heading(0, top, benchmark.name, f"{place}  ·  {benchmark.improves}")
-        shown = _compared(cell, benchmark)
-        draw_panels(sheet, 0, top + ABOVE, [_line(*one) for one in shown], benchmark, f"faithfulness ({definition})")
+        sheet.heading(0, top, measure.name, f"{place}  ·  {measure.improves}")
+        shown = _compared(cell, measure)
+        draw_panels(sheet, 0, top + ABOVE, [_line(*one) for one in shown], measure, f"faithfulness ({definition})")
         handles = [look.line(f"{drawn(one.recipe.name)}  {minus(number(one.mean))}") for one, look in shown]
         sheet.legend(0.52, top + 0.22, handles, len(handles))
         if some:
             axis = sheet.axes(left, top + ABOVE, DOTS, height - ABOVE - UNDER - 0.1)
-            draw_differences(axis, some, benchmark, f"{benchmark.name} less greedy's")
+            draw_differences(axis, some, measure, f"{measure.name} less greedy's")
         else:
             sheet.words(left - names, top + ABOVE, "nothing but greedy was tried", SMALL, color=FAINT)
         top += height
     return sheet.figure
 
 
-def _compared(cell: Cell, benchmark: Benchmark) -> list[tuple[Repeats, Look]]:
+def _compared(cell: Cell, measure: Measure) -> list[tuple[Repeats, Look]]:
     """Greedy and the chosen method, if that is another one."""
-    chosen, greedy = cell.on_test(benchmark, cell.chosen(benchmark)), cell.test[benchmark][0]
+    chosen, greedy = cell.on_test(measure, cell.chosen(measure)), cell.test[measure][0]
     return [(greedy, REFERENCE)] + [(chosen, BEST)] * (chosen is not greedy)
 
 
@@ -61,8 +62,8 @@ def _line(repeats: Repeats, look: Look) -> Line:
     return Line(look, np.array(curve.shares)[curve.asking], heights.mean(0), heights.min(0), heights.max(0))
 
 
-def _dots(cell: Cell, benchmark: Benchmark) -> list[Dot]:
-    greedy, *others = cell.test[benchmark]
+def _dots(cell: Cell, measure: Measure) -> list[Dot]:
+    greedy, *others = cell.test[measure]
     return difference_dots({one.recipe.name: one.resampled.less(greedy.resampled) for one in others})
 
 

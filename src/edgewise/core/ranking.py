@@ -1,0 +1,116 @@
+"""A ranking: what selection reads, one value per edge."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..graph import Graph, frozen
+from ..io.atomic import SCORE_FILES, whole_folder, write_array, write_json
+from ..io.reading import read_array, read_format
+from ..io.records import typed
+
+FORMAT, VERSION = "edgewise-ranking", 1
+
+
+class RankingRecord(TypedDict):
+    """What ranking.json says."""
+
+    graph: Graph
+    signed: bool
+    origin: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """What every edge is worth, and whether it helps.
+
+    value    [edge] the signed score, or without signs a value of at least 0
+    signed   whether the signs of values mean something: a positive one that the edge helps the task
+    kept     [edge] whether an edge passed its filter; None if there was none to pass
+    origin   where it came from, as plain data
+    resampled  [resample, edge] the values that resampled examples give, where somebody worked them out
+
+    Statistics of scores make one; a vector per edge from anywhere else is one too.
+    """
+
+    graph: Graph
+    value: NDArray[np.floating]
+    signed: bool = True
+    kept: NDArray[np.bool_] | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    resampled: NDArray[np.floating] | None = None
+
+    def __post_init__(self) -> None:
+        value = frozen(self.value, np.float64)
+        if value.shape != (self.graph.n_edges,):
+            raise InputError(f"a ranking has shape {value.shape}, but the graph has {self.graph.n_edges} edges")
+        if not np.isfinite(value).all():
+            raise InputError("some values of a ranking are NaN or infinite; they must be finite")
+        if not self.signed and (value < 0).any():
+            raise InputError("a ranking without signs has values of at least 0; shift it above 0")
+        resampled = self.resampled
+        if resampled is not None and (resampled.shape[1:] != value.shape or not np.isfinite(resampled).all()):
+            raise InputError("resampled values of a ranking must be finite, one per edge")
+        kept = None if self.kept is None else frozen(self.kept, bool)
+        if kept is not None and kept.shape != value.shape:
+            raise InputError(f"kept has shape {kept.shape}, but the graph has {self.graph.n_edges} edges")
+        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "origin", MappingProxyType(dict(self.origin)))
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that a selection can depend on."""
+        found = hashlib.sha256(repr((self.graph, self.signed)).encode())
+        found.update(self.value.tobytes())
+        found.update(b"" if self.kept is None else np.packbits(self.kept).tobytes())
+        return found.hexdigest()
+
+    def confidence(self, k: int) -> NDArray[np.float64]:
+        """[edge] how often an edge is among the best k over the resamples: a confidence that needs no sign."""
+        if self.resampled is None:
+            raise InputError("this ranking wasn't resampled; learn it with --resamples, such as 10")
+        best = np.argsort(-self.resampled, axis=1, kind="stable")[:, :k]
+        return np.bincount(best.ravel(), minlength=self.graph.n_edges) / len(self.resampled)
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, whole or not at all."""
+        rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
+        about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
+        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
+            write_array(draft / "ranking.npy", np.concatenate(rows))
+            write_json(draft / "ranking.json", {"format": FORMAT, "version": VERSION} | about)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Ranking:
+        """A ranking from a folder that `save` wrote."""
+        folder = Path(folder)
+        about = read_format(folder / "ranking.json", FORMAT, VERSION)
+        said = typed(RankingRecord, about, str(folder / "ranking.json"))
+        values = read_array(folder / "ranking.npy", "f", (None, said["graph"].n_edges))
+        if not len(values):
+            raise InputError(f"{folder} isn't a whole ranking: ranking.npy has no rows")
+        resampled = values[1:] if len(values) > 1 else None
+        try:
+            return cls(said["graph"], values[0], said["signed"], origin=said["origin"], resampled=resampled)
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
+
+    @staticmethod
+    def is_folder(path: str | Path) -> bool:
+        """Whether a folder holds a ranking rather than scores."""
+        return os.path.isfile(Path(path) / "ranking.json")
+
+    def __repr__(self) -> str:
+        return f"Ranking({self.graph.n_edges:,} edges, {'signed' if self.signed else 'without signs'})"

@@ -1,0 +1,145 @@
+"""Edge scores with their example axis, where they came from, and the folder that keeps them.
+
+A folder of scores has `scores.npy` [example, edge] and `scores.json`, which says of what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..graph import Graph
+from ..io.atomic import SCORE_FILES, whole_folder, write_array, write_json
+from ..io.edge_file import EdgeFile, edge_name
+from ..io.edge_formats import read_file
+from ..io.reading import read_array, read_format
+from ..io.records import typed
+
+CHUNK_BYTES = 64 * 2**20
+FORMAT, VERSION = "edgewise-scores", 1
+
+
+class ScoresRecord(TypedDict):
+    """What scores.json says."""
+
+    graph: Graph
+    examples: int
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeScores:
+    """Scores of every edge for every example; the score of a data set is the mean over its examples.
+
+    values      [example, edge]; may be memory-mapped. A single row is a data set's mean from elsewhere.
+    provenance  model, task, method and settings that they were made with
+    """
+
+    graph: Graph
+    values: NDArray[np.floating]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        values = np.asanyarray(self.values)
+        if values.ndim != 2 or values.shape[1] != self.graph.n_edges or values.shape[0] < 1:
+            raise InputError(
+                f"scores have shape {values.shape}, but [example, edge] with {self.graph.n_edges} edges is expected"
+            )
+        for columns in column_chunks(values.shape):
+            wrong = ~np.isfinite(values[:, columns])
+            if wrong.any():
+                example, edge = (int(i[0]) for i in np.nonzero(wrong))
+                name = edge_name(self.graph, columns.start + edge)
+                raise InputError(
+                    f"{int(wrong.sum())} scores are NaN or infinite, the first of edge {name}, example {example}; "
+                    "scores must be finite: check the model's dtype (try --dtype float32) or the file"
+                )
+        view = values.view()
+        view.setflags(write=False)
+        object.__setattr__(self, "values", view)
+        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+
+    @property
+    def n_examples(self) -> int:
+        """The number of examples."""
+        return self.values.shape[0]
+
+    def mean(self) -> NDArray[np.float64]:
+        """[edge] the score of the data set."""
+        means = np.empty(self.graph.n_edges)
+        for columns in column_chunks(self.values.shape):
+            means[columns] = self.values[:, columns].mean(0, dtype=np.float64)
+        return means
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the values."""
+        found = hashlib.sha256(repr((self.graph, self.values.shape, str(self.values.dtype))).encode())
+        for row in self.values:
+            found.update(np.ascontiguousarray(row).tobytes())
+        return found.hexdigest()
+
+    @classmethod
+    def load(cls, path: str | Path) -> EdgeScores:
+        """Scores from a folder made by `edgewise score` or `edgewise run`, or from an EAP-IG json or pt.
+
+        Large arrays stay on disk. A file has no example axis: its scores are one row.
+        """
+        path = Path(path)
+        return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_file(path))
+
+    @classmethod
+    def of_file(cls, held: EdgeFile) -> EdgeScores:
+        """The scores of a file, as one row: the mean over examples that are no longer known."""
+        return cls(held.graph, held.scored()[None], {"file": held.path.name})
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> None:
+        """Write a folder of scores, whole or not at all."""
+        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
+            fill_folder(draft, self)
+
+    def __repr__(self) -> str:
+        about = ", ".join(str(self.provenance[name]) for name in ("method", "task", "file") if name in self.provenance)
+        return f"EdgeScores({self.n_examples:,} examples x {self.graph.n_edges:,} edges{f', {about}' * bool(about)})"
+
+
+def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Slices of the edge axis, such that [example, slice] fits comfortably in memory."""
+    examples, edges = shape
+    step = max(1, CHUNK_BYTES // (8 * examples))
+    for first in range(0, edges, step):
+        yield slice(first, min(first + step, edges))
+
+
+def fill_folder(folder: Path, scores: EdgeScores) -> None:
+    """Write scores into a folder that exists."""
+    write_array(folder / "scores.npy", scores.values)
+    about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
+    write_json(folder / "scores.json", {"format": FORMAT, "version": VERSION} | about)
+
+
+def read_folder(path: Path) -> EdgeScores:
+    """Scores from a score folder or a result folder."""
+    folder = path / "scores" if os.path.isdir(path / "scores") else path
+    if not os.path.isfile(folder / "scores.json"):
+        raise InputError(
+            f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
+        )
+    about = read_format(folder / "scores.json", FORMAT, VERSION)
+    said = typed(ScoresRecord, about, str(folder / "scores.json"))
+    graph = said["graph"]
+    values = read_array(folder / "scores.npy", "f", (said["examples"], graph.n_edges))
+    try:
+        return EdgeScores(graph, values, said["provenance"])
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None

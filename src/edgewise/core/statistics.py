@@ -1,0 +1,266 @@
+"""From scores per example to statistics per edge: mean, interval, whether it is kept, how stable its sign is.
+
+Scores are additive over examples, so a bootstrap resample is a re-weighting of rows that are already there: one
+matrix product, never a second run of the model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError, unknown_name
+from ..graph import Graph, frozen
+from ..method import Method, check_is
+from .ranking import Ranking
+from .scores import EdgeScores, column_chunks
+
+FloatArray = NDArray[np.float64]
+NEGLIGIBLE = 1e-6
+# More resamples, or more standard errors, tell nothing more.
+MOST_RESAMPLES, MOST_ERRORS = 10_000, 1e6
+LARGEST_SEED = 2**63 - 1
+
+
+class Filter(Method, ABC):
+    """How scores per example become what selection reads. Derive from it for a filter of one's own.
+
+    title         what tables call it; empty for no filter
+    on_evaluated  whether it resamples scores of the evaluated examples, rather than those of train
+    drop_failed   whether edges that fail are lost, rather than chosen last
+    """
+
+    title: ClassVar[str] = ""
+    on_evaluated: bool = False
+    drop_failed: bool = False
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """The hyper-parameters that tables show, by the names that they have there."""
+        return {}
+
+    @abstractmethod
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """What is known of every edge, and the score to select by."""
+
+
+@dataclass(frozen=True)
+class NoFilter(Filter):
+    """Scores as they are: the mean over examples."""
+
+    name: ClassVar[str] = "none"
+
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """Every edge is kept; intervals have no width."""
+        mean, n_edges = scores.mean(), scores.graph.n_edges
+        never = np.zeros(n_edges, bool)
+        return EdgeStatistics(scores.graph, mean, mean.copy(), mean.copy(), ~never, never, mean.copy())
+
+
+@dataclass(frozen=True)
+class Bootstrap(Filter):
+    """How to resample: `resamples` (tau) draws of as many examples as there are, with replacement.
+
+    interval    'paper' (mean +- z sd / sqrt(tau)), 'normal' (mean +- z sd) or 'percentile'
+    threshold   an edge is kept if its interval lies above this, or below its negative
+
+    The last two repeat what the paper's public script does: failed edges are lost, the evaluated split is resampled.
+    """
+
+    name: ClassVar[str] = "bootstrap"
+    title: ClassVar[str] = "Bootstrapping"
+    resamples: int = 10
+    interval: str = "paper"
+    confidence: float = 0.95
+    threshold: float = 0.0
+    seed: int = 0
+    drop_failed: bool = False
+    on_evaluated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.interval not in INTERVALS:
+            raise unknown_name("interval", self.interval, list(INTERVALS))
+        if not 2 <= self.resamples <= MOST_RESAMPLES:
+            raise InputError(
+                f"a bootstrap needs at least 2 resamples and at most {MOST_RESAMPLES}, not {self.resamples}"
+            )
+        if not 0 < self.confidence < 1:
+            raise InputError(f"the confidence level must lie between 0 and 1, not at {self.confidence}")
+        if not 0 <= self.threshold < float("inf"):
+            raise InputError(f"the significance threshold must be at least 0, and finite, not {self.threshold}")
+        if not 0 <= self.seed <= LARGEST_SEED:
+            raise InputError(f"a seed must be at least 0 and below 2^63, not {self.seed}")
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """tau."""
+        return {"tau": self.resamples}
+
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """Mean and interval over the resamples' means; an edge whose interval contains 0 has score 0."""
+        _refuse_single_row(scores)
+        n_edges = scores.graph.n_edges
+        weights = resampling_weights(scores.n_examples, self.resamples, self.seed)
+        mean, low, high = np.empty((3, n_edges))
+        unstable = np.empty(n_edges, bool)
+        for columns in column_chunks((scores.n_examples + 2 * self.resamples, n_edges)):
+            means = weights @ scores.values[:, columns].astype(np.float64)
+            mean[columns] = means.mean(0)
+            low[columns], high[columns] = INTERVALS[self.interval](means, self.confidence)
+            unstable[columns] = (means > 0).any(0) & (means < 0).any(0)
+        above, below = low > self.threshold, high < -self.threshold
+        kept = (above & (mean > 0)) | (below & (mean < 0))
+        return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, np.where(kept, mean, 0.0))
+
+
+@dataclass(frozen=True)
+class Shrinkage(Filter):
+    """Be sure rather than large: a score loses `kappa` standard errors of its mean over examples, but not its sign.
+
+    An edge within kappa standard errors of 0 gets 0. No resampling: the standard error is sd / sqrt(examples).
+    """
+
+    name: ClassVar[str] = "shrinkage"
+    title: ClassVar[str] = "Shrinkage"
+    kappa: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.kappa <= MOST_ERRORS:
+            raise InputError(
+                f"kappa is a number of standard errors, at least 0 and at most {MOST_ERRORS:,.0f}, but {self.kappa} "
+                "was given"
+            )
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """kappa."""
+        return {"kappa": self.kappa}
+
+    def statistics(self, scores: EdgeScores) -> EdgeStatistics:
+        """The score is the end of the interval that is nearer to 0."""
+        _refuse_single_row(scores)
+        mean = scores.mean()
+        half = self.kappa * standard_error(scores)
+        low, high, kept = mean - half, mean + half, np.abs(mean) > half
+        score = np.where(kept, np.where(mean > 0, low, high), 0.0)
+        return EdgeStatistics(scores.graph, mean, low, high, kept, np.zeros(len(mean), bool), score)
+
+
+FILTERS: dict[str, type[Filter]] = {one.name: one for one in (NoFilter, Bootstrap, Shrinkage)}
+NO_FILTER = NoFilter()
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeStatistics:
+    """What is known of every edge; all arrays are [edge].
+
+    mean               over the examples, or over the resamples' means if there was a bootstrap
+    low, high          the confidence interval (equal to the mean without a filter)
+    kept               whether the edge passed the filter (all True without one)
+    sign_unstable      whether the resamples' means had both signs
+    score              the signed score to select by: 0 where the filter failed (so chosen last, not lost)
+    """
+
+    graph: Graph
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    kept: NDArray[np.bool_]
+    sign_unstable: NDArray[np.bool_]
+    score: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "low", "high", "kept", "sign_unstable", "score"):
+            array = frozen(getattr(self, name))
+            object.__setattr__(self, name, array)
+            if array.shape != (self.graph.n_edges,):
+                raise InputError(f"{name} has shape {array.shape}, but the graph has {self.graph.n_edges} edges")
+        if not (np.all(self.low <= self.high) and np.isfinite(self.mean).all()):
+            raise InputError("statistics must be finite, with every interval's low end below its high end")
+
+    @property
+    def sign_instability(self) -> float:
+        """The share of edges of non-negligible mean whose resamples had both signs."""
+        relevant = np.abs(self.mean) > NEGLIGIBLE
+        return float(self.sign_unstable[relevant].mean()) if relevant.any() else 0.0
+
+    @property
+    def ranking(self) -> Ranking:
+        """What selection reads of them."""
+        return Ranking(self.graph, self.score, kept=self.kept)
+
+    def __repr__(self) -> str:
+        return f"EdgeStatistics({int(self.kept.sum()):,} of {self.graph.n_edges:,} edges kept)"
+
+
+def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:
+    """Statistics of every edge: as they are, with the bootstrap's filter, shrunk by standard errors, or one's own."""
+    check_is("filter", Filter, filter)
+    return filter.statistics(scores)
+
+
+def _refuse_single_row(scores: EdgeScores) -> None:
+    if scores.n_examples < 2:
+        raise InputError(
+            "these scores have a single row (one example, or a data set's mean), which can't be resampled; "
+            "score more examples with edgewise, or leave the bootstrap out"
+        )
+
+
+def standard_error(scores: EdgeScores) -> FloatArray:
+    """[edge] the standard error of the mean over examples."""
+    error = np.empty(scores.graph.n_edges)
+    for columns in column_chunks((2 * scores.n_examples, len(error))):
+        error[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
+    return error / sqrt(scores.n_examples)
+
+
+def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:
+    """[resample, example] how much each example weighs in each resample; rows sum to 1."""
+    drawn = np.random.default_rng(seed).integers(n_examples, size=(resamples, n_examples))
+    places = drawn + n_examples * np.arange(resamples)[:, None]
+    counts = np.bincount(places.ravel(), minlength=resamples * n_examples)
+    return counts.reshape(resamples, n_examples) / n_examples
+
+
+def _normal(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
+    return _around(means, confidence, 1.0)
+
+
+def _paper(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """The paper's rule: the half-width is also divided by sqrt(tau), so it narrows as tau grows."""
+    return _around(means, confidence, 1 / sqrt(len(means)))
+
+
+def _around(means: FloatArray, confidence: float, factor: float) -> tuple[FloatArray, FloatArray]:
+    half = z_value(confidence) * means.std(0, ddof=1) * factor
+    centre = means.mean(0)
+    return centre - half, centre + half
+
+
+def _percentile(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """The quantiles of the resamples' means."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    return low, high
+
+
+INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
+    "paper": _paper,
+    "normal": _normal,
+    "percentile": _percentile,
+}
+
+
+def z_value(confidence: float) -> float:
+    """The standard normal quantile of a two-sided level; 1.96 for 95 %, as the paper rounds it."""
+    # By the lower tail: next to 1, the upper one would round to 1 itself.
+    return 1.96 if confidence == 0.95 else -NormalDist().inv_cdf((1 - confidence) / 2)

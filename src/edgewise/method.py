@@ -1,0 +1,116 @@
+"""Methods as values: what scorers, solvers, filters, metrics, ablations and benchmarks have in common.
+
+A method is a small frozen object: its fields are its parameters, its methods do its work, and it knows its name. Verbs
+take the object, a user's own as well, and never ask which one it is. Each family has one constant that maps names to
+classes; the functions here read such a mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+from .errors import InputError, unknown_name
+from .io.records import members
+
+M = TypeVar("M", bound="Method")
+
+
+class Method:
+    """The base of every family. `name` is what the command line and files call it; without one, the class's."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" not in cls.__dict__:
+            cls.name = cls.__name__
+
+    def record(self) -> dict[str, Any]:
+        """The name and the parameters, as plain data, for JSON."""
+        return {"name": self.name} | as_record(self)
+
+
+def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
+    """The method called `name`, in any case, with the options that were given: those that aren't None."""
+    found = known[as_known(kind, name, known)]
+    given = {option: value for option, value in options.items() if value is not None}
+    taken = parameters(found)
+    for option in given:
+        if option not in taken:
+            raise InputError(f"{kind} {found.name!r} takes no {option}" + (f", only {', '.join(taken)}" * bool(taken)))
+    return found(**given)
+
+
+def as_known(kind: str, name: str, known: Iterable[str]) -> str:
+    """A name as it is known, from one in any case; refuses one that isn't."""
+    names = list(known)
+    found = next((one for one in names if one.lower() == name.lower()), None)
+    if found is None:
+        raise unknown_name(kind, name, names)
+    return found
+
+
+def check_is(kind: str, family: type, given: object) -> None:
+    """Refuse what is no method of a family, such as its name or its class: verbs take the object."""
+    if not isinstance(given, family):
+        shown = given.__name__ if isinstance(given, type) else repr(given)
+        article = "an" if kind[0] in "aeiou" else "a"
+        expected = f"{article} {kind} must be an object of a class that derives from {family.__name__}"
+        raise InputError(f"{expected}, not {shown}")
+    check_frozen(given)
+
+
+def check_frozen(given: object) -> None:
+    """Refuse a method that has more than its fields, or whose fields may change: those alone tell it from others."""
+    kind = type(given)
+    frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    cached = {name for one in kind.__mro__ for name, value in vars(one).items() if isinstance(value, cached_property)}
+    more = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
+    if more or not frozen:
+        why = (
+            f"{', '.join(more)} of {kind.__name__} is no field" if more else f"the fields of {kind.__name__} may change"
+        )
+        raise InputError(
+            f"{why}; a method's fields are its parameters: decorate the class with @dataclass(frozen=True)"
+        )
+
+
+def parameters(method: type) -> tuple[str, ...]:
+    """The names of a class's parameters."""
+    return tuple(field.name for field in fields(method)) if is_dataclass(method) else ()
+
+
+def as_record(value: Any) -> Any:
+    """Frozen values as plain data, for JSON: methods by name and parameters, tuples as lists."""
+    if isinstance(value, tuple | list):
+        return [plain(one) for one in value]
+    return {name: plain(getattr(value, name)) for name in parameters(type(value))}
+
+
+def plain(value: Any) -> Any:
+    """One value as plain data; a method without parameters is its name."""
+    if isinstance(value, Method):
+        return value.record() if parameters(type(value)) else value.name
+    if hasattr(value, "tolist"):  # numbers and arrays of NumPy and torch
+        return value.tolist()
+    return as_record(value) if isinstance(value, tuple | list) or is_dataclass(value) else value
+
+
+def from_record(kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any]) -> M:
+    """The method that `plain` or `Method.record` wrote: all its parameters, each of its type."""
+    name = record_name(kind, record)
+    if isinstance(record, str):
+        return choose(kind, known, name)
+    found, given = known[as_known(kind, name, known)], {key: value for key, value in record.items() if key != "name"}
+    return found(**members(found, parameters(found), given, f"{kind} {name!r}"))
+
+
+def record_name(kind: str, record: object) -> str:
+    """The name of a method in a record: it is alone, or with the parameters; refuses what has none."""
+    name = record.get("name") if isinstance(record, Mapping) else record
+    if not isinstance(name, str):
+        raise InputError(f"{kind} must be the name of one, or an object with a name")
+    return name

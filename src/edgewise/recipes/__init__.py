@@ -1,0 +1,42 @@
+"""From rankings to curves: recipes, settings, outcomes, tuning, portfolios, stability, forecasts of cost."""
+
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .curves import evaluate_recipes, evaluate_selected, learn_rankings, rank_edges, score_task
+    from .forecast import Forecast, evaluating, forecast, learning, scoring
+    from .outcome import Competence, Measured, Outcome, RankedRecipe
+    from .portfolio import portfolio
+    from .recipe import (
+        GREEDY,
+        PORTFOLIO,
+        TUNED,
+        Recipe,
+        Recipes,
+        learned_recipes,
+        merge_recipes,
+        name_recipes,
+        paper_recipes,
+        select_circuits,
+        shrinkage_recipes,
+    )
+    from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
+    from .stability import jaccard, mean_overlap, overlap, recipe_overlap
+    from .tuning import Tuning, tune, tuning_recipes, tuning_task
+
+_HOMES = {
+    ".curves": ("evaluate_recipes", "evaluate_selected", "learn_rankings", "rank_edges", "score_task"),
+    ".outcome": ("Competence", "RankedRecipe", "Measured", "Outcome"),
+    ".forecast": ("Forecast", "evaluating", "forecast", "learning", "scoring"),
+    ".portfolio": ("portfolio",),
+    ".recipe": (
+        "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merge_recipes", "paper_recipes",
+        "select_circuits", "shrinkage_recipes", "name_recipes",
+    ),
+    ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
+    ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),
+    ".tuning": ("Tuning", "tune", "tuning_recipes", "tuning_task"),
+}  # fmt: skip
+__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

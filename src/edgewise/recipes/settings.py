@@ -1,0 +1,102 @@
+"""All that a discovery, a tuning or a study can be told beyond which recipes to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ..core.statistics import FILTERS, Bootstrap
+from ..errors import InputError
+from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
+from ..io.records import Makers, members
+from ..method import as_record, check_is, from_record, parameters
+from ..models.memory import BUDGET, parse_bytes
+from ..score import SCORERS, EapIg, Scorer
+from ..tasks import METRICS, LogitDifference, Metric
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to score, resample, evaluate and run; the defaults are the paper's, on MIB's scale.
+
+    bootstrap           of the statistics that are reported, and of the recipes that filter
+    pnr_after_absolute  signs are read after taking absolute values, so that every edge counts as positive: what the
+                        paper's public script does (see `as_published`)
+    batch_size, memory  how batches are cut (memory in bytes, or as '2GB'); batches of other sizes round otherwise
+    """
+
+    scorer: Scorer = field(default_factory=EapIg)
+    metric: Metric = field(default_factory=LogitDifference)
+    ablation: Ablation = field(default_factory=Patching)
+    faithfulness: Faithfulness = MIB
+    bootstrap: Bootstrap = field(default_factory=Bootstrap)
+    sizes: tuple[float, ...] = SIZES
+    fill: bool = False
+    nested: bool = False
+    pnr_after_absolute: bool = False
+    batch_size: int | None = None
+    memory: int = BUDGET
+
+    def __post_init__(self) -> None:
+        for kind, family, given in (
+            ("scorer", Scorer, self.scorer),
+            ("metric", Metric, self.metric),
+            ("ablation", Ablation, self.ablation),
+            ("definition of faithfulness", Faithfulness, self.faithfulness),
+            ("bootstrap", Bootstrap, self.bootstrap),
+        ):
+            check_is(kind, family, given)
+        sizes = tuple(self.sizes)
+        if len(sizes) < 2 or not (sizes[0] >= 0 and sizes[-1] <= 1) or sorted(set(sizes)) != list(sizes):
+            raise InputError(f"sizes are two or more shares of the edges, increasing, from 0 to 1, not {self.sizes}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise InputError(f"the batch size must be at least 1, not {self.batch_size}")
+        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "memory", memory)
+        self.scorer.check(self.metric)
+
+    def record(self) -> dict[str, Any]:
+        """As plain data, for JSON."""
+        return as_record(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Settings:
+        """The settings that `record` came from, read back from JSON."""
+        makers: Makers = {
+            Scorer: partial(from_record, "scorer", SCORERS),
+            Metric: partial(from_record, "metric", METRICS),
+            Ablation: partial(from_record, "ablation", ABLATIONS),
+            Faithfulness: partial(from_record, "faithfulness definition", FAITHFULNESS),
+            Bootstrap: partial(from_record, "filter", FILTERS),
+        }
+        return cls(**members(cls, parameters(cls), record, "settings", makers))
+
+
+DEFAULTS = Settings()
+# What the paper's public script does differently from the paper's text, and from the defaults here.
+PUBLISHED: Mapping[str, str] = {
+    "faithfulness": "faithfulness is the ratio m(circuit) / m(model), not MIB's, which is 0 for the empty circuit",
+    "sizes": "size 0 joins the ten sizes of the curve",
+    "drop_failed": "edges that fail the bootstrap filter are lost, so bootstrapped circuits stop growing",
+    "pnr_after_absolute": "PNR reads signs after absolute values: every edge counts as positive, so it binds nothing",
+    "filter_on_test": "the bootstrap resamples the evaluated split, not train",
+}
+
+
+def as_published(settings: Settings) -> Settings:
+    """The same settings with the behaviours of the paper's public script, which `PUBLISHED` puts in words."""
+    return replace(
+        settings,
+        faithfulness=RatioFaithfulness(),
+        sizes=tuple(dict.fromkeys((0.0, *settings.sizes))),
+        bootstrap=replace(settings.bootstrap, drop_failed=True, on_evaluated=True),
+        pnr_after_absolute=True,
+    )
+
+
+def published_words(settings: Settings) -> dict[str, str] | None:
+    """What settings made by `as_published` repeat, in words; None for others."""
+    return dict(PUBLISHED) if settings == as_published(settings) else None

@@ -1,0 +1,262 @@
+"""A study's tables on the terminal and as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ..evaluate import CONFIDENCE
+from ..io.atomic import write_bytes, write_json, write_text
+from ..recipes.settings import published_words
+from ..study import Entry, Study, StudyTable, TableRow, study_tables
+from ..study.tables import DIGITS, verdicts
+from .figures import KINDS, drawing, rendered
+from .figures.study import study_figure
+from .numbers import MINUS, interval, minus, number
+from .readme import write_study_readme
+from .safe_text import one_line, shown
+from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
+
+# In a narrower terminal an interval has a line of its own.
+NARROW = 60
+LEGEND = (
+    "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
+    f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
+)
+TERMINAL_LEGEND = (
+    f"{BEST}: of its metric; {BETTER}: better than greedy; ±: standard deviation over seeds",
+    f"{SURE}: the interval of the difference from greedy lies on the better side of 0; the files have all intervals",
+)
+
+
+def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
+    """Write a study's tables and figure into its folder; gives what tables.json holds."""
+    folder, tables = Path(folder), study_tables(study)
+    told, published = verdicts(study), published_words(study.plan.settings)
+    about: dict[str, Any] = {
+        "plan": study.plan.record(),
+        "as_published": published,
+        "cells": [
+            {
+                "task": cell.task,
+                "model": cell.model,
+                "examples": dict(cell.examples),
+                "accuracy": cell.competence.top,
+                "beats": cell.competence.beats,
+            }
+            for cell in study.cells
+        ],
+        "verdicts": told,
+        "entries": records(tables, bool(published)),
+    }
+    words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
+    words += "".join(f"- {_page(competence(cell))}\n" for cell in about["cells"]) + "\n"
+    remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
+    texts = {
+        "tables.md": words + markdown(tables, told),
+        "tables.csv": csv_text(about["entries"]),
+        "tables.tex": remarks + latex(tables),
+        "curves.csv": csv_text(curve_records(study)),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    write_json(folder / "tables.json", about)
+    with drawing():
+        figure = study_figure(study)
+        images = {f"figure.{kind}": rendered(figure, kind) for kind in KINDS}
+    for name, image in images.items():
+        write_bytes(folder / name, image)
+    write_study_readme(folder, study.plan)  # last: it names every file
+    return about
+
+
+def competence(cell: Mapping[str, Any]) -> str:
+    """How well a model does a task, and on how many examples, in a sentence."""
+    counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
+    poor = cell["beats"] < LOW_ACCURACY
+    return (
+        f"{short(cell['task'])}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
+        f"{cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
+        f"{': it hardly does this task, so a circuit may mean nothing' * poor}."
+    )
+
+
+def terminal(table: StudyTable, width: int) -> list[Table]:
+    """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
+    many columns. The intervals of areas are in the files."""
+    heads = [shown(f"{one_line(short(task))}\n{one_line(short(model))}") for task, model in table.columns]
+    between = "\n" if width < NARROW else " "
+    rows = [
+        (row.label, *(_styled(table, row, column, between) for column in range(len(table.columns))))
+        for row in table.rows
+    ]
+    ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
+    return number_tables(("method", *heads), rows, width, ends=ends)
+
+
+def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text:
+    """An entry with its marks in front, where they leave numbers below each other; `between` it and its interval."""
+    entry = row.entries[column]
+    if entry is None:
+        return Text()
+    bold, underlined = table.marks(row, column)
+    marks = (BETTER * underlined + SURE * bold) if table.is_difference else f"{BEST} " * bold + BETTER * underlined
+    details = _details(table, entry, " ±{}", between + "{}" if table.is_difference else "")
+    chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
+    style = "bold " * bold + "underline" * underlined
+    rest = shown("".join(details) + (f"\n{chosen}" if chosen else ""))
+    return Text(f"{marks.strip()} " if marks else "") + Text(_number(table, entry), style) + rest
+
+
+def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
+    """All tables as one page, without a heading of its own."""
+    parts = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
+    for table in tables:
+        parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
+    return "\n".join(parts) + "\n"
+
+
+def _markdown_rows(table: StudyTable) -> list[str]:
+    heads = " | ".join(_page(f"{short(task)}, {short(model)}") for task, model in table.columns)
+    lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
+    for row in table.rows:
+        cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
+        lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
+    return lines
+
+
+def _page(text: str) -> str:
+    """Text for a Markdown page, where a bar would end a cell and < begin HTML."""
+    return one_line(text).replace("<", "&lt;").replace("|", r"\|")
+
+
+def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
+    entry = row.entries[column]
+    if entry is None:
+        return ""
+    bold, underlined = table.marks(row, column)
+    text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
+    details = [f"**{text}**" if bold else text, *_details(table, entry, "±{}", "{}")]
+    return " ".join([minus(" ".join(details)), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
+
+
+def _number(table: StudyTable, entry: Entry) -> str:
+    return number(entry.value, table.is_difference, DIGITS)
+
+
+def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> list[str]:
+    """The spread and the interval, each in its format; an empty format leaves it out."""
+    parts = []
+    if entry.spread is not None:
+        parts.append(spread.format(number(entry.spread, digits=DIGITS)))
+    if brackets and entry.low is not None and entry.high is not None:
+        parts.append(brackets.format(interval(entry.low, entry.high, table.is_difference, DIGITS)))
+    return parts
+
+
+def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
+    """What was chosen on validation, and how it did on test; `sign` is how a minus is written."""
+    chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
+    low, high = verdict["low"], verdict["high"]
+    less = f"{number(verdict['difference'], signed=True)} {interval(low, high, signed=True)}".replace("-", sign)
+    areas = f"on test {number(verdict['test'])} against greedy's {number(verdict['greedy'])}".replace("-", sign)
+    return (
+        f"{short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
+        f"{areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."
+    )
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Records of the same keys as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[dict[str, Any]]:
+    """All entries of all tables as plain data."""
+    found = []
+    for table in tables:
+        for row in table.rows:
+            for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
+                if entry is not None:
+                    bold, underlined = table.marks(row, column)
+                    about = {"table": table.name, "benchmark": row.about, "method": row.label}
+                    how = {"faithfulness": table.faithfulness, "as_published": as_published}
+                    marks = {"bold": bold, "underlined": underlined}
+                    found.append(about | {"task": task, "model": model} | entry.record() | marks | how)
+    return found
+
+
+def curve_records(study: Study) -> list[dict[str, Any]]:
+    """Every curve on test as plain data, a record per method, seed and size."""
+    return [
+        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": one.recipe.name,
+         "parameters": one.recipe.words, "seed": seed, **size}
+        for cell in study.cells for measure, repeats in cell.test.items() for one in repeats
+        for seed, curve in enumerate(one.curves) for size in curve.rows()
+    ]  # fmt: skip
+
+
+def latex(tables: Sequence[StudyTable]) -> str:
+    r"""All tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
+    return "\n".join(_latex_table(table) for table in tables)
+
+
+def _latex_table(table: StudyTable) -> str:
+    groups = [(task, len(list(same))) for task, same in groupby(table.columns, key=lambda column: column[0])]
+    heads, rules, first = [], [], 2
+    for task, width in groups:
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short(task))}}}")
+        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
+        first += width
+    lines = [
+        r"\begin{table*}[t]",
+        r"    \centering",
+        rf"    \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        r"    \toprule",
+        f"    & {' & '.join(heads)} \\\\{''.join(rules)}",
+        rf"    \textbf{{Method}} & {' & '.join(_escape(short(model)) for _, model in table.columns)} \\",
+        r"    \midrule",
+    ]
+    for row in table.rows:
+        cells = [_latex_cell(table, row, column) for column in range(len(table.columns))]
+        lines += [r"    \midrule"] * row.rule + [rf"    {_escape(row.label)} & {' & '.join(cells)} \\"]
+    lines += [
+        r"    \bottomrule",
+        r"    \end{tabular}",
+        rf"    \caption{{{_escape(table.caption)}}}",
+        rf"    \label{{tab:{table.name}}}",
+        r"\end{table*}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
+    """An entry in math, where a minus is one; what was chosen on a line of its own."""
+    entry = row.entries[column]
+    if entry is None:
+        return ""
+    bold, underlined = table.marks(row, column)
+    text = rf"$\mathbf{{{_number(table, entry)}}}$" if bold else f"${_number(table, entry)}$"
+    text = rf"\underline{{{text}}}" if underlined else text
+    details = " ".join(_details(table, entry, r"$\pm{}$", "${}$"))
+    text += rf" {{\scriptsize {details}}}" if details else ""
+    note = rf" \\ {{\scriptsize {_escape(entry.note)}}}"
+    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if entry.note else text
+
+
+def _escape(text: str) -> str:
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
+    return "".join(marks.get(mark, mark) for mark in one_line(text))

@@ -1,0 +1,182 @@
+"""The viewer as one file: a view's arrays, packed, in a page that needs neither a server nor the web.
+
+The page holds, besides its own style and scripts, two blocks of data:
+about    JSON: the graph, runs and rows in words, and where each array lies
+arrays   all arrays one after the other, deflated, in base64
+
+Edges lie in the order of their strength, so that the strongest are a prefix, circuits of the strongest edges are runs
+of ones, and both deflate well. Kinds of arrays:
+f4    floats with 12 bits of mantissa, their bytes in four planes: the last bytes of all, ..., the first bytes of all
+u1    bytes; `u2` and `u4` whole numbers, little-endian
+bits  packed, the first in the highest bit; each row of the shape starts at a byte of its own
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from dataclasses import asdict
+from importlib.resources import files
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...results.examples import MOST_PROMPTS
+from ...version import __version__
+from .view import View, ViewRow, ViewRun
+
+FORMAT, FORMAT_VERSION = "edgewise-view", 1
+# A page with more edges would be slow to open, and nobody would see them.
+MOST_EDGES = 200_000
+MANTISSA = 12
+
+
+def page_of(view: View) -> str:
+    """The page as text: equal views give equal pages."""
+    about, arrays = _packed(view)
+    parts = {
+        "title": _escaped(view.title),
+        **{name.removesuffix(".css"): _asset(name) for name in _assets(".css")},
+        "imports": json.dumps({"imports": {f"edgewise/{name}": _module(name) for name in _assets(".js")}}),
+        "about": json.dumps(about, ensure_ascii=True, separators=(",", ":")).replace("<", r"\u003c"),
+        "arrays": base64.b64encode(arrays).decode(),
+    }
+    before, *rest = _asset("page.html").split("<!--")
+    found = [before]
+    for piece in rest:  # a comment that names a part is where it goes
+        name, _, after = piece.partition("-->")
+        found.append(parts[name.strip()] + after if name.strip() in parts else "<!--" + piece)
+    return "".join(found)
+
+
+def _packed(view: View) -> tuple[dict[str, Any], bytes]:
+    held = _strongest(view)
+    arrays = _Arrays()
+    graph = view.graph
+    arrays.add("source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[held])
+    arrays.add("destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[held])
+    about = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "edgewise": __version__,
+        "title": view.title,
+        "graph": asdict(graph) | {"edges": graph.n_edges, "held": len(held)},
+        "shown": view.shown,
+        "size": view.size,
+        "runs": [_run(run, f"run{place}", held, arrays) for place, run in enumerate(view.runs)],
+        "rows": [_row(row, f"row{place}", held, arrays) for place, row in enumerate(view.rows)],
+    }
+    return about | {"arrays": arrays.places}, zlib.compress(b"".join(arrays.parts), 9)
+
+
+def _strongest(view: View) -> NDArray[np.intp]:
+    """The edges that the page holds, strongest first: all, or else those of the smallest circuits."""
+    strength = np.max([np.abs(run.mean) for run in view.runs], axis=0)
+    if view.graph.n_edges <= MOST_EDGES:
+        return np.argsort(-strength, kind="stable")
+    smallest = np.full(view.graph.n_edges, np.inf)
+    for row in view.rows:
+        for circuit in row.circuits:
+            np.minimum(smallest, np.where(circuit.mask, circuit.n_edges, np.inf), out=smallest)
+    first = np.lexsort((-strength, smallest))[:MOST_EDGES]
+    return first[np.argsort(-strength[first], kind="stable")]
+
+
+def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
+    for part in ("mean", "low", "high"):
+        if (values := getattr(run, part)) is not None:
+            arrays.add(f"{name}.{part}", "f4", values[held])
+    if run.unstable is not None:
+        arrays.add(f"{name}.unstable", "bits", run.unstable[held])
+    for part in ("full", "empty"):
+        if (values := getattr(run, part)) is not None:
+            arrays.add(f"{name}.{part}", "f4", values[:MOST_PROMPTS])
+    seen = run.attention
+    if seen is not None:
+        for place, values in enumerate(seen.values):
+            arrays.add(f"{name}.pattern{place}", "u1", values)
+    return {
+        "name": run.name,
+        "scored": bool(run.mean.any()),
+        "definition": run.definition,
+        "facts": dict(run.facts),
+        "examples": 0 if run.full is None else len(run.full),
+        "prompts": [asdict(prompt) for prompt in run.prompts[:MOST_PROMPTS]],
+        "patterns": None if seen is None else {"examples": seen.examples, "heads": seen.heads},
+    }
+
+
+def _row(row: ViewRow, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
+    arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[held] for circuit in row.circuits]))
+    if row.metric is not None:
+        arrays.add(f"{name}.metric", "f4", row.metric[:, :MOST_PROMPTS])
+    if row.value is not None:
+        arrays.add(f"{name}.value", "f4", row.value[held])
+    return {
+        "run": row.run,
+        "benchmark": row.measure,
+        "method": row.method,
+        "parameters": row.parameters,
+        "better": row.better,
+        "area": row.area,
+        "interval": row.interval,
+        "sizes": [asdict(size) for size in row.sizes],
+    }
+
+
+class _Arrays:
+    """Packs arrays one after the other, equal ones once, and notes where each lies."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.places: dict[str, dict[str, Any]] = {}
+        self._at: dict[bytes, int] = {}
+        self._end = 0
+
+    def add(self, name: str, kind: str, values: NDArray[Any]) -> None:
+        packed = _PACKERS[kind](values)
+        if packed not in self._at:
+            self._at[packed] = self._end
+            self.parts.append(packed)
+            self._end += len(packed)
+        self.places[name] = {"kind": kind, "shape": values.shape, "at": self._at[packed]}
+
+
+def _floats(values: NDArray[Any]) -> bytes:
+    largest = np.finfo(np.float32).max / 2
+    bits = np.ascontiguousarray(np.clip(values, -largest, largest), "<f4").ravel().view("<u4")
+    dropped = 23 - MANTISSA
+    # Half of what is dropped is added before, so that numbers are rounded rather than cut.
+    rounded = (bits + np.uint32(1 << (dropped - 1))) >> np.uint32(dropped) << np.uint32(dropped)
+    return rounded.astype("<u4").view(np.uint8).reshape(prod(values.shape), 4).T.tobytes()
+
+
+_PACKERS = {
+    "f4": _floats,
+    "u1": lambda values: np.ascontiguousarray(values, np.uint8).tobytes(),
+    "u2": lambda values: np.ascontiguousarray(values, "<u2").tobytes(),
+    "u4": lambda values: np.ascontiguousarray(values, "<u4").tobytes(),
+    "bits": lambda values: np.packbits(values, axis=-1).tobytes(),
+}
+
+
+def _assets(suffix: str) -> list[str]:
+    names = (one.name for one in files(__package__).joinpath("assets").iterdir())
+    return sorted(name for name in names if name.endswith(suffix))
+
+
+def _module(name: str) -> str:
+    return "data:text/javascript;base64," + base64.b64encode(_asset(name).encode()).decode()
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets").joinpath(name).read_text("utf-8")
+
+
+def _escaped(words: str) -> str:
+    # The name of a file may hold bytes that are no text.
+    return html.escape(words.encode("utf-8", "replace").decode(), quote=False)

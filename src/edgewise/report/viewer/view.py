@@ -1,0 +1,233 @@
+"""What the viewer shows, as a value: circuits of one graph, the scores that they were chosen by, and how they did."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...core.circuit import Circuit
+from ...errors import InputError
+from ...evaluate import Attention, faithfulness_intervals
+from ...graph import Graph
+from ...io.edge_file import EdgeFile
+from ...io.edge_formats import FORMATS, read_file
+from ...method import record_name
+from ...results import Prompt, Result, ResultRow, RunRecord, is_result, read_attention, read_examples, read_learned
+from ...results.submission import circuit_files
+from ...study import is_study
+from ..findings import Findings
+from ..tables import short
+
+FloatArray = NDArray[np.floating]
+# How the names of circuits end that differ by their sizes alone, such as cmd-0.01.npz and circuit-479.json.
+SIZE = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
+
+
+@dataclass(frozen=True, eq=False)
+class ViewRun:
+    """A run, or the file of a circuit: the scores of the edges, and the examples.
+
+    facts    what to say of it: name -> words
+    mean     [edge] signed scores; `low` and `high` their interval, `unstable` whether the sign changed between
+             resamples: None where nobody resampled
+    full     [example] the metric of the model, and `empty` of the empty circuit; None if nothing was evaluated
+    definition  of faithfulness, by its name
+    prompts  of the evaluated examples, or of the first of them
+    """
+
+    name: str
+    facts: Mapping[str, str]
+    mean: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+    unstable: NDArray[np.bool_] | None = None
+    full: FloatArray | None = None
+    empty: FloatArray | None = None
+    definition: str = ""
+    prompts: tuple[Prompt, ...] = ()
+    attention: Attention | None = None
+
+
+@dataclass(frozen=True)
+class ViewSize:
+    """One circuit of a row: edges asked for and kept, and how faithful it is; None if it wasn't evaluated."""
+
+    share: float
+    asked: int
+    kept: int
+    faithfulness: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ViewRow:
+    """A method's circuits, one per size.
+
+    run         the place of its run
+    benchmark   CPR, CMD, or empty for a circuit on its own; `better` is 1 if a higher area is
+    parameters  of the method, in words
+    area        with its `interval`, if there is one
+    metric      [size, example] of every circuit
+    value       [edge] that the circuits were chosen by, if it isn't the run's score
+    """
+
+    run: int
+    measure: str
+    method: str
+    sizes: tuple[ViewSize, ...]
+    circuits: tuple[Circuit, ...]
+    parameters: str = ""
+    better: int = 0
+    area: float | None = None
+    interval: tuple[float, float] | None = None
+    metric: FloatArray | None = None
+    value: FloatArray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """All that a page shows; every run and every circuit is of the same graph.
+
+    shown  the place of the row that is shown first; `size` the place of its size
+    """
+
+    title: str
+    graph: Graph
+    runs: tuple[ViewRun, ...]
+    rows: tuple[ViewRow, ...]
+    shown: int = 0
+    size: int = 0
+
+
+def view_of(paths: Sequence[str | Path]) -> View:
+    """What there is to see in result folders, circuit files and folders of circuits, which must be of one graph."""
+    parts = [_part(Path(path)) for path in paths]
+    if not parts:
+        raise InputError("there is nothing to show; give a result folder or a circuit file")
+    first = parts[0]
+    for path, part in zip(paths, parts, strict=True):
+        if part.graph != first.graph:
+            raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on pages apart")
+    names = _told_apart([part.title for part in parts], [Path(path) for path in paths])
+    runs: list[ViewRun] = []
+    rows: list[ViewRow] = []
+    for name, part in zip(names, parts, strict=True):
+        rows += [replace(row, run=len(runs) + row.run) for row in part.rows]
+        runs += [replace(run, name=name) if len(part.runs) == 1 else run for run in part.runs]
+    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=tuple(runs), rows=tuple(rows))
+
+
+def _part(path: Path) -> View:
+    """What one path holds: a run, or files of circuits."""
+    if is_result(path):
+        return view_of_run(path, Findings.read(path))
+    if is_study(path):
+        raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
+    if os.path.isdir(path):
+        files = circuit_files(path)
+        if not files or os.path.isfile(path / "scores.json"):
+            raise InputError(f"{path} has no circuits to show; give a result folder, or files of circuits")
+        return _of_circuits(path, files)
+    return _of_circuits(path, [path])
+
+
+def view_of_run(folder: Path, found: Findings) -> View:
+    """What there is to see in a result folder, of which the findings were read already."""
+    result, statistics = found.result, found.statistics
+    run, curve = result.run, result.rows[0].curve
+    name = f"{short(run.model)} · {short(run.task)}"
+    seen = ViewRun(
+        name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
+        curve.empty, curve.definition.name, read_examples(folder, run), read_attention(folder, run),
+    )  # fmt: skip
+    rows = tuple(
+        _row(row, found.circuits[row.measure, row.name], value, run)
+        for row, value in zip(result.rows, read_learned(folder, result), strict=True)
+    )
+    first = result.exported(result.measures[0])
+    shown, share = result.rows.index(first), first.curve.shares[first.curve.telling]
+    return View(name, run.graph, (seen,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
+
+
+def _of_circuits(path: Path, files: Sequence[Path]) -> View:
+    """A circuit, or those of a folder: one row for names that differ by their sizes alone."""
+    held = [read_file(one) for one in files]
+    graph = held[0].graph
+    if any(one.graph != graph for one in held):
+        raise InputError(f"the circuits in {path} are of different graphs; show them on pages apart")
+    held.sort(key=lambda one: np.count_nonzero(one.members()))
+    named: dict[str, list[EdgeFile]] = {}
+    for one in held:
+        named.setdefault(SIZE.sub("", one.path.stem) if len(files) > 1 else one.path.stem, []).append(one)
+    name = path.stem if path.suffix in FORMATS else path.name
+    parts = [_of_files(place, label, ours) for place, (label, ours) in enumerate(named.items())]
+    runs, rows = (tuple(one) for one in zip(*parts, strict=True))
+    return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
+
+
+def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
+    """Circuits from the smallest on, with the scores of the largest that has any for an edge; without any, 0."""
+    graph, largest = held[0].graph, held[-1]
+    score = np.full(graph.n_edges, np.nan)
+    for one in reversed(held):
+        score = score if one.score is None else np.where(np.isnan(score), one.score, score)
+    score = np.nan_to_num(score)
+    facts = {known: str(largest.about[known]) for known in ("model", "task") if known in largest.about}
+    circuits = tuple(Circuit(one.graph, one.members()) for one in held)
+    circuits = tuple(one for one in circuits if one.n_edges) or circuits[-1:]  # of empty ones there is nothing to see
+    sizes = tuple(ViewSize(one.n_edges / graph.n_edges, one.n_edges, one.n_edges) for one in circuits)
+    return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
+
+
+def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, run: RunRecord) -> ViewRow:
+    curve, area = row.curve, run.intervals[row.measure.name][row.name]
+    found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
+    places = curve.asking or [len(curve.asked) - 1]
+    sizes = tuple(
+        ViewSize(curve.shares[at], curve.asked[at], curve.kept[at], found[at].estimate, found[at].low, found[at].high)
+        for at in places
+    )
+    return ViewRow(
+        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), _parameters(row),
+        row.measure.better, row.area, (area["low"], area["high"]), curve.values[places], value,
+    )  # fmt: skip
+
+
+def _parameters(row: ResultRow) -> str:
+    """What there is to say of a method beyond its name."""
+    recipe = row.recipe
+    said = []
+    if isinstance(recipe["filter"], Mapping) and "resamples" in recipe["filter"]:
+        said.append(f"tau {recipe['filter']['resamples']}")
+    if recipe["pnr"] is not None:
+        said.append(f"PNR {recipe['pnr']:g}")
+    return ", ".join(said)
+
+
+def _facts(result: Result) -> dict[str, str]:
+    run = result.run
+    scorer, metric, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "metric", "ablation"))
+    return {
+        "model": f"{short(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
+        "task": f"{short(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
+        "scored by": f"{scorer} on {run.train.examples:,} examples of {run.train.split}",
+        "metric": metric,
+        "ablation": ablation,
+        "faithfulness": result.rows[0].curve.definition.words,
+        "accuracy of the model": f"{run.accuracy.top:.1%}",
+        "edges whose sign is unstable": f"{run.sign_instability:.1%}",
+        "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
+    }
+
+
+def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """The names of runs; where two are the same, those of their folders tell them apart."""
+    said = [f"{name} ({path.name})" if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
+    return [f"{name} {place}" if said.count(name) > 1 else name for place, name in enumerate(said, start=1)]

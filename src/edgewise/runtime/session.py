@@ -1,0 +1,54 @@
+"""What long-running functions share: where finished work is kept, where work runs, who is told how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from ..errors import InputError
+from ..method import check_is
+from .engine import HERE, Engine
+from .progress import Progress, showing, silent
+from .store import NO_STORE, Store
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """Where finished work is kept, where work runs, and what is called as it proceeds.
+
+    Parameters
+    ----------
+    store
+        Finished work, and finished parts of it. A stopped run with the same store resumes. The default keeps nothing.
+    engine
+        Runs the model: this process by default, `Local()` for several processes, `Ray()` for a cluster.
+    progress
+        Called as `progress(stage, done, total)`. None shows a bar in a terminal or a notebook, and nothing elsewhere.
+    """
+
+    store: Store = NO_STORE
+    engine: Engine = HERE
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        check_is("store", Store, self.store)
+        if not isinstance(self.engine, Engine):
+            raise InputError(f"an engine such as Local() or Ray() is needed, not {self.engine!r}")
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Call `progress`, if there is one."""
+        (self.progress or silent)(stage, done, total)
+
+    @contextmanager
+    def reporting(self) -> Iterator[Session]:
+        """Return this session with bars drawn until the end of the `with`, unless it has a `progress` already."""
+        with showing(self.progress) as progress:
+            yield replace(self, progress=progress)
+
+    def with_progress(self, progress: Progress) -> Session:
+        """Return the same session with another `progress`."""
+        return replace(self, progress=progress)
+
+
+DEFAULT_SESSION = Session()
