@@ -7,9 +7,10 @@ classes; the functions here read such a mapping.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
@@ -99,13 +100,47 @@ def plain(value: Any) -> Any:
     return as_record(value) if isinstance(value, tuple | list) or is_dataclass(value) else value
 
 
-def from_record(kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any]) -> M:
-    """The method that `plain` or `Method.record` wrote: all its parameters, each of its type."""
+def from_record(
+    kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any], family: type[M] | None = None
+) -> M:
+    """Return the method that `plain` or `Method.record` wrote: all its parameters, each of its type.
+
+    With `family`, a name that isn't in `known` gives a placeholder of that family. Without, it raises InputError.
+    """
     name = record_name(kind, record)
+    if family is not None and name not in known:
+        return placeholder(family, record)
     if isinstance(record, str):
         return choose(kind, known, name)
     found, given = known[as_known(kind, name, known)], {key: value for key, value in record.items() if key != "name"}
     return found(**members(found, parameters(found), given, f"{kind} {name!r}"))
+
+
+def placeholder(family: type[M], record: str | Mapping[str, Any]) -> M:
+    """Return a stand-in for a custom method that isn't registered here. It can be shown and written, but not run.
+
+    It has the name and the parameters of the original. What the family leaves to its classes raises InputError.
+    """
+    values = {} if isinstance(record, str) else {key: value for key, value in record.items() if key != "name"}
+    return _placeholder_class(family)(record_name(family.__name__.lower(), record), json.dumps(values))
+
+
+@cache
+def _placeholder_class(family: type) -> Any:
+    def record(self: Any) -> dict[str, Any]:
+        return {"name": self.name} | json.loads(self.values)
+
+    def unavailable(self: Any, *_: Any, **__: Any) -> Any:
+        kind = family.__name__.lower()
+        raise InputError(f"{self.name!r} is a custom {kind} that isn't registered here: it can be shown, but not run")
+
+    declared = {name for base in family.__mro__ for name in vars(base).get("__annotations__", {})}
+    members: dict[str, Any] = dict.fromkeys(getattr(family, "__abstractmethods__", ()), unavailable)
+    members |= {name: property(unavailable) for name in declared if not hasattr(family, name)}
+    if "title" in declared:
+        members["title"] = property(lambda self: self.name)
+    fields = {"name": "", "values": "{}", "__annotations__": {"name": str, "values": str}}
+    return dataclass(frozen=True)(type("Placeholder", (family,), members | fields | {"record": record}))
 
 
 def record_name(kind: str, record: object) -> str:
