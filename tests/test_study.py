@@ -29,6 +29,7 @@ from edgewise.recipes.recipe import GREEDY, Recipe, paper_recipes
 from edgewise.recipes.settings import Settings, as_published
 from edgewise.recipes.stability import mean_overlap, recipe_overlap
 from edgewise.report.study_tables import latex, markdown, terminal
+from edgewise.runtime.session import Session
 from edgewise.runtime.store import Unit, write_about
 from edgewise.study import (
     Entry,
@@ -517,15 +518,15 @@ def test_the_overlap_and_kept_tables_are_of_the_methods_they_name(edgewise, tmp_
     cell, settings = study.cells[0], study.plan.settings
     model = load_model("demo")
     task = load_task("ioi", model, "train", 8, 0)
-    scores = curves.score(model, task, settings, Store(folder / "store"), lambda *_: None)
+    scores = curves.score_task(model, task, settings, Session(Store(folder / "store")))
     for measure in (CMD, CPR):
         for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(measure))):
             by_size = recipe_overlap(scores, recipe, measure, settings, run.OVERLAP_RESAMPLES)
             assert cell.overlap[measure][who] == (mean_overlap(by_size, settings.sizes),)
     rows = [row for row in csv.DictReader((folder / "tables.csv").open()) if row["table"] == "kept"]
-    curves = list(csv.DictReader((folder / "curves.csv").open()))
+    lines = list(csv.DictReader((folder / "curves.csv").open()))
     for row in rows:
-        same = [c for c in curves if f"{c['benchmark']} {c['method']}" == row["method"] and float(c["share"]) < 1]
+        same = [c for c in lines if f"{c['benchmark']} {c['method']}" == row["method"] and float(c["share"]) < 1]
         shares = [int(c["edges_kept"]) / int(c["edges_asked"]) for c in same if int(c["edges_asked"])]
         assert float(row["value"]) == pytest.approx(np.mean(shares))
 
