@@ -122,7 +122,8 @@ def placeholder(family: type[M], record: str | Mapping[str, Any]) -> M:
     It has the name and the parameters of the original. What the family leaves to its classes raises InputError.
     """
     values = {} if isinstance(record, str) else {key: value for key, value in record.items() if key != "name"}
-    return _placeholder_class(family)(record_name(family.__name__.lower(), record), json.dumps(values))
+    make: Any = _placeholder_class(family)  # type: ignore[arg-type]
+    return make(record_name(family.__name__.lower(), record), json.dumps(values))  # type: ignore[no-any-return]
 
 
 @cache
