@@ -24,7 +24,7 @@ from edgewise.recipes.stability import jaccard
 from edgewise.report.circuit_pairs import pair_circuits, pair_exported, pair_runs
 from edgewise.report.circuit_summary import KINDS, circuit_tables, describe
 from edgewise.report.exports import EXPORTS, export_format, export_text
-from edgewise.report.numbers import interval, minus, number, score_text
+from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
 from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
@@ -104,36 +104,38 @@ def test_edges_and_nodes_stand_side_by_side_if_there_is_room():
     for width in (40, 80):
         text = printed(circuit_tables(words, width), width)
         assert max(map(len, text.splitlines())) <= width
-        assert all(edge.name in text and score_text(edge.score) in text for edge in words.strongest)
+        assert all(edge.name in text and format_score(edge.score) in text for edge in words.strongest)
 
 
 @given(st.floats(-1e6, 1e6), st.booleans())
 @example(-0.00001, False)
 @example(-0.00001, True)
 def test_no_number_is_a_negative_zero(value, signed):
-    text = number(value, signed)
+    text = format_number(value, signed)
     assert not re.match(r"-0\.0+$", text) and float(text) == pytest.approx(value, abs=5.1e-5)
     assert text.startswith(("+", "-")) or not signed
-    assert interval(value, value) == f"[{number(value)}, {number(value)}]"
+    assert format_interval(value, value) == f"[{format_number(value)}, {format_number(value)}]"
 
 
 def test_what_is_huge_is_short_and_differences_have_a_sign():
-    assert [number(value, True, 2) for value in (-0.001, 0.001, -0.01, 0.25)] == ["+0.00", "+0.00", "-0.01", "+0.25"]
-    assert number(-1.23456e200) == "-1.235e+200" and minus(interval(-1, -2, True, 0)) == "[−1, −2]"
+    values = [format_number(value, True, 2) for value in (-0.001, 0.001, -0.01, 0.25)]
+    assert values == ["+0.00", "+0.00", "-0.01", "+0.25"]
+    assert format_number(-1.23456e200) == "-1.235e+200"
+    assert with_minus_signs(format_interval(-1, -2, True, 0)) == "[−1, −2]"
 
 
 def test_scores_of_any_magnitude_keep_their_digits():
     values = (19.2573, -0.0000123456, 5.2, 196.4, 0.0, -1234567.0)
     expected = ("+19.3", "-1.23e-05", "+5.20", "+196", "0", "-1.23e+06")
-    assert tuple(map(score_text, values)) == expected
+    assert tuple(map(format_score, values)) == expected
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
 def test_tables_fold_names_and_never_numbers(width):
     rng = np.random.default_rng(0)
     heads = ("method", "CMD", "95% interval", "kept")
-    rows = [(f"ILP + Bootstrapping + PNR {n}", number(rng.random()), interval(-rng.random(), rng.random()), n)
-            for n in range(4)]  # fmt: skip
+    rows = [(f"ILP + Bootstrapping + PNR {n}", format_number(rng.random()),
+             format_interval(-rng.random(), rng.random()), n) for n in range(4)]  # fmt: skip
     tables = number_tables(heads, rows, width, "a title")
     text = printed(tables, width)
     assert "…" not in text and max(map(len, text.splitlines())) <= width
@@ -159,7 +161,7 @@ def test_a_curve_fits_and_shows_every_point(width, braille):
     assert text.isascii() != braille
     assert all(label in text for label in ("0.00", "0.1", "100")) and "-0.25" in text
     if width >= 60:
-        assert lines[-1].split() == [number(value, digits=2) for value in values]
+        assert lines[-1].split() == [format_number(value, digits=2) for value in values]
 
 
 def test_curves_that_are_flat_or_have_one_size_can_be_drawn():

@@ -30,8 +30,8 @@ from edgewise.evaluate import RatioFaithfulness
 from edgewise.io.atomic import PAGE_MARK
 from edgewise.io.reading import array_headers
 from edgewise.recipes.recipe import GREEDY
+from edgewise.report.formatting import markdown_code
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
-from edgewise.report.safe_text import code
 
 edgewise = test_cli.edgewise
 HOSTILE = (
@@ -133,8 +133,9 @@ def test_no_name_breaks_out(folder, name):
 
 
 def test_code_is_one_line_of_bounded_length():
-    assert code("a`b``c") == "```a`b``c```" and code("`") == "`` ` ``" and code(" ") == "`(empty)`"
-    assert len(code("w" * 100_000)) < 300 and "\n" not in code("a\nb") and "\x1b" not in code("\x1b[31m")
+    assert [markdown_code(text) for text in ("a`b``c", "`", " ")] == ["```a`b``c```", "`` ` ``", "`(empty)`"]
+    assert len(markdown_code("w" * 100_000)) < 300
+    assert "\n" not in markdown_code("a\nb") and "\x1b" not in markdown_code("\x1b[31m")
 
 
 def test_notes_of_ones_own_stay(edgewise, folder, tmp_path):

@@ -24,7 +24,7 @@ from edgewise.evaluate import MIB, resample
 from edgewise.learn import TopKLearner
 from edgewise.recipes.outcome import Competence
 from edgewise.report.comparisons import Contest, pair_tables, pairs
-from edgewise.report.safe_text import drawn, one_line, shown
+from edgewise.report.formatting import one_line, safe_text, shorten
 from edgewise.report.study_tables import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
 from edgewise.results import ResultRow
@@ -110,7 +110,7 @@ def test_every_table_shows_names_as_text(name):
 def test_sentences_are_one_line_of_text(name, capsys):
     say(f"a {name} b", heading=name)
     warn(name)
-    with err.status(shown(name)):
+    with err.status(safe_text(name)):
         pass
     found = capsys.readouterr()
     for text in (found.out, found.err):
@@ -165,8 +165,8 @@ def test_a_studys_files_hold_any_name(name, tmp_path):
 
 
 def test_what_is_long_is_cut_in_figures_only():
-    assert drawn("w" * 99) == "w" * 29 + "…" + "w" * 29 and drawn("w" * 60) == "w" * 60
-    assert one_line("a\nb\x1b") == r"a\nb\x1b" and shown("w" * 99).plain == "w" * 99
+    assert shorten("w" * 99) == "w" * 19 + "…" + "w" * 19 and shorten("w" * 40) == "w" * 40
+    assert one_line("a\nb\x1b") == r"a\nb\x1b" and safe_text("w" * 99).plain == "w" * 99
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**5000], ids=["nan", "inf", "huge"])

@@ -105,13 +105,13 @@ def _compare_circuits(one: Path, other: Path, top: int, json: bool) -> None:
 def _show_circuits(pair: CircuitPair) -> None:
     """Print which edges two circuits share, and which only one of them has."""
     from ..report.circuit_pairs import circuit_pair_tables
-    from ..report.numbers import number
+    from ..report.formatting import format_number
 
     say(pair.one, "here")
     say(pair.other, "there")
     counts = pair.counts
     say(f"shared: {counts.shared:,}; only here: {counts.only_here:,}; only there: {counts.only_there:,}", "edges")
-    say(f"{number(counts.overlap)}, the shared edges as a share of those of either", "overlap")
+    say(f"{format_number(counts.overlap)}, the shared edges as a share of those of either", "overlap")
     print_tables(circuit_pair_tables(pair, out.width))
     if counts.shared:
         aside("edges by absolute score; shared ones with their score here")

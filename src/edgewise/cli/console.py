@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from ..errors import InputError
-from ..report.safe_text import one_line, shown
+from ..report.formatting import one_line, safe_text
 from ..runtime.progress import Progress, bars, silent
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def check_words(words: Sequence[str]) -> None:
 def say(text: str, heading: str = "") -> None:
     """A line for people, behind a bold heading if there is one; the terminal wraps it, a pipe doesn't."""
     if heading:
-        out.print(shown(one_line(heading)), end=": ", style="bold", soft_wrap=True)
-    out.print(shown(one_line(text)), soft_wrap=True)
+        out.print(safe_text(one_line(heading)), end=": ", style="bold", soft_wrap=True)
+    out.print(safe_text(one_line(text)), soft_wrap=True)
 
 
 def aside(text: str, heading: str = "") -> None:
@@ -171,7 +171,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 def warn(text: str) -> None:
     """A line for people that is no result."""
-    err.print(shown(one_line(text)), soft_wrap=True)
+    err.print(safe_text(one_line(text)), soft_wrap=True)
 
 
 def note(text: str) -> None:
@@ -273,7 +273,7 @@ def open_model(
 ) -> Model:
     """Load a model, saying so."""
     began = time.perf_counter()
-    with nullcontext() if LOUDNESS.get().quiet else err.status(shown(one_line(f"loading {name}"))):
+    with nullcontext() if LOUDNESS.get().quiet else err.status(safe_text(one_line(f"loading {name}"))):
         from ..models import load_model
         from ..runtime.engine import thread_count
 

@@ -154,15 +154,21 @@ def _outcome(
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
     """Print what circuits came to."""
-    from ..report.numbers import interval, number
+    from ..report.formatting import format_interval, format_number
     from ..report.tables import INTERVAL, number_tables
 
     rows = [
-        (row["circuit"], row["edges"], number(row["metric"]), number(row["faithfulness"]), interval(*row["interval"]))
+        (
+            row["circuit"],
+            row["edges"],
+            format_number(row["metric"]),
+            format_number(row["faithfulness"]),
+            format_interval(*row["interval"]),
+        )
         for row in record["circuits"]
     ]
     print_tables(number_tables(("circuit", "edges", "metric", "faithfulness", INTERVAL), rows, out.width))
     say(f"metric: {record['metric']}; faithfulness: {definition.words}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     warn_of_few(record["examples"])
-    say(f"the model itself {number(record['full'])}, the empty circuit {number(record['empty'])}")
+    say(f"the model itself {format_number(record['full'])}, the empty circuit {format_number(record['empty'])}")

@@ -54,12 +54,12 @@ def _report_run(folder: Path, json: bool) -> None:
 def _facts(run: RunRecord) -> dict[str, str]:
     """What a run was, in words."""
     from ..method import record_name
-    from ..report.tables import short
+    from ..report.formatting import short_name
 
     scorer, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
     return {
-        "model": f"{short(run.model)} ({run.graph.n_edges:,} edges)",
-        "task": f"{short(run.task)}, {run.test.examples} examples of {run.test.split}",
+        "model": f"{short_name(run.model)} ({run.graph.n_edges:,} edges)",
+        "task": f"{short_name(run.task)}, {run.test.examples} examples of {run.test.split}",
         "accuracy": f"{run.accuracy.top:.1%}",
         "scored by": f"{scorer} on {run.train.examples} examples of {run.train.split}",
         "ablation": ablation,

@@ -308,16 +308,17 @@ def _sizes(shares: list[str]) -> str:
 
 
 def _explain_tuning(record: RunRecord) -> None:
-    from ..report.numbers import interval, number
+    from ..report.formatting import format_interval, format_number
 
     tuning = record.tuning or {"chosen": {}}
     for measure, best in tuning["chosen"].items():
         method, parameters = best["method"], record.circuits[measure]["parameters"]
         greedy, lead = tuning["candidates"][measure][0]["area"], best["against_greedy"]
-        ours = f"{method}{f' ({parameters})' * bool(parameters)}, {number(best['area'])}"
-        less = f"{number(lead['difference'], signed=True)} {interval(lead['low'], lead['high'], signed=True)}"
+        ours = f"{method}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
+        low_high = format_interval(lead["low"], lead["high"], signed=True)
+        less = f"{format_number(lead['difference'], signed=True)} {low_high}"
         split = record.train.split
-        say(f"Tuned {measure}: {ours} against greedy's {number(greedy)} on held-out examples of {split}: {less}")
+        say(f"Tuned {measure}: {ours} against greedy's {format_number(greedy)} on held-out examples of {split}: {less}")
 
 
 def _slug(name: str) -> str:

@@ -67,7 +67,7 @@ def command(
     from ..models.memory import parse_bytes
     from ..recipes.forecast import forecast, scoring
     from ..recipes.settings import Settings
-    from ..report.numbers import score_text
+    from ..report.formatting import format_score
     from ..report.tables import number_tables
     from ..runtime.session import Session
     from ..runtime.store import NO_STORE, working_on
@@ -113,7 +113,7 @@ def command(
         print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
         return
     names = loaded.graph.edge_names
-    rows = [(names[edge], score_text(mean[edge])) for edge in np.argsort(-np.abs(mean), kind="stable")[:SHOWN]]
+    rows = [(names[edge], format_score(mean[edge])) for edge in np.argsort(-np.abs(mean), kind="stable")[:SHOWN]]
     print_tables(number_tables(("strongest edges", "score"), rows, out.width))
     seconds = scores.provenance["seconds"]
     say(f"{len(pairs)} examples x {loaded.graph.n_edges:,} edges in {seconds:.1f} s, written to {out_folder}")
@@ -138,7 +138,7 @@ def _learn(
     from ..method import choose
     from ..recipes.forecast import forecast, learning
     from ..recipes.settings import Settings
-    from ..report.numbers import score_text
+    from ..report.formatting import format_score
     from ..report.tables import number_tables
     from ..runtime.session import Session
     from ..runtime.store import NO_STORE, working_on
@@ -167,7 +167,7 @@ def _learn(
         return
     names = loaded.graph.edge_names
     best = np.argsort(-ranking.value, kind="stable")[:SHOWN]
-    rows = [(names[edge], score_text(ranking.value[edge], signed=False)) for edge in best]
+    rows = [(names[edge], format_score(ranking.value[edge], signed=False)) for edge in best]
     print_tables(number_tables(("best edges", "value"), rows, out.width))
     say(f"loss: {ranking.origin['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
     say(

@@ -53,12 +53,12 @@ def command(
 
 def show_open(opened: OpenCircuit, top: int = 8) -> None:
     """Print a circuit that was opened: what it is, its edges and nodes, and its method's curve if it is of a run."""
-    from ..report.numbers import number
+    from ..report.formatting import format_number
 
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
     if opened.row is not None:
         faithful, reason = opened.row.curve.faithfulness[opened.place], f" ({opened.reason})" * bool(opened.reason)
-        say(f"faithfulness: {number(faithful)}{reason}; scores: means over the training examples")
+        say(f"faithfulness: {format_number(faithful)}{reason}; scores: means over the training examples")
         show_curve(opened.row)
 
 

@@ -130,7 +130,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
 
 def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> None:
     """Print a study's tables with what they say."""
-    from ..report.safe_text import shown
+    from ..report.formatting import safe_text
     from ..report.study_tables import TERMINAL_LEGEND, competence, sentence, terminal
     from ..study import study_tables
 
@@ -140,7 +140,7 @@ def _show(folder: Path, study: Study, about: Mapping[str, Any], json: bool) -> N
     for words in (about["as_published"] or {}).values():
         say(f"as published: {words}")
     for table in study_tables(study):
-        out.print(shown(table.caption), style="bold")
+        out.print(safe_text(table.caption), style="bold")
         print_tables(terminal(table, out.width))
     for words in TERMINAL_LEGEND:
         say(words)

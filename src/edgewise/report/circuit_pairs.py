@@ -19,9 +19,9 @@ from ..recipes.stability import jaccard
 from ..results import Result, ResultRow, read_circuits, read_result
 from .circuit_summary import TOP, ScoredEdge, beside, describe, edge_tables
 from .comparisons import DIFFERENCE, difference_cells
-from .numbers import number, percent
+from .formatting import describe_method, format_number, format_percent, short_name
 from .open_circuit import OpenCircuit, open_circuit
-from .tables import method_words, number_tables, short
+from .tables import number_tables
 
 
 @dataclass(frozen=True)
@@ -215,11 +215,11 @@ def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
             "unpaired: the runs were evaluated on other examples, so intervals of differences are wider than in one run"
         )
     for name in ("model", "task"):
-        ours, theirs = short(getattr(here.run, name)), short(getattr(there.run, name))
+        ours, theirs = short_name(getattr(here.run, name)), short_name(getattr(there.run, name))
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
     for name in ("scorer", "ablation"):
-        ours, theirs = (method_words(result.run.settings[name]) for result in (here, there))
+        ours, theirs = (describe_method(result.run.settings[name]) for result in (here, there))
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
     if here.rows[0].curve.shares != there.rows[0].curve.shares:
@@ -239,9 +239,9 @@ def overlap_tables(pair: RunPair, width: int) -> list[Table]:
     for measure in dict.fromkeys(one.measure for one in pair.overlaps):
         ours = [one for one in pair.overlaps if one.measure == measure]
         shares = ours[0].shares
-        rows = [(one.method, *(number(size.overlap, digits=2) for size in one.sizes)) for one in ours]
+        rows = [(one.method, *(format_number(size.overlap, digits=2) for size in one.sizes)) for one in ours]
         title = f"{measure.name}: overlap of circuits by size, in % of the edges"
-        tables += number_tables(("method", *map(percent, shares)), rows, width, title)
+        tables += number_tables(("method", *map(format_percent, shares)), rows, width, title)
     return tables
 
 
@@ -250,7 +250,7 @@ def area_pair_tables(pair: RunPair, width: int) -> list[Table]:
     tables: list[Table] = []
     for measure in dict.fromkeys(one.measure for one in pair.areas):
         rows = [
-            (one.method, number(one.here), number(one.there), *difference_cells(one.comparison))
+            (one.method, format_number(one.here), format_number(one.there), *difference_cells(one.comparison))
             for one in pair.areas
             if one.measure == measure
         ]

@@ -16,7 +16,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..io.edge_file import edge_name
 from .edge_kinds import KINDS, edge_kinds
-from .numbers import score_text
+from .formatting import format_score
 from .tables import number_tables
 
 TOP = 8
@@ -133,7 +133,7 @@ def circuit_tables(words: CircuitWords, width: int) -> list[Table]:
     signed = words.signs is not None
     edges = edge_tables("strongest edges", words.strongest, width, signed)
     counts = [(node.edges_in, node.edges_out) for node in words.nodes]
-    totals = [() if node.total is None else (score_text(node.total, signed=False),) for node in words.nodes]
+    totals = [() if node.total is None else (format_score(node.total, signed=False),) for node in words.nodes]
     rows = [(node.name, *total, *both) for node, total, both in zip(words.nodes, totals, counts, strict=True)]
     heads = ("heads and MLPs", *(["total"] if any(totals) else []), "in", "out")
     return beside([*edges, *(number_tables(heads, rows, width) if rows else [])], width)
@@ -143,7 +143,7 @@ def edge_tables(heading: str, edges: Sequence[ScoredEdge], width: int, signed: b
     """Edges with their scores, if they have any."""
     if any(edge.score is None for edge in edges):
         return number_tables((heading,), [(edge.name,) for edge in edges], width)
-    rows = [(edge.name, score_text(edge.score or 0.0, signed)) for edge in edges]
+    rows = [(edge.name, format_score(edge.score or 0.0, signed)) for edge in edges]
     return number_tables((heading, "score"), rows, width)
 
 

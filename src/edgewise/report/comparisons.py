@@ -14,8 +14,8 @@ from ..evaluate import Comparison, Faithfulness, Measure, Resampled, resample
 from ..method import as_known, plain
 from ..results import Result
 from ..study import Study
-from .numbers import interval, number
-from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables, short
+from .formatting import format_interval, format_number, short_name
+from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables
 
 DIFFERENCE = ("difference", INTERVAL, "p")
 LEGEND = f"{SURE}: the interval excludes 0; {BETTER}: on the better side"
@@ -102,11 +102,11 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
 def pair_tables(found: Sequence[Pair], width: int = WIDTH) -> list[Table]:
     """Pairs that share a contest, as a table with marks as `LEGEND` has them."""
     contest, others = found[0].contest, {pair.other for pair in found}
-    heading = (
-        f"{contest.measure.name} less that of {' or '.join(others)}: {short(contest.task)}, {short(contest.model)}"
-    )
+    where = f"{short_name(contest.task)}, {short_name(contest.model)}"
+    heading = f"{contest.measure.name} less that of {' or '.join(others)}: {where}"
     rows = [
-        (pair.one, number(contest.methods[pair.one].estimate), *difference_cells(pair.comparison)) for pair in found
+        (pair.one, format_number(contest.methods[pair.one].estimate), *difference_cells(pair.comparison))
+        for pair in found
     ]
     return number_tables(("method", contest.measure.name, *DIFFERENCE), rows, width, heading, left=(2,))
 
@@ -114,5 +114,7 @@ def pair_tables(found: Sequence[Pair], width: int = WIDTH) -> list[Table]:
 def difference_cells(less: Comparison) -> tuple[Text, str, str]:
     """A difference with its marks, its interval and p, for the columns of `DIFFERENCE`."""
     marks = BETTER * less.is_better + SURE * is_sure(less)
-    difference = Text(f"{number(less.difference, signed=True)} {marks}".rstrip(), "bold" if less.is_better else "")
-    return difference, interval(less.low, less.high, signed=True), f"{less.p:.3f}"
+    difference = Text(
+        f"{format_number(less.difference, signed=True)} {marks}".rstrip(), "bold" if less.is_better else ""
+    )
+    return difference, format_interval(less.low, less.high, signed=True), f"{less.p:.3f}"

@@ -14,14 +14,12 @@ from ..evaluate import FAITHFUL, USUAL, Comparison, Measure, resample
 from ..method import record_name
 from ..recipes.recipe import GREEDY
 from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
-from .numbers import percent
-from .safe_text import drawn
-from .tables import short
+from .formatting import format_percent, short_name, shorten
 
 # More methods can't be told apart.
 MOST_METHODS = 40
 # The size of `Curve.telling`, in words.
-TELLING = f"the smallest size that reaches faithfulness {FAITHFUL:g}, else {percent(USUAL)} % of the edges"
+TELLING = f"the smallest size that reaches faithfulness {FAITHFUL:g}, else {format_percent(USUAL)} % of the edges"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Findings:
         """Which model does which task, scored how."""
         run = self.result.run
         how = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
-        return "  ·  ".join(drawn(name) for name in (short(run.model), short(run.task), *how))
+        return "  ·  ".join(shorten(name) for name in (short_name(run.model), short_name(run.task), *how))
 
     def telling(self, measure: Measure) -> tuple[ResultRow, int]:
         """What to look at first: the exported row, and the place of the size in it that `TELLING` names."""

@@ -17,7 +17,7 @@ from ..evaluate import FAITHFUL, Curve, Measure
 from ..io.edge_formats import read_file
 from ..method import as_known
 from ..results import Result, ResultRow, is_result, read_circuits, read_result
-from .numbers import number, percent
+from .formatting import format_number, format_percent
 
 # What folders hold that have no circuit -> what to do instead.
 ELSEWHERE = {
@@ -78,7 +78,7 @@ def _of_run(folder: Path, method: str | None, metric: str | None, size: str | No
     row = result.exported(measure) if method is None else _row(result, measure, method)
     place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
     circuit = read_circuits(folder, result)[measure, row.name][place]
-    share = percent(row.curve.shares[place])
+    share = format_percent(row.curve.shares[place])
     name = f"{row.name} for {measure.name} at {share} % of the edges"
     return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
 
@@ -113,5 +113,5 @@ def _usual_size(curve: Curve) -> tuple[int, str]:
     if values[place] >= FAITHFUL:
         return place, f"the smallest with a faithfulness of {FAITHFUL:g} or more"
     parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
-    best = number(max(parts, default=float(values[place])), digits=2)
+    best = format_number(max(parts, default=float(values[place])), digits=2)
     return place, f"no size has a faithfulness of {FAITHFUL:g} (at most {best})"

@@ -17,9 +17,8 @@ from ..results import Result
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
 from ..study.folder import FILES as STUDY_FILES
-from .numbers import number
-from .safe_text import code
-from .tables import method_words, short
+from .formatting import describe_method, format_number, short_name
+from .formatting import markdown_code as code
 
 FIGURES = {
     "faithfulness": "faithfulness of circuits of growing size, by method",
@@ -137,9 +136,9 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
         'scores = edgewise.EdgeScores.load(".")            # scores.values is [example, edge]',
         'intervals = np.load("statistics.npz")             # intervals["low"][result.run.graph.edge_index(NAME)]',
     ]
-    found = [f"best {b.name}: {number(row.area)}, by {code(row.name)}" for b, row in best.items()]
+    found = [f"best {b.name}: {format_number(row.area)}, by {code(row.name)}" for b, row in best.items()]
     return _page(
-        f"Circuits of {code(short(run.model))} for {code(short(run.task))}",
+        f"Circuits of {code(short_name(run.model))} for {code(short_name(run.task))}",
         {
             "What came out": [
                 *_bullets(found),
@@ -170,7 +169,7 @@ def study_page(plan: Plan, pieces: Sequence[Piece]) -> str:
     ]
     store = ["- `store/`: finished work, by digests of what it depends on: by it the same command goes on after a stop"]
     return _page(
-        f"A study of {_codes(map(short, plan.models))} on {_codes(map(short, plan.tasks))}",
+        f"A study of {_codes(map(short_name, plan.models))} on {_codes(map(short_name, plan.tasks))}",
         {
             "What is measured": _meanings((CMD, CPR), plan.settings.faithfulness.name),
             "Files": _file_lines(files, OF_STUDY) + store * (len(files) < len(pieces)),
@@ -230,14 +229,15 @@ def _array_line(path: str, name: str, header: Header) -> str:
 
 def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
     """How edges were scored and circuits run, in words."""
-    ablation = method_words(settings["ablation"])
+    ablation = describe_method(settings["ablation"])
     known = ABLATIONS.get(ablation)
     outside = f": {(known.__doc__ or '').partition('.')[0].lower()}" if known else ""
     return [
-        f"scores: {code(method_words(settings['scorer']))}, of the metric {code(method_words(settings['metric']))}",
+        f"scores: {code(describe_method(settings['scorer']))}, of the metric "
+        f"{code(describe_method(settings['metric']))}",
         f"ablation: {code(ablation)}, which is what edges outside a circuit carry{outside}",
-        f"faithfulness: {code(method_words(settings['faithfulness']))}",
-        f"bootstrap: {code(method_words(settings['bootstrap']))}",
+        f"faithfulness: {code(describe_method(settings['faithfulness']))}",
+        f"bootstrap: {code(describe_method(settings['bootstrap']))}",
         f"sizes: {_sizes(settings['sizes'])} of the edges"
         + ", each containing the smaller ones" * bool(settings["nested"])
         + ", filled up after pruning" * bool(settings["fill"]),

@@ -19,10 +19,9 @@ from ..study import Entry, Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import KINDS, drawing, rendered
 from .figures.study import study_figure
-from .numbers import MINUS, interval, minus, number
+from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import write_study_readme
-from .safe_text import one_line, shown
-from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables, short
+from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables
 
 # In a narrower terminal an interval has a line of its own.
 NARROW = 60
@@ -82,8 +81,8 @@ def competence(cell: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
     poor = cell["beats"] < LOW_ACCURACY
     return (
-        f"{short(cell['task'])}, {short(cell['model'])}: examples {counts}; on test the model's top answer is right in "
-        f"{cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
+        f"{short_name(cell['task'])}, {short_name(cell['model'])}: examples {counts}; on test the model's top answer "
+        f"is right in {cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
         f"{': it hardly does this task, so a circuit may mean nothing' * poor}."
     )
 
@@ -91,7 +90,7 @@ def competence(cell: Mapping[str, Any]) -> str:
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
     many columns. The intervals of areas are in the files."""
-    heads = [shown(f"{one_line(short(task))}\n{one_line(short(model))}") for task, model in table.columns]
+    heads = [safe_text(f"{one_line(short_name(task))}\n{one_line(short_name(model))}") for task, model in table.columns]
     between = "\n" if width < NARROW else " "
     rows = [
         (row.label, *(_styled(table, row, column, between) for column in range(len(table.columns))))
@@ -111,7 +110,7 @@ def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text
     details = _details(table, entry, " ±{}", between + "{}" if table.is_difference else "")
     chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
     style = "bold " * bold + "underline" * underlined
-    rest = shown("".join(details) + (f"\n{chosen}" if chosen else ""))
+    rest = safe_text("".join(details) + (f"\n{chosen}" if chosen else ""))
     return Text(f"{marks.strip()} " if marks else "") + Text(_number(table, entry), style) + rest
 
 
@@ -124,7 +123,7 @@ def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -
 
 
 def _markdown_rows(table: StudyTable) -> list[str]:
-    heads = " | ".join(_page(f"{short(task)}, {short(model)}") for task, model in table.columns)
+    heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
     lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
     for row in table.rows:
         cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
@@ -144,20 +143,20 @@ def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
     bold, underlined = table.marks(row, column)
     text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
     details = [f"**{text}**" if bold else text, *_details(table, entry, "±{}", "{}")]
-    return " ".join([minus(" ".join(details)), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
+    return " ".join([with_minus_signs(" ".join(details)), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
 
 
 def _number(table: StudyTable, entry: Entry) -> str:
-    return number(entry.value, table.is_difference, DIGITS)
+    return format_number(entry.value, table.is_difference, DIGITS)
 
 
 def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> list[str]:
     """The spread and the interval, each in its format; an empty format leaves it out."""
     parts = []
     if entry.spread is not None:
-        parts.append(spread.format(number(entry.spread, digits=DIGITS)))
+        parts.append(spread.format(format_number(entry.spread, digits=DIGITS)))
     if brackets and entry.low is not None and entry.high is not None:
-        parts.append(brackets.format(interval(entry.low, entry.high, table.is_difference, DIGITS)))
+        parts.append(brackets.format(format_interval(entry.low, entry.high, table.is_difference, DIGITS)))
     return parts
 
 
@@ -165,11 +164,15 @@ def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
     """What was chosen on validation, and how it did on test; `sign` is how a minus is written."""
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
     low, high = verdict["low"], verdict["high"]
-    less = f"{number(verdict['difference'], signed=True)} {interval(low, high, signed=True)}".replace("-", sign)
-    areas = f"on test {number(verdict['test'])} against greedy's {number(verdict['greedy'])}".replace("-", sign)
+    less = f"{format_number(verdict['difference'], signed=True)} {format_interval(low, high, signed=True)}".replace(
+        "-", sign
+    )
+    areas = f"on test {format_number(verdict['test'])} against greedy's {format_number(verdict['greedy'])}".replace(
+        "-", sign
+    )
     return (
-        f"{short(verdict['task'])}, {short(verdict['model'])}, {verdict['benchmark']}: validation chose {chosen}; "
-        f"{areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."
+        f"{short_name(verdict['task'])}, {short_name(verdict['model'])}, {verdict['benchmark']}: validation chose "
+        f"{chosen}; {areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."
     )
 
 
@@ -216,7 +219,7 @@ def _latex_table(table: StudyTable) -> str:
     groups = [(task, len(list(same))) for task, same in groupby(table.columns, key=lambda column: column[0])]
     heads, rules, first = [], [], 2
     for task, width in groups:
-        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short(task))}}}")
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short_name(task))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
     lines = [
@@ -225,7 +228,7 @@ def _latex_table(table: StudyTable) -> str:
         rf"    \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
         r"    \toprule",
         f"    & {' & '.join(heads)} \\\\{''.join(rules)}",
-        rf"    \textbf{{Method}} & {' & '.join(_escape(short(model)) for _, model in table.columns)} \\",
+        rf"    \textbf{{Method}} & {' & '.join(_escape(short_name(model)) for _, model in table.columns)} \\",
         r"    \midrule",
     ]
     for row in table.rows:

@@ -13,8 +13,7 @@ from rich.text import Text
 from ..evaluate import CONFIDENCE, Comparison, Curve, Measure, Resampled, resample
 from ..recipes.recipe import GREEDY
 from ..results import ResultRow
-from .numbers import interval, number
-from .safe_text import shown
+from .formatting import format_interval, format_number, safe_text
 
 # A model whose correct answer beats the incorrect one less often hardly does a task.
 LOW_ACCURACY = 0.6
@@ -47,8 +46,10 @@ def area_table(chosen: Sequence[ResultRow], measure: Measure, width: int = WIDTH
         is_best, found = sign * row.area == best, areas[row.name].interval()
         marks = (BEST if is_best else "", BETTER * beats + SURE * _differs(areas[row.name], greedy))
         style = "bold " * is_best + "underline" * beats
-        area = Text(number(row.area), style)
-        rows.append((row.name, area, " ".join(filter(None, marks)), interval(found.low, found.high), _kept(row.curve)))
+        area = Text(format_number(row.area), style)
+        rows.append(
+            (row.name, area, " ".join(filter(None, marks)), format_interval(found.low, found.high), _kept(row.curve))
+        )
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
     heads = ("method", measure.name, "", INTERVAL, "kept")
     return number_tables(heads, rows, width, title, left=(2,))
@@ -99,7 +100,7 @@ def number_tables(
 
     Columns that still have no room go into further tables, below the first, with the names again.
     """
-    cells = [[one if isinstance(one, Text) else shown(one) for one in row] for row in (heads, *rows)]
+    cells = [[one if isinstance(one, Text) else safe_text(one) for one in row] for row in (heads, *rows)]
     widths = [max(line.cell_len for cell in column for line in cell.split("\n", allow_blank=True))
               for column in zip(*cells, strict=True)]  # fmt: skip
     least = min(widths[0], LEAST_NAME)
@@ -115,7 +116,7 @@ def number_tables(
     found = []
     for place, part in enumerate(parts):
         table = Table(
-            title=shown(title) if title and not place else None, title_justify="left", title_style="bold",
+            title=safe_text(title) if title and not place else None, title_justify="left", title_style="bold",
             box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0),
         )  # fmt: skip
         names = max(1, min(widths[0], _room(width, [widths[column] for column in part])))
@@ -136,11 +137,11 @@ def _room(width: int, others: Sequence[int]) -> int:
 
 def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of two columns; in a narrow terminal both are folded, at spaces."""
-    table = Table(title=shown(title), title_justify="left", title_style="bold", show_header=False)
+    table = Table(title=safe_text(title), title_justify="left", title_style="bold", show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(shown(name), shown(value))
+        table.add_row(safe_text(name), safe_text(value))
     return table
 
 
@@ -148,7 +149,7 @@ def list_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A table of words, which are folded in a narrow terminal."""
     table = Table()
     for column in columns:
-        table.add_column(shown(column), overflow="fold")
+        table.add_column(safe_text(column), overflow="fold")
     for row in rows:
-        table.add_row(*map(shown, row))
+        table.add_row(*map(safe_text, row))
     return table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .numbers import number, percent
+from .formatting import format_number, format_percent
 
 HEIGHT = 8
 # Columns of the terminal for each size, where there is room.
@@ -34,8 +34,8 @@ def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, br
     def height(value: float) -> int:
         return int((high - value) / (high - low) * (HEIGHT * tall - 1) + 0.5)
 
-    fixed = {height(value) // tall: number(value, digits=DIGITS) for value in (0.0, 1.0) if low <= value <= high}
-    ends = {height(value) // tall: number(value, digits=DIGITS) for value in (low, high)}
+    fixed = {height(value) // tall: format_number(value, digits=DIGITS) for value in (0.0, 1.0) if low <= value <= high}
+    ends = {height(value) // tall: format_number(value, digits=DIGITS) for value in (low, high)}
     guides = ends | fixed
     margin = max(map(len, guides.values()))
     columns = max(2, min(width - margin - 2, STEP * len(shares)))
@@ -55,8 +55,8 @@ def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, br
         axis = marks[3] if guide is None else marks[2]
         lines.append(f"{guide or '':>{margin}} {axis}{''.join(cells)}".rstrip())
     lines.append(f"{'':>{margin}} {marks[4]}{marks[5] * columns}")
-    lines.append(f"{'%':>{margin}}  {_labels(places, [percent(share) for share in shares], columns)}".rstrip())
-    numbers = [number(value, digits=DIGITS) for value in values]
+    lines.append(f"{'%':>{margin}}  {_labels(places, [format_percent(share) for share in shares], columns)}".rstrip())
+    numbers = [format_number(value, digits=DIGITS) for value in values]
     if len(_labels(places, numbers, columns).split()) == len(numbers):
         lines.append(f"{'':>{margin}}  {_labels(places, numbers, columns)}".rstrip())
     return lines

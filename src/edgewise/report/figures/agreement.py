@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from ...evaluate import Measure
 from ...recipes.stability import jaccard, mean_overlap
 from ..findings import TELLING, Findings, left_out
-from ..safe_text import drawn
+from ..formatting import shorten
 from .sheet import SMALL, Sheet, heading_width, share_words, text_width
 
 CELL, LARGEST, ABOVE, BELOW, GAP = 0.36, 6.0, 0.34, 0.3, 0.35
@@ -21,7 +21,7 @@ NARROWEST = 0.24
 def agreement_figure(found: Findings) -> Figure:
     """A matrix for each metric, beside each other."""
     shown = found.result.measures
-    names = {b: [f"{drawn(row.name)}  {at}" for at, row in enumerate(found.rows(b), 1)] for b in shown}
+    names = {b: [f"{shorten(row.name)}  {at}" for at, row in enumerate(found.rows(b), 1)] for b in shown}
     left = {b: max(text_width(name, SMALL) for name in names[b]) + 0.12 for b in shown}
     side = {b: min(CELL * len(names[b]), LARGEST) for b in shown}
     heads = {b: f"below the diagonal at {_share(found, b)} of the edges" for b in shown}

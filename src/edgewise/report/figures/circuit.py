@@ -18,8 +18,7 @@ from ...evaluate import Measure
 from ...graph import Graph
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import TELLING, Findings
-from ..numbers import minus, number
-from ..safe_text import drawn
+from ..formatting import format_number, shorten, with_minus_signs
 from .sheet import FAINT, INK, SMALL, Sheet, lines_of, share_words, text_width
 
 FloatArray = NDArray[np.float64]
@@ -120,7 +119,7 @@ def circuit_figure(found: Findings) -> Figure:
     sheet = Sheet.make(whole, above + height + LEGEND, found.title, _caption(found))
     for at, measure in enumerate(shown):
         left = at * (width + GAP)
-        sheet.heading(left, 0, measure.name, drawn(found.result.exported(measure).name))
+        sheet.heading(left, 0, measure.name, shorten(found.result.exported(measure).name))
         sheet.words(left, 0.2, "\n".join(words[measure]), size=SMALL, color=FAINT)
         axis = sheet.axes(left, above, width, height)
         axis.set_xlim(0, width)
@@ -187,10 +186,10 @@ def _name(axis: Axes, places: Places, nodes: NDArray[np.intp]) -> None:
 def _words(found: Findings, measure: Measure) -> str:
     """What is seen of one metric's circuit."""
     circuit, (row, size) = _circuit(found, measure), found.telling(measure)
-    asked, faithfulness = share_words(row.curve.shares[size]), number(row.curve.faithfulness[size], digits=2)
+    asked, faithfulness = share_words(row.curve.shares[size]), format_number(row.curve.faithfulness[size], digits=2)
     return (
         f"{asked} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in the circuit; "
-        f"faithfulness {minus(faithfulness)}"
+        f"faithfulness {with_minus_signs(faithfulness)}"
     )
 
 

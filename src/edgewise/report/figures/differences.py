@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from ...evaluate import CONFIDENCE, Comparison, Measure
 from ...recipes.recipe import GREEDY
 from ..findings import Findings, left_out
-from ..numbers import interval, minus, number
-from ..safe_text import drawn
+from ..formatting import format_interval, format_number, shorten, with_minus_signs
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
 from .looks import BLUE, GREY, VERMILLION
 from .sheet import FAINT, SMALL, Sheet
@@ -25,9 +24,11 @@ def difference_dots(found: Mapping[str, Comparison]) -> list[Dot]:
     ordered = sorted(found.items(), key=lambda pair: -pair[1].measure.better * pair[1].difference)
     return [
         Dot(
-            drawn(name), less.difference, less.low, less.high, COLOURS.get(less.verdict, GREY),
+            shorten(name), less.difference, less.low, less.high, COLOURS.get(less.verdict, GREY),
             less.verdict in COLOURS,
-            words=minus(f"{number(less.difference, signed=True)} {interval(less.low, less.high, signed=True)}"),
+            words=with_minus_signs(
+                f"{format_number(less.difference, True)} {format_interval(less.low, less.high, True)}"
+            ),
         )
         for name, less in ordered
     ]  # fmt: skip
@@ -53,7 +54,7 @@ def differences_figure(found: Findings) -> Figure:
     sheet = Sheet.make(left + PLOT + right, sum(heights.values()), found.title, _caption(found))
     top = 0.0
     for measure, some in dots.items():
-        against = drawn(found.reference(measure).name)
+        against = shorten(found.reference(measure).name)
         sheet.heading(0, top, measure.name, f"less that of {against}, {measure.improves}")
         if some:
             axis = sheet.axes(left, top + ABOVE, PLOT, heights[measure] - ABOVE - BELOW)

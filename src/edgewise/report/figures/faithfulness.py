@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from ...evaluate import CONFIDENCE, Measure, faithfulness_intervals
 from ...results import ResultRow
 from ..findings import Findings, left_out
-from ..numbers import minus, number
-from ..safe_text import drawn
+from ..formatting import format_number, shorten, with_minus_signs
 from .curves import ABOVE, BELOW, PANEL, Line, draw_panels, panels_width
 from .looks import Look, looks
 from .sheet import SMALL, Sheet, legend_height, legend_width, share_words
@@ -32,7 +31,7 @@ def faithfulness_figure(found: Findings) -> Figure:
         )
         look = looks([row.name for row in rows], *names)
         lines = [_line(row, look[row.name], row.name == names[1]) for row in rows]
-        definition = drawn(rows[0].curve.definition.name)
+        definition = shorten(rows[0].curve.definition.name)
         sheet.heading(0, top, measure.name, f"{measure.words}, {measure.improves}")
         draw_panels(sheet, 0, top + ABOVE, lines, measure, f"faithfulness ({definition})")
         handles = [look[row.name].line(label) for row, label in zip(rows, labels[measure], strict=True)]
@@ -54,7 +53,9 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
 
 def _label(found: Findings, measure: Measure, row: ResultRow) -> str:
     roles = ["best"] * (row is found.result.best(measure)) + ["exported"] * (row is found.result.exported(measure))
-    return f"{drawn(row.name)}  {minus(number(row.area))}" + (f"  ({', '.join(roles)})" if roles else "")
+    return f"{shorten(row.name)}  {with_minus_signs(format_number(row.area))}" + (
+        f"  ({', '.join(roles)})" if roles else ""
+    )
 
 
 def _caption(found: Findings) -> str:
@@ -63,7 +64,7 @@ def _caption(found: Findings) -> str:
     sizes = f" Sizes up to {share_words(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
     return (
         f"Faithfulness ({curve.definition.words}) of circuits on {run.test.examples} examples of "
-        f"{drawn(run.test.split)}. CMD and CPR are areas over the linear share: left, that of the best is tinted; "
+        f"{shorten(run.test.split)}. CMD and CPR are areas over the linear share: left, that of the best is tinted; "
         f"right, the band is the best method's {CONFIDENCE:.0%} interval over resamples of the examples."
         f"{sizes}{left_out(found)}"
     )

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from ...io.edge_file import edge_name
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..findings import Findings
-from ..numbers import minus, score_text
+from ..formatting import format_score, with_minus_signs
 from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
 from .sheet import FAINT, SMALL, Sheet, number_ticks, share_words
 
@@ -54,7 +54,7 @@ def _dots(found: Findings) -> tuple[list[Dot], list[Dot]]:
         means.append(Dot(edge_name(known.graph, edge), mean, low, high, *look))
         least, most = sorted((end - mean) / mean for end in (low, high)) if mean else (0.0, 0.0)
         words = ", ".join(["sign changes"] * is_unstable + ["filtered"] * (not is_kept))
-        score = minus(score_text(mean))
+        score = with_minus_signs(format_score(mean))
         relative.append(Dot("", 0.0, least, most, *look, f"{score}  {words}".rstrip()))
     return means, relative
 

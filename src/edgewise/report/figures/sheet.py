@@ -24,7 +24,7 @@ from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import MaxNLocator
 
-from ..numbers import minus, percent
+from ..formatting import format_percent, with_minus_signs
 
 DPI = 160
 KINDS = ("png", "svg")
@@ -166,12 +166,12 @@ def number_ticks(low: float, high: float, most: int = 6) -> tuple[list[float], l
     """Round numbers within a range, and their labels."""
     locator = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
     ticks = [float(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
-    return ticks, [minus(f"{0.0 if abs(tick) < 1e-12 * (high - low) else tick:.6g}") for tick in ticks]
+    return ticks, [with_minus_signs(f"{0.0 if abs(tick) < 1e-12 * (high - low) else tick:.6g}") for tick in ticks]
 
 
 def share_words(share: float) -> str:
     """A share in percent, in at most three digits, with the sign."""
-    return minus(f"{percent(share, 3)} %")
+    return with_minus_signs(f"{format_percent(share, 3)} %")
 
 
 def padded(values: Sequence[float] | np.ndarray, by: float = 0.06) -> tuple[float, float]:

@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure
 from ...recipes.recipe import GREEDY
 from ...study import Cell, Repeats, Study
-from ..numbers import minus, number
-from ..safe_text import drawn
-from ..tables import short
+from ..formatting import format_number, short_name, shorten, with_minus_signs
 from .curves import BELOW, PANEL, Line, draw_panels, panels_width
 from .differences import difference_dots, draw_differences
 from .dots import BELOW as UNDER
@@ -32,13 +30,15 @@ def study_figure(study: Study) -> Figure:
     width = panels_width() + GAP + names + DOTS + numbers
     sheet = Sheet.make(width, sum(heights), "Faithfulness on test, and differences from greedy", _caption(study))
     top, left = 0.0, panels_width() + GAP + names
-    definition = drawn(study.plan.settings.faithfulness.name)
+    definition = shorten(study.plan.settings.faithfulness.name)
     for (cell, measure), some, height in zip(rows, dots, heights, strict=True):
-        place = f"{drawn(short(cell.task))}  ·  {drawn(short(cell.model))}"
+        place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
         sheet.heading(0, top, measure.name, f"{place}  ·  {measure.improves}")
         shown = _compared(cell, measure)
         draw_panels(sheet, 0, top + ABOVE, [_line(*one) for one in shown], measure, f"faithfulness ({definition})")
-        handles = [look.line(f"{drawn(one.recipe.name)}  {minus(number(one.mean))}") for one, look in shown]
+        handles = [
+            look.line(f"{shorten(one.recipe.name)}  {with_minus_signs(format_number(one.mean))}") for one, look in shown
+        ]
         sheet.legend(0.52, top + 0.22, handles, len(handles))
         if some:
             axis = sheet.axes(left, top + ABOVE, DOTS, height - ABOVE - UNDER - 0.1)

@@ -22,7 +22,7 @@ from ...results import Prompt, Result, ResultRow, RunRecord, is_result, read_att
 from ...results.submission import circuit_files
 from ...study import is_study
 from ..findings import Findings
-from ..tables import short
+from ..formatting import short_name
 
 FloatArray = NDArray[np.floating]
 # How the names of circuits end that differ by their sizes alone, such as cmd-0.01.npz and circuit-479.json.
@@ -142,7 +142,7 @@ def view_of_run(folder: Path, found: Findings) -> View:
     """What there is to see in a result folder, of which the findings were read already."""
     result, statistics = found.result, found.statistics
     run, curve = result.run, result.rows[0].curve
-    name = f"{short(run.model)} · {short(run.task)}"
+    name = f"{short_name(run.model)} · {short_name(run.task)}"
     seen = ViewRun(
         name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
         curve.empty, curve.definition.name, read_examples(folder, run), read_attention(folder, run),
@@ -215,8 +215,8 @@ def _facts(result: Result) -> dict[str, str]:
     run = result.run
     scorer, metric, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "metric", "ablation"))
     return {
-        "model": f"{short(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
-        "task": f"{short(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
+        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
+        "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
         "scored by": f"{scorer} on {run.train.examples:,} examples of {run.train.split}",
         "metric": metric,
         "ablation": ablation,
