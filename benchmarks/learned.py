@@ -62,7 +62,7 @@ def main() -> None:
                 f"{less.difference:+.4f} [{less.low:+.4f}, {less.high:+.4f}] {less.verdict}"
             )
     for learned, ranking in found.learned.items():
-        print(f"learned for {learned.goal.name} in {ranking.origin['seconds']:.0f} s; {model.graph.n_edges:,} edges")
+        print(f"learned for {learned.measure.name} in {ranking.origin['seconds']:.0f} s; {model.graph.n_edges:,} edges")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from edgewise import (
 )
 from edgewise.evaluate import Patching
 from edgewise.evaluate.run_circuits import EvaluateJob
-from edgewise.learn.run_learner import GradientJob
+from edgewise.learn.top_k_training import GradientJob
 from edgewise.models import Model, plan_batches, wrap_model
 from edgewise.recipes.curves import enter
 from edgewise.recipes.recipe import paper_recipes

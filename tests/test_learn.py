@@ -49,11 +49,9 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.learn import run_learner as learning
-from edgewise.learn import size_chances
-from edgewise.learn.run_learner import GradientJob, State
-from edgewise.learn.soft_top_k import hard_top_k, soft_top_k
-from edgewise.learn.top_k_learner import trend
+from edgewise.learn import size_chances, top_k_training
+from edgewise.learn.top_k_learner import loss_trend
+from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes.portfolio import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
 from edgewise.runtime import HERE, Session
@@ -108,16 +106,16 @@ def test_sizes_are_drawn_half_evenly_and_half_by_their_part_of_the_area():
 def test_a_trend_compares_losses_of_equal_sizes():
     sizes = [10, 500] * 30
     falling = [(0.9 if size == 10 else 0.1) * (1 - step / 120) for step, size in enumerate(sizes)]
-    assert -0.5 < trend(falling, sizes) < -0.2 and trend(falling[::-1], sizes[::-1]) > 0.2
+    assert -0.5 < loss_trend(falling, sizes) < -0.2 and loss_trend(falling[::-1], sizes[::-1]) > 0.2
     # Other sizes at the end than at the beginning say nothing.
-    assert trend([0.1] * 30 + [0.9] * 30, [500] * 30 + [10] * 30) == 0 == trend([1.0], [3])
+    assert loss_trend([0.1] * 30 + [0.9] * 30, [500] * 30 + [10] * 30) == 0 == loss_trend([1.0], [3])
 
 
 def test_a_warm_start_is_the_logit_of_the_rank():
     graph = Graph(2, 2, 4)
     value = np.random.default_rng(0).normal(size=graph.n_edges)
     for goal, by in ((CMD, np.abs(value)), (CPR, value)):
-        start = TopKLearner(goal=goal).start(Ranking(graph, value), graph)
+        start = TopKLearner(goal).start(Ranking(graph, value), graph)
         assert (np.argsort(start) == np.argsort(by)).all()
         place = np.arange(graph.n_edges) / (graph.n_edges - 1)
         np.testing.assert_allclose(1 / (1 + np.exp(-np.sort(start))), place.clip(1e-4, 1 - 1e-4), atol=1e-6)
@@ -127,7 +125,7 @@ def test_a_warm_start_is_the_logit_of_the_rank():
 def test_the_learning_rate_suits_goal_and_graph_and_decays_to_nothing():
     small, large = Graph(4, 4, 64), Graph(24, 14, 896)
     assert TopKLearner().rate_for(small) == pytest.approx(0.1) and TopKLearner().rate_for(large) == pytest.approx(0.03)
-    assert TopKLearner(goal=CPR).rate_for(large) == 0.4 and TopKLearner(rate=0.2).rate_for(small) == 0.2
+    assert TopKLearner(CPR).rate_for(large) == 0.4 and TopKLearner(rate=0.2).rate_for(small) == 0.2
     rates = [TopKLearner(steps=10).rate_at(step, small) for step in range(11)]
     assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0) and rates == sorted(rates, reverse=True)
 
@@ -164,12 +162,12 @@ def test_losses_are_zero_for_the_model_and_fall_towards_it():
 def test_adam_is_torchs():
     rng = np.random.default_rng(0)
     theta = torch.tensor(rng.normal(size=6), dtype=torch.float32)
-    state = State(theta.clone(), torch.zeros(6), torch.zeros(6))
+    state = TrainingState(theta.clone(), torch.zeros(6), torch.zeros(6))
     parameter = torch.nn.Parameter(theta.clone())
-    theirs = torch.optim.Adam([parameter], lr=0.1, betas=learning.BETAS)
+    theirs = torch.optim.Adam([parameter], lr=0.1, betas=top_k_training.BETAS)
     for _ in range(5):
         gradient = torch.tensor(rng.normal(size=6), dtype=torch.float32)
-        state = state.moved(gradient, 0.0, 0.1, 0.0)
+        state = state.adam_step(gradient, 0.0, 0.1, 0.0)
         parameter.grad = gradient
         theirs.step()
     np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
@@ -186,7 +184,7 @@ def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny,
     assert not np.array_equal(
         learn_ranking(model, task, replace(learner, seed=1), session=Session(progress=quiet)).value, whole.value
     )
-    monkeypatch.setattr(learning, "KEEP_EVERY", 0.0)
+    monkeypatch.setattr(top_k_training, "SAVE_SECONDS", 0.0)
     store = Store(tmp_path / "s").open()
 
     def stop(stage, done, total):
@@ -268,7 +266,7 @@ def test_what_can_not_be_learned_is_refused(tiny):
     for wrong, words in (
         ({"steps": 0}, "at least 1"),
         ({"batch": 0}, "at least 1"),
-        ({"goal": "CMD"}, "derives from Benchmark"),
+        ({"measure": "CMD"}, "derives from Measure"),
         ({"warm": "eap"}, "derives from Scorer"),
         ({"rate": -1.0}, "positive"),
         ({"noise": -1.0}, "at least 0"),
@@ -345,7 +343,7 @@ def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
         *others, mixed = found.of(b)
         assert mixed.recipe.name == "Portfolio" and found.exported(b) is mixed
         assert all(b.better * mixed.area >= b.better * other.area for other in others)
-    assert set(found.learned) == {replace(TopKLearner(**SHORT), goal=b) for b in (CMD, CPR)}
+    assert set(found.learned) == {TopKLearner(**SHORT).for_measure(b) for b in (CMD, CPR)}
     record = write_result(found, tmp_path / "r")
     assert record.circuits["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
     assert list(record.portfolio["CPR"]) == ["0.05", "0.3", "1"]

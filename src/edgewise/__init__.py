@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from .evaluate.run_circuits import Evaluation, evaluate_circuits
     from .graph import Graph
-    from .learn import TopKLearner
+    from .learn import Learner, TopKLearner
     from .learn.run_learner import learn_ranking
     from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
     from .pipeline import Discovery, discover
@@ -70,7 +70,7 @@ _HOMES = {
     ),
     ".evaluate.run_circuits": ("Evaluation", "evaluate_circuits"),
     ".graph": ("Graph",),
-    ".learn": ("TopKLearner",),
+    ".learn": ("Learner", "TopKLearner"),
     ".learn.run_learner": ("learn_ranking",),
     ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),

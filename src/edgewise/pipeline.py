@@ -18,7 +18,7 @@ from .core.scores import EdgeScores
 from .core.statistics import NO_FILTER, EdgeStatistics, summarise
 from .errors import InputError
 from .evaluate import Attention, Measure, look, strongest_heads
-from .learn import TopKLearner
+from .learn import Learner
 from .method import check_is
 from .models import Model
 from .recipes.curves import evaluate_recipes, evaluate_selected, learn_rankings, rank_edges, score_task
@@ -56,7 +56,7 @@ class Discovery:
     settings: Settings
     scores: EdgeScores
     statistics: EdgeStatistics
-    learned: Mapping[TopKLearner, Ranking]
+    learned: Mapping[Learner, Ranking]
     outcomes: tuple[Outcome, ...]
     competence: Competence
     tuning: Tuning | None

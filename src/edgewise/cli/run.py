@@ -169,7 +169,7 @@ def command(
                 validation=validation, stability=stability, seed=seed, session=Session(store, where, progress),
             )  # fmt: skip
         for learning, ranking in found.learned.items():
-            warn_of_trend(learning.goal.name, ranking)
+            warn_of_trend(learning.measure.name, ranking)
         record = _write(found, folder, overwrite, eap_ig_json)
     if json:
         print_json(record.record() | {"out": str(folder)})

@@ -160,7 +160,7 @@ def _learn(
                 loaded, pairs, learner, chosen_metric, replaced, memory=memory, session=Session(store, on, progress)
             )
         ranking.save(folder, overwrite)
-    warn_of_trend(learner.goal.name, ranking)
+    warn_of_trend(learner.measure.name, ranking)
     if json:
         about = {k: v for k, v in ranking.origin.items() if k != "losses"}
         print_json(about | {"edges": loaded.graph.n_edges, "out": str(folder)})
@@ -171,6 +171,6 @@ def _learn(
     print_tables(number_tables(("best edges", "value"), rows, out.width))
     say(f"loss: {ranking.origin['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
     say(
-        f"{learner.steps} steps on {len(pairs)} examples for {learner.goal.name} in {ranking.origin['seconds']:.0f} s, "
-        f"written to {folder}"
+        f"{learner.steps} steps on {len(pairs)} examples for {learner.measure.name} "
+        f"in {ranking.origin['seconds']:.0f} s, written to {folder}"
     )

@@ -1,18 +1,17 @@
-"""Learned rankings: one value per edge, such that at every size the best edges behave as they should.
+"""TopKLearner: one value per edge, such that at every size the best edges behave as the measure wants.
 
-The optimum of a sum of scores is not the most faithful circuit. Here every edge has a weight, a circuit is run with
-these weights, and one parameter per edge is learned so that the best edges of any number come near the goal: the
-model's own behaviour for CMD, as much of it as can be for CPR. A step draws a size and noise, runs the hard circuit of
-that size, and moves the parameters along the gradient of a soft choice of as many edges (straight through).
+The edges with the largest sum of scores are not the most faithful circuit. Here one parameter per edge is learned so
+that the best edges of any number score well on the measure: close to the model for CMD, as much of the task as possible
+for CPR. A step draws a size and noise, runs the hard circuit of that size, and moves the parameters along the
+gradient of a soft choice of as many edges (straight through).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,34 +19,38 @@ from numpy.typing import NDArray
 from ..core.ranking import Ranking
 from ..core.statistics import LARGEST_SEED
 from ..errors import InputError
-from ..evaluate import CMD, MEASURES, SIZES, Measure
+from ..evaluate import CMD, SIZES, Measure
 from ..graph import Graph
-from ..io.records import Makers, members, typed
-from ..method import Method, check_is, from_record, parameters, record_name
-from ..score import SCORERS, EapIg, Scorer
+from ..method import check_is
+from ..models.memory import keeps_streams, weighted_need
+from ..score import EapIg, Scorer
+from .base import Learner, LearningCost, LearningProblem
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 FloatArray = NDArray[np.float64]
-# Sizes below this are drawn by their share of the area alone, which is next to nothing.
-LEAST_SHARE = 0.01
-# Days of work, and more rankings than any spread needs.
+# Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
+LEAST_EVEN_SIZE = 0.01
+# Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
 
 
 @dataclass(frozen=True)
-class TopKLearner(Method):
-    """How a ranking is learned.
+class TopKLearner(Learner):
+    """Learns a ranking whose best edges, at every size, do well on a measure.
 
-    goal         the benchmark whose loss is learned
-    steps        how many; `batch` examples each
-    rate         of learning; None takes what works for the goal and the number of edges, from hundreds to 180,000
+    measure      whose loss is minimised
+    steps        number of steps; each takes `batch` examples
+    rate         learning rate; None takes one that suits the measure and the number of edges
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
-    warm         scores that the parameters start from, by rank; None starts from nothing, which costs half the gain
-    resamples    how many more rankings to learn from resampled examples, for the spread of its values
+    warm         scores whose ranks the parameters start from; None starts from zeros, which halves the gain
+    resamples    how many more rankings to learn from resampled examples, for the spread of the values
     """
 
     name: ClassVar[str] = "learned"
     title: ClassVar[str] = "Learned"
-    goal: Measure = CMD
+    measure: Measure = CMD
     steps: int = 300
     batch: int = 16
     rate: float | None = None
@@ -58,7 +61,7 @@ class TopKLearner(Method):
     resamples: int = 0
 
     def __post_init__(self) -> None:
-        check_is("goal", Measure, self.goal)
+        check_is("measure", Measure, self.measure)
         if self.warm is not None:
             check_is("scorer", Scorer, self.warm)
         for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
@@ -74,61 +77,77 @@ class TopKLearner(Method):
                 f"{self.seed} and {self.resamples}"
             )
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> TopKLearner:
-        """The learner that `record` came from, read back from JSON."""
-        makers: Makers = {
-            Measure: partial(from_record, "goal", MEASURES),
-            Scorer: partial(from_record, "scorer", SCORERS),
-        }
-        record_name("learner", record)
-        given = {name: value for name, value in typed(Mapping[str, Any], record, "learner").items() if name != "name"}
-        return cls(**members(cls, parameters(cls), given, "learner", makers))
+    def learn(self, problem: LearningProblem, session: Session) -> Ranking:
+        """Train once on all examples, and once on every resample of them."""
+        from .top_k_training import train
+
+        task = problem.task
+        once = replace(self, resamples=0)
+        unit = train(once, problem, session)
+        resamples = np.random.default_rng(self.seed).integers(len(task), size=(self.resamples, len(task)))
+        problems = [replace(problem, task=task.part(rows)) for rows in np.sort(resamples)]
+        values = [train(once, resampled, session).arrays["value"] for resampled in problems]
+        graph, resampled = problem.model.graph, np.stack(values) if values else None
+        return Ranking(graph, unit.arrays["value"], signed=False, origin=unit.about, resampled=resampled)
+
+    def cost(self, problem: LearningProblem) -> LearningCost:
+        """Return the cost of all steps; the job is timed with weights of one half."""
+        import torch
+
+        from .top_k_training import GradientJob
+
+        model, task = problem.model, problem.task
+        shape = model.transformer.shape
+        need = weighted_need(shape, task.longest, keeps_streams(shape, task.longest))
+        weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
+        job = GradientJob(self.measure, problem.metric, problem.ablation, weights, ends, 1.0)
+        return LearningCost(self.steps * (1 + self.resamples), min(self.batch, len(task)), need, job)
 
     def rate_for(self, graph: Graph) -> float:
-        """The learning rate at the first step; it decays to 0 as half a cosine."""
-        return self.goal.learning_rate(graph.n_edges) if self.rate is None else self.rate
+        """Return the learning rate of the first step; it decays to 0 as half a cosine."""
+        return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
 
     def rate_at(self, step: int, graph: Graph) -> float:
-        """The learning rate at a step."""
+        """Return the learning rate of a step."""
         return self.rate_for(graph) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
 
     def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
-        """[edge] the parameters at first: the logit of each edge's rank, or zeros."""
+        """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""
         if ranking is None:
             return np.zeros(graph.n_edges, np.float32)
-        value = np.abs(ranking.value) if self.goal.rank == "absolute" else ranking.value
+        value = np.abs(ranking.value) if self.measure.rank == "absolute" else ranking.value
         place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
         place = np.clip(place, 1e-4, 1 - 1e-4)
         return np.log(place / (1 - place)).astype(np.float32)
 
 
-def trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
-    """How the loss changed from the first to the last third of the steps, size by size, relative to what it was.
+def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the relative change of the loss from the first to the last third of the steps; below 0 if it fell.
 
-    Below 0 it fell. Losses of different sizes aren't alike, so only equal sizes are compared; 0 if too few are.
+    Losses of different sizes differ in scale, so only equal sizes are compared. 0 if there are too few of them.
     """
     third = len(losses) // 3
-    first, last = ({}, {})  # type: tuple[dict[int, list[float]], dict[int, list[float]]]
-    for kept, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
+    first: dict[int, list[float]] = {}
+    last: dict[int, list[float]] = {}
+    for by_size, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
         for step in steps:
-            kept.setdefault(sizes[step], []).append(losses[step])
-    both = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
-    changes = [np.mean(last[size]) - np.mean(first[size]) for size in both]
-    before = np.mean([np.mean(np.abs(first[size])) for size in both]) if both else 0.0
+            by_size.setdefault(sizes[step], []).append(losses[step])
+    shared = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
+    changes = [np.mean(last[size]) - np.mean(first[size]) for size in shared]
+    before = np.mean([np.mean(np.abs(first[size])) for size in shared]) if shared else 0.0
     return float(np.mean(changes) / before) if before else 0.0
 
 
 def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
-    """The sizes that steps draw, and how often: half the steps evenly, half by a size's part of the area.
+    """Return the sizes that steps draw, and their probabilities: half uniform, half by a size's part of the area.
 
-    Sizes that ask for no edge, or for all, leave nothing to learn.
+    Sizes of no edge or of all edges are left out: they leave nothing to learn.
     """
-    inner = [i for i, share in enumerate(sizes) if 0 < int(share * graph.n_edges) < graph.n_edges]
+    inner = [i for i, size in enumerate(sizes) if 0 < int(size * graph.n_edges) < graph.n_edges]
     if not inner:
         raise InputError(f"none of the sizes {sizes} leaves a choice in a graph of {graph.n_edges} edges")
     around = (0.0, *sizes, sizes[-1])
     area = np.array([(around[i + 2] - around[i]) / 2 for i in inner])
-    even = np.array([float(sizes[i] >= LEAST_SHARE) for i in inner])
+    even = np.array([float(sizes[i] >= LEAST_EVEN_SIZE) for i in inner])
     even = even if even.any() else np.ones(len(inner))
     return tuple(sizes[i] for i in inner), 0.5 * area / area.sum() + 0.5 * even / even.sum()

@@ -15,7 +15,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..evaluate import Curve, Measure
 from ..evaluate.run_circuits import Evaluation, evaluate_circuits
-from ..learn import TopKLearner, learn_ranking
+from ..learn import Learner, learn_ranking
 from ..method import Method
 from ..models import Model
 from ..runtime.session import Session
@@ -45,7 +45,7 @@ def score_task(model: Model, task: Task, settings: Settings, session: Session) -
 
 def learn_rankings(
     model: Model, task: Task, recipes: Iterable[Recipe], settings: Settings, session: Session
-) -> dict[TopKLearner, Ranking]:
+) -> dict[Learner, Ranking]:
     """Learn the ranking of every learner that recipes have, each once."""
     learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
     return {
@@ -61,7 +61,7 @@ def rank_edges(
     choices: Iterable[Choice],
     scores: EdgeScores,
     test_scores: EdgeScores | None = None,
-    learned: Mapping[TopKLearner, Ranking] | None = None,
+    learned: Mapping[Learner, Ranking] | None = None,
 ) -> list[RankedRecipe]:
     """Pair every recipe with the ranking that it selects from. Recipes with the same filter share one.
 

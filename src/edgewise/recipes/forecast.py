@@ -8,17 +8,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
-from ..learn import TopKLearner
-from ..learn.run_learner import GradientJob
+from ..learn import Learner, LearningProblem
 from ..models import Model, plan_batches
 from ..models.batch import choose_batch_size
-from ..models.memory import Need, circuit_need, keeps_streams, weighted_need
+from ..models.memory import Need, circuit_need
 from ..models.placement import free_bytes
 from ..runtime.engine import HERE, Engine, piece_size, threads_for, threads_set
 from ..score.run_scorer import ScoreJob
@@ -170,25 +168,19 @@ def evaluating(task: Task, circuits: int, settings: Settings) -> MakeStage:
     return make
 
 
-def learning(task: Task, learner: TopKLearner, settings: Settings) -> MakeStage:
+def learning(task: Task, learner: Learner, settings: Settings) -> MakeStage:
     """A learned ranking, and those of its resamples."""
 
     def make(model: Model, engine: Engine, enough: float | None) -> Stage:
-        shape, often = model.transformer.shape, learner.steps * (1 + learner.resamples)
-        need = weighted_need(shape, task.longest, keeps_streams(shape, task.longest))
-        stage = _stage("learn", model, engine, task, need, replace(settings, batch_size=None), often)
-        pieces = -(-min(learner.batch, len(task)) // stage.batch_size)
-        stage = replace(stage, task=f"{task.name} ({task.split}) for {learner.goal.name}", pieces=pieces)
+        ablation = _without_task(settings.ablation)
+        cost = learner.cost(LearningProblem(model, task, settings.metric, ablation, settings.sizes, settings.memory))
+        stage = _stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
+        name, pieces = f"{task.name} ({task.split}) for {learner.measure.name}", -(-cost.batch // stage.batch_size)
+        stage = replace(stage, task=name, pieces=pieces)
         if enough is None:
             return stage
-        ends = dict.fromkeys(task.examples, (1.0, 0.0))
-        weights = torch.full((model.graph.n_edges,), 0.5)
-        ablation = _without_task(settings.ablation)
-        job = GradientJob(learner.goal, settings.metric, ablation, weights, ends, 1.0)
-        batch = min(learner.batch, len(task))
-        return replace(
-            stage, seconds=often * batch * _extrapolated(model, engine, task, stage, job, enough) / len(task)
-        )
+        seconds = _extrapolated(model, engine, task, stage, cost.job, enough)
+        return replace(stage, seconds=cost.steps * cost.batch * seconds / len(task))
 
     return make
 

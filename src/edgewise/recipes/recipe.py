@@ -17,7 +17,7 @@ from ..core.ranking import Ranking
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure, size_to_edges
-from ..learn import TopKLearner
+from ..learn import Learner, TopKLearner
 from ..method import check_is, plain
 from ..select import Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
 from .settings import DEFAULTS, Settings
@@ -35,7 +35,7 @@ class Recipe:
     filter: Filter = NO_FILTER
     pnr: float | None = None
     alias: str = ""
-    learner: TopKLearner | None = None
+    learner: Learner | None = None
 
     def __post_init__(self) -> None:
         check_is("solver", Solver, self.solver)
@@ -110,10 +110,10 @@ def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None =
     return {CMD: (*plain_ones, Recipe(ilp, way, pnr)), CPR: plain_ones}
 
 
-def learned_recipes(learner: TopKLearner | None = None, time_limit: float | None = None) -> Recipes:
+def learned_recipes(learner: Learner | None = None, time_limit: float | None = None) -> Recipes:
     """Greedy and ILP on a ranking that is learned for each benchmark: benchmark -> recipes."""
-    goals = {b: replace(learner or TopKLearner(), goal=b) for b in BOTH_MEASURES}
-    return {b: (Recipe(learner=one), Recipe(Ilp(time_limit), learner=one)) for b, one in goals.items()}
+    learners = {measure: (learner or TopKLearner()).for_measure(measure) for measure in BOTH_MEASURES}
+    return {m: (Recipe(learner=one), Recipe(Ilp(time_limit), learner=one)) for m, one in learners.items()}
 
 
 def combinations(

@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Measure
 from ..io.atomic import tree_digest
 from ..io.records import Makers, members, typed
-from ..learn import TopKLearner
+from ..learn import Learner, learner_from_record
 from ..method import Method, as_record, check_is, from_record, parameters
 from ..recipes.recipe import Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
@@ -89,7 +89,7 @@ class Plan:
     dtype: str = "auto"
     bos: str = "auto"
     unsplit: tuple[str, ...] = ()
-    learner: TopKLearner | None = None
+    learner: Learner | None = None
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class Plan:
         makers: Makers = {
             Solver: partial(from_record, "solver", SOLVERS),
             Settings: lambda found: Settings.from_record(typed(Mapping[str, Any], found, "settings")),
-            TopKLearner: TopKLearner.from_record,
+            Learner: learner_from_record,
         }
         solvers = typed(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MOST_VALUES:

@@ -17,7 +17,7 @@ import numpy as np
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..evaluate import BOTH_MEASURES, Curve, Measure
-from ..learn import TopKLearner
+from ..learn import Learner
 from ..models import Model
 from ..recipes.curves import Choice, evaluate_recipes, learn_rankings, rank_edges, score_task
 from ..recipes.outcome import Competence, Measured
@@ -47,7 +47,7 @@ class Draw:
     seeds: tuple[int, ...]
     tasks: Mapping[str, Task]
     scores: Mapping[str, EdgeScores]
-    learned: Mapping[TopKLearner, Ranking]
+    learned: Mapping[Learner, Ranking]
 
 
 def run_study(

@@ -1,0 +1,111 @@
+"""The base class of learners, what a learner gets and what it tells about its cost."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from ..core.ranking import Ranking
+from ..errors import InputError
+from ..evaluate import MEASURES, Ablation, Measure
+from ..io.records import Makers, members, typed
+from ..method import Method, from_record, parameters, record_name
+from ..models.memory import Need
+from ..score import SCORERS, Scorer
+from ..tasks import Metric, Task
+
+if TYPE_CHECKING:
+    from ..models import Model
+    from ..runtime.session import Session
+
+L = TypeVar("L", bound="Learner")
+
+
+@dataclass(frozen=True, eq=False)
+class LearningProblem:
+    """What a ranking is learned from.
+
+    Parameters
+    ----------
+    model, task
+        The model, and the examples to learn from.
+    metric
+        Number per example that circuits should keep.
+    ablation
+        What replaces the edges outside a circuit.
+    sizes
+        Circuit sizes (shares of the edges) that the learner's measure is an area over.
+    memory
+        Bytes that a batch may use beyond the model.
+    """
+
+    model: Model
+    task: Task
+    metric: Metric
+    ablation: Ablation
+    sizes: tuple[float, ...]
+    memory: int
+
+
+@dataclass(frozen=True, eq=False)
+class LearningCost:
+    """The cost of learning a ranking: `steps` times `job` on `batch` examples, which take the memory `need`."""
+
+    steps: int
+    batch: int
+    need: Need
+    job: Callable[..., Any]
+
+
+class Learner(Method, ABC):
+    """A method that learns a ranking. Derive from it for a custom learner.
+
+    A learner is a frozen dataclass. Its field `measure` says which measure (CPR or CMD) it learns for. Import torch
+    inside the methods, so that the command line can list learners without waiting for torch.
+    """
+
+    title: ClassVar[str] = ""
+    measure: Measure
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "title" not in cls.__dict__:
+            cls.title = cls.name
+
+    @abstractmethod
+    def learn(self, problem: LearningProblem, session: Session) -> Ranking:
+        """Return the learned ranking. `origin` may hold details, such as losses and seconds."""
+
+    @abstractmethod
+    def cost(self, problem: LearningProblem) -> LearningCost:
+        """Return what `learn` will cost, without running the model."""
+
+    def check(self, metric: Metric) -> None:
+        """Raise InputError if nothing can be learned with a metric."""
+        if not metric.differentiable:
+            raise InputError(
+                f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another"
+            )
+
+    def for_measure(self: L, measure: Measure) -> L:
+        """Return the same learner for another measure."""
+        return replace(self, measure=measure)  # type: ignore[type-var]
+
+    def record(self) -> dict[str, Any]:
+        """Return the name and the parameters as plain data. Files call the measure 'goal'."""
+        return {"goal" if name == "measure" else name: value for name, value in super().record().items()}
+
+    @classmethod
+    def from_record(cls: type[L], record: Mapping[str, Any]) -> L:
+        """Return the learner that `record` describes."""
+        makers: Makers = {
+            Measure: partial(from_record, "goal", MEASURES),
+            Scorer: partial(from_record, "scorer", SCORERS),
+        }
+        record_name("learner", record)
+        values = typed(Mapping[str, Any], record, "learner")
+        fields = {"measure" if name == "goal" else name: value for name, value in values.items() if name != "name"}
+        return cls(**members(cls, parameters(cls), fields, "learner", makers))
