@@ -60,10 +60,11 @@ def make_model(name: str) -> tuple[Model, Callable[..., torch.Tensor], torch.nn.
         return wrap_model(loaded, name=name), loaded.transformer, loaded
     import transformers
 
-    from edgewise.models.load import find_model
+    from edgewise.models.model_files import find_model_files
 
     transformers.utils.logging.disable_progress_bar()
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(**find_model(name).arguments(), dtype=torch.float32)
+    arguments = find_model_files(name).pretrained_arguments()
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(**arguments, dtype=torch.float32)
     return wrap_model(loaded, name=name), loaded.model, loaded
 
 

@@ -31,8 +31,8 @@ from edgewise.recipes.remember import select
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import Circuit, Grid, ModelSource, Plan, Task, evaluate_circuits, load_task, score_edges
-from edgewise.models import Model
+from edgewise import Circuit, Grid, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
+from edgewise.models import Model, load_source
 from edgewise.recipes.curves import enter
 from edgewise.runtime import DEFAULT_SESSION, HERE, Session
 from edgewise.runtime.store import NO_STORE
@@ -76,7 +76,7 @@ def run_elsewhere(checkout: str, folder: Path, workers: int | None) -> subproces
 def serve(folder: Path, clock: Clock) -> None:
     """What that process does."""
     name, task, masks = pickle.loads((folder / "work.pkl").read_bytes())
-    model = ModelSource(name).load()
+    model = load_model(name)
     circuits = [Circuit(model.graph, mask) for mask in masks]
     for _ in sys.stdin:
         seconds, values = run(model, task, circuits, BEFORE, clock)
@@ -101,7 +101,7 @@ def local_workers(model: Model, task: Task, workers: int) -> Any:
 def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[float, np.ndarray]], str]:
     """How -> the least CPU seconds, and the values; and what was run, in words."""
     plan = PLANS[given.model]
-    model = plan.source(given.model).load()
+    model = load_source(plan.source(given.model))
     every = study_circuits(model, plan, given.task)
     circuits = every[:: given.every]
     task = load_task(given.task, model, "validation", given.examples or plan.examples, 0)

@@ -16,7 +16,7 @@ from fuzz import valid
 
 from edgewise import load_model, score_edges
 from edgewise.models import cache, inspect_model
-from edgewise.models.load import ModelSource
+from edgewise.models.model import ModelSource
 
 edgewise = test_cli.edgewise
 needs_gguf = pytest.mark.skipif(not valid.HAS_GGUF, reason="gguf isn't installed")

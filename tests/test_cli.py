@@ -391,7 +391,7 @@ def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path
 
 
 def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("the work has begun"))
+    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
     for words in (
         ("--ablation", "magic"),
         ("--method", "magic"),

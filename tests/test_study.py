@@ -136,7 +136,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
     before = contents(folder)
     for name in TABLES:
         (folder / name).unlink()
-    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("a finished study needs no model"))
     code, _, err = edgewise(*words)
     assert code == 0 and "going on" in err and contents(folder) == before
     line = refused(edgewise, *words, "--steps", 3)
@@ -146,7 +146,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
 def test_a_finished_study_is_reported_and_its_methods_compared_without_a_model(edgewise, tmp_path, monkeypatch):
     folder = tmp_path / "study"
     assert edgewise("study", *SMALL, "--seeds", 2, "--out", folder)[0] == 0
-    monkeypatch.setattr("edgewise.models.load.load_model", lambda *_: pytest.fail("a finished study needs no model"))
+    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("a finished study needs no model"))
     before = contents(folder)
     (folder / "tables.md").unlink()
     assert edgewise("report", folder)[0] == 0 and contents(folder) == before

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from .graph import Graph
     from .learn import Learner, TopKLearner
     from .learn.run_learner import learn_ranking
-    from .models.load import Model, ModelSource, inspect_model, load_model, wrap_model
+    from .models.facts import inspect_model
+    from .models.load import load_model, wrap_model
+    from .models.model import Model, ModelSource
     from .pipeline import Discovery, discover
     from .recipes.outcome import Outcome
     from .recipes.recipe import Recipe, paper_recipes, select_circuits
@@ -72,7 +74,7 @@ _HOMES = {
     ".graph": ("Graph",),
     ".learn": ("Learner", "TopKLearner"),
     ".learn.run_learner": ("learn_ranking",),
-    ".models.load": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
+    ".models": ("Model", "ModelSource", "inspect_model", "load_model", "wrap_model"),
     ".pipeline": ("Discovery", "discover"),
     ".core.ranking": ("Ranking",),
     ".report.study_tables": ("write_study",),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..core.ranking import Ranking
-    from ..models import Model
+    from ..models import Model, ModelSource
     from ..runtime.engine import Engine
 
 # With fewer examples than this, a bootstrap over examples says little.
@@ -268,17 +268,15 @@ def _results_alone() -> Iterator[None]:
             out.file = None  # type: ignore[assignment]  # whatever stdout is
 
 
-def open_model(
-    name: str, device: str, dtype: str, bos: str = "auto", trust_remote_code: bool = False, cache: bool = True
-) -> Model:
-    """Load a model, saying so."""
+def open_model(source: ModelSource) -> Model:
+    """Load a model, and show that it is being loaded."""
     began = time.perf_counter()
-    with nullcontext() if LOUDNESS.get().quiet else err.status(safe_text(one_line(f"loading {name}"))):
-        from ..models import load_model
+    with nullcontext() if LOUDNESS.get().quiet else err.status(safe_text(one_line(f"loading {source.name}"))):
+        from ..models import load_source
         from ..runtime.engine import thread_count
 
-        model = load_model(name, device, dtype, bos, trust_remote_code, cache)
+        model = load_source(source)
     transformer = model.transformer
     where = f"on {transformer.where}, {transformer.dtype}, {thread_count()} threads"
-    detail(f"loaded {name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
+    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model

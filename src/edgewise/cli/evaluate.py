@@ -70,6 +70,7 @@ def command(
     from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
     from ..io.atomic import check_file, write_json
     from ..method import choose
+    from ..models import ModelSource
     from ..models.memory import parse_bytes
     from ..recipes.forecast import evaluating, forecast
     from ..recipes.settings import Settings
@@ -89,7 +90,7 @@ def command(
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
     keeping = nullcontext(NO_STORE) if dry_run or out_file is None else working_on(out_file)
     with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
+        loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")

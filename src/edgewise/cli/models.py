@@ -35,7 +35,7 @@ def command(
 
     A folder with nothing but a config.json will do.
     """
-    from ..models import DEMO, FAMILIES, SMOLLM2, inspect_model
+    from ..models import DEMO, FAMILIES, SMOLLM2, ModelSource, inspect_source
     from ..report.tables import key_value_table, list_table, number_tables
 
     if name is None:
@@ -55,7 +55,8 @@ def command(
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("config attributes that a family doesn't know are refused by name; --json lists those that it honours")
         return
-    facts = inspect_model(name, trust_remote_code, dtype, not no_cache)
+    source = ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code, cache=not no_cache)
+    facts, _ = inspect_source(source)
     graph = facts.graph
     record = {
         "model": name,

@@ -115,6 +115,7 @@ def command(
     from ..core.statistics import Bootstrap
     from ..errors import InputError
     from ..io.atomic import check_folder
+    from ..models import ModelSource
     from ..pipeline import discover
     from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
     from ..recipes.settings import as_published as published
@@ -143,7 +144,7 @@ def command(
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
     keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
     with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
+        loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
         validation = None
         if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):

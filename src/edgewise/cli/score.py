@@ -64,6 +64,7 @@ def command(
     from ..io.atomic import SCORE_FILES, check_folder
     from ..learn import TopKLearner
     from ..method import choose
+    from ..models import ModelSource
     from ..models.memory import parse_bytes
     from ..recipes.forecast import forecast, scoring
     from ..recipes.settings import Settings
@@ -76,10 +77,11 @@ def command(
 
     check_folder(out_folder, overwrite, SCORE_FILES)
     room = parse_bytes(memory)
+    source = ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache)
     if method.lower() == TopKLearner.name:
         learner = options.build_learner(steps, rate, seed, goal, resamples)
         where = (
-            (model, device, dtype, bos, trust_remote_code, not no_cache),
+            source,
             (task, split, examples, seed),
             (engine, address, workers),
         )
@@ -89,7 +91,7 @@ def command(
     check_scoring(scorer, chosen_metric)
     keeping = nullcontext(NO_STORE) if dry_run else working_on(out_folder)
     with keeping as store, open_workers(engine, address, workers) as on:
-        loaded = open_model(model, device, dtype, bos, trust_remote_code, not no_cache)
+        loaded = open_model(source)
         pairs = load_task(task, loaded, split, examples, seed)
         asked = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=room)
         if show_forecast(forecast(loaded, [scoring(pairs, asked)], on, exact=dry_run), dry_run, json):
@@ -148,7 +150,7 @@ def _learn(
     name, split, examples, seed = where[1]
     keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
     with keeping as store, open_workers(*where[2]) as on:
-        loaded = open_model(*where[0])
+        loaded = open_model(where[0])
         pairs = load_task(name, loaded, split, examples, seed)
         asked = Settings(metric=chosen_metric, ablation=replaced, memory=memory)
         if show_forecast(forecast(loaded, [learning(pairs, learner, asked)], on, exact=dry_run), dry_run, json):

@@ -34,6 +34,7 @@ def command(
     mib/NAME=PATH: a folder as on the hub, or one of its files (.jsonl, .parquet).
     """
 
+    from ..models import ModelSource
     from ..report.tables import key_value_table, list_table
     from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
 
@@ -46,7 +47,7 @@ def command(
         say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
         say("your own: a .jsonl or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
-    loaded = open_model(model, "cpu", "auto", trust_remote_code=trust_remote_code, cache=not no_cache)
+    loaded = open_model(ModelSource(model, "cpu", trust_remote_code=trust_remote_code, cache=not no_cache))
     # Data is read whole, to count what it has; a generator has no end.
     pairs = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
     check_examples(loaded, pairs)

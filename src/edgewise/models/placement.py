@@ -14,7 +14,7 @@ from .memory import BUDGET, RESERVED, Need
 
 AUTO, ALL = "auto", "all"
 # Prompts of so many tokens have room beside the weights when those are placed, one at a time.
-TOKENS = 64
+RESERVED_TOKENS = 64
 
 
 def choose_device(name: str) -> torch.device:

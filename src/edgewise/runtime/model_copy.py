@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InputError
-from ..models import Model, ModelSource, wrap_model
+from ..models import Model, ModelSource, load_source, wrap_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Recipe:
                 f"a worker has other files of model {self.name!r} than this process; put the same where it runs, or "
                 "give a folder that all machines share"
             )
-        return source.load()
+        return load_source(source)
 
 
 def recipe_of(model: Model) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..evaluate import SIZES
-from ..models import Model
+from ..models import Model, load_source
 from ..recipes.forecast import Forecast, MakeStage, Stage, evaluating, forecast, learning, scoring
 from ..runtime.engine import HERE, Engine
 from ..tasks import Task, load_task, load_third
@@ -16,7 +16,7 @@ def study_forecasts(plan: Plan, engine: Engine = HERE, cache: bool = True) -> li
     """What a study will cost, for each of its models; the examples of a task's first seed stand for those of all."""
     found = []
     for name in plan.models:
-        model = plan.source(name, cache).load()
+        model = load_source(plan.source(name, cache))
         recipes = [recipe for _, recipe in plan.recipes(0)]
         stages = []
         for task in plan.tasks:

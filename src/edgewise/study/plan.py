@@ -152,8 +152,10 @@ class Plan:
 
     def check(self, cache: bool = True) -> None:
         """Refuse models that can't be loaded, as far as that can be told without their weights."""
+        from ..models import check_source
+
         for name in self.models:
-            self.source(name, cache).check()
+            check_source(self.source(name, cache))
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:

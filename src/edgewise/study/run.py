@@ -18,7 +18,7 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..evaluate import BOTH_MEASURES, Curve, Measure
 from ..learn import Learner
-from ..models import Model
+from ..models import Model, load_source
 from ..recipes.curves import Choice, evaluate_recipes, learn_rankings, rank_edges, score_task
 from ..recipes.outcome import Competence, Measured
 from ..recipes.stability import mean_overlap, overlap_by_size, ranking_overlap
@@ -81,7 +81,7 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
                 key = cell_key(record, name, task)
                 cell = find_cell(store, key, plan)
                 if cell is None:
-                    model = model or plan.source(name, cache).load()
+                    model = model or load_source(plan.source(name, cache))
                     cell = _run_cell(plan, model, name, task, shown, partial(_advance, shown.report, done, total))
                     keep_cell(store, key, cell)
                 cells[task, name] = cell

@@ -1,0 +1,184 @@
+"""The values of a model: how it is loaded (ModelSource), what it is (Model), what its config says (ModelFacts)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..errors import unknown_name
+from ..graph import Graph
+from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
+from .model_files import DEMO, content_digest
+from .placement import choose_devices
+from .transformer import Transformer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+BOS_CHOICES = ("auto", "yes", "no")
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """How a model is loaded, so that another process can load the same model: the arguments of `load_model`.
+
+    cache  is not compared: it changes how fast the model loads, not the model
+    """
+
+    name: str = DEMO
+    device: str = "auto"
+    dtype: str = "auto"
+    bos: str = "auto"
+    trust_remote_code: bool = False
+    cache: bool = field(default=True, compare=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything that the model's outputs depend on: its content and how it is loaded.
+
+        It is computed without loading the weights.
+        """
+        device_types = ",".join(dict.fromkeys(device.type for device in choose_devices(self.device)))
+        parts = (self.content, device_types, self.dtype, self.bos, self.trust_remote_code)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+    @cached_property
+    def content(self) -> str:
+        """A hash of the model's files (with its code if that is trusted), or its commit on the hub."""
+        return content_digest(self.name, self.trust_remote_code)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A loaded model, with its tokenizer if it has one.
+
+    bos     the token put in front of every prompt, or None
+    source  how it was loaded; None if it was made in memory
+    module  the HuggingFace model whose weights `transformer` shares
+    """
+
+    name: str
+    transformer: Transformer
+    tokenizer: Any = None
+    bos: int | None = None
+    source: ModelSource | None = None
+    module: Any = None
+
+    def __post_init__(self) -> None:
+        self.__dict__["_loaded_fingerprint"] = self._fingerprint()
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that its outputs depend on, with its weights as they are now."""
+        if self.source is not None and self._is_unchanged:
+            return self.source.digest
+        return hashlib.sha256(repr((self.content, self.bos, self.transformer.device.type)).encode()).hexdigest()
+
+    @property
+    def content(self) -> str:
+        """A hash of its files, or of its config and weights if these were made or changed in memory."""
+        if self.source is not None and self._is_unchanged:
+            return self.source.content
+        fingerprint = self._fingerprint()
+        known_fingerprint, digest = self.__dict__.get("_content", (None, ""))
+        if known_fingerprint != fingerprint:
+            digest = _module_digest(self.module)
+            self.__dict__["_content"] = (fingerprint, digest)
+        return digest
+
+    @property
+    def _is_unchanged(self) -> bool:
+        return self.__dict__["_loaded_fingerprint"] == self._fingerprint()
+
+    def _fingerprint(self) -> list[Any]:
+        """Return what changes when weights change, cheaply: their addresses, versions and a sample of their values."""
+        tensors = [] if self.module is None else self.module.state_dict().values()
+        return [
+            (x.data_ptr(), x.is_inference() or x._version, x.flatten()[:: 1 + x.numel() // 64].tolist())
+            for x in tensors
+        ]
+
+    @property
+    def max_length(self) -> int:
+        """The longest prompt that it accepts, in tokens."""
+        return self.transformer.max_length
+
+    @property
+    def graph(self) -> Graph:
+        """The computation graph."""
+        return self.transformer.graph
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens in its vocabulary."""
+        return self.transformer.unembed.shape[0]
+
+    def __repr__(self) -> str:
+        device, dtype = self.transformer.where, dtype_name(self.transformer.dtype)
+        return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's config says, without its weights.
+
+    dtype         the dtype it computes in; by default, the dtype of its stored weights
+    weight_bytes  the size of all weights in that dtype
+    """
+
+    family: str
+    shape: Shape
+    parameters: int
+    dtype: str
+    longest_prompt: int
+    weight_bytes: int
+
+    @property
+    def graph(self) -> Graph:
+        """The computation graph."""
+        return self.shape.graph
+
+    def needs(self, length: int) -> dict[str, Need]:
+        """Return the memory that examples of `length` tokens need beyond the weights, for each command.
+
+        'score' is EAP-IG with five steps, 'evaluate' runs circuits, 'learn' runs weighted circuits with gradients.
+        """
+        return {
+            "score": scoring_need(self.shape, length, runs=5),
+            "evaluate": circuit_need(self.shape, length),
+            "learn": weighted_need(self.shape, length, keeps_streams(self.shape, length)),
+        }
+
+
+def dtype_name(dtype: str | torch.dtype) -> str:
+    """Return the name of a dtype, without torch's prefix."""
+    return str(dtype).removeprefix("torch.")
+
+
+def bos_name(bos: str | bool) -> str:
+    """Return 'yes', 'no' or 'auto'. Raise InputError for anything else."""
+    name = {True: "yes", False: "no"}[bos] if isinstance(bos, bool) else bos
+    if name not in BOS_CHOICES:
+        raise unknown_name("choice for bos", str(name), BOS_CHOICES)
+    return name
+
+
+def choose_dtype(name: str, stored: torch.dtype | None, device: torch.device) -> torch.dtype:
+    """Return the dtype called `name`. For 'auto', return the stored dtype, but float32 for half precision on a CPU."""
+    if name == "auto":
+        is_half = stored in (torch.float16, torch.bfloat16)
+        return stored if stored is not None and not (is_half and device.type == "cpu") else torch.float32
+    if name not in DTYPES:
+        raise unknown_name("dtype", name, ["auto", *DTYPES])
+    return DTYPES[name]
+
+
+def _module_digest(module: Any) -> str:
+    """Return a hash of a module's config and weights."""
+    digest = hashlib.sha256(module.config.to_json_string().encode())
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

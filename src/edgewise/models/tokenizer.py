@@ -1,0 +1,71 @@
+"""Load the tokenizer of a model, and choose the token that prompts begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..io.reading import file_size, read_json, wrap_read_errors
+from .model import bos_name
+from .model_files import ModelFiles
+
+# Tokens that can only begin a text. A model that has one was trained with it, even if its tokenizer does not add it.
+BEGINNING_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
+NO_MAX_LENGTH = 10**30
+MAX_TEXT_GROWTH = 10_000
+# Twice the largest known tokenizer file.
+MAX_TOKENIZER_BYTES = 64 * 2**20
+
+
+def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
+    """Return the tokenizer of a model, or None if its folder has none."""
+    import transformers
+
+    if files.is_local and not files.gguf:
+        paths = list(Path(files.location).glob("*token*"))
+        if not paths:
+            return None
+        for path in paths:
+            if path.is_file():
+                file_size(path, MAX_TOKENIZER_BYTES)
+        _check_text_growth(Path(files.location) / "tokenizer.json")
+    with wrap_read_errors(f"the tokenizer of {files.location}"):
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+            **files.pretrained_arguments(), trust_remote_code=trust_remote_code
+        )
+        # edgewise checks lengths against the model. The tokenizer would only warn, or fail if its limit is no number.
+        tokenizer.model_max_length = NO_MAX_LENGTH
+        # A damaged tokenizer may load, and fail at its first text or at a special token that it lacks.
+        _ = tokenizer("a"), tokenizer.bos_token_id, tokenizer.unk_token_id
+        return tokenizer
+
+
+def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
+    """Return the token to put in front of every prompt, or None.
+
+    'auto' adds the BOS token for models that were trained with one: their tokenizer adds it, or has a token that can
+    only begin a text (Llama's `<s>` and `<|begin_of_text|>`, Gemma's `<bos>`).
+    """
+    choice = bos_name(bos)
+    token = None if tokenizer is None else tokenizer.bos_token_id
+    if choice == "yes" and token is None:
+        raise InputError("bos='yes' needs a BOS token, but the model's tokenizer has none; use bos='no'")
+    if choice == "no" or token is None:
+        return None
+    adds_token = tokenizer("a")["input_ids"][:1] == [token]
+    return token if choice == "yes" or adds_token or tokenizer.bos_token in BEGINNING_TOKENS else None
+
+
+def _check_text_growth(path: Path) -> None:
+    """Raise InputError if a tokenizer's replacements, applied one after the other, make a text too long for memory."""
+    record = read_json(path, largest=MAX_TOKENIZER_BYTES) if path.is_file() else None
+    normalizers, growth = [record.get("normalizer") if isinstance(record, dict) else None], 1
+    while normalizers:
+        normalizer = normalizers.pop()
+        if isinstance(normalizer, dict):
+            steps = normalizer.get("normalizers")
+            normalizers += steps if isinstance(steps, list) else []
+            growth *= max(1, len(str(normalizer.get("content", ""))))
+    if growth > MAX_TEXT_GROWTH:
+        raise InputError(f"{path} makes texts up to {growth:,} times as long; this is not a usable tokenizer")

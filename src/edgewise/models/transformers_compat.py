@@ -1,0 +1,45 @@
+"""The parts of transformers that differ between versions 4.57 and 5, and its progress bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partialmethod
+from logging import ERROR, getLogger
+from typing import Any
+
+
+def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
+    """Return a model's config as it is written in its file, before any class interprets it."""
+    import transformers
+
+    # transformers 5 renamed `PretrainedConfig` to `PreTrainedConfig`.
+    config_class = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
+    return config_class.get_config_dict(**pretrained_arguments)[0]
+
+
+@contextmanager
+def silence_transformers() -> Iterator[None]:
+    """Hide the progress bars and hints of transformers and the hub, and restore their settings afterwards."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from tqdm import tqdm
+    from transformers.utils import logging
+
+    tqdm_init = tqdm.__init__
+    tqdm.__init__ = partialmethod(tqdm_init, disable=True)  # some readers show a bar whatever the settings say
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    restore_hub_bars = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
+    hub_logger = getLogger("huggingface_hub")
+    hub_level = hub_logger.level
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub_logger.setLevel(ERROR)
+    try:
+        yield
+    finally:
+        tqdm.__init__ = tqdm_init
+        logging.set_verbosity(verbosity)
+        hub_logger.setLevel(hub_level)
+        if has_bars:
+            logging.enable_progress_bar()
+        restore_hub_bars()  # transformers switches the hub's bars together with its own
