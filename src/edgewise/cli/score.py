@@ -16,6 +16,7 @@ from .forecast import show_forecast
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
+    from ..models import ModelSource
 
 NAME = "score"
 SHOWN = 10
@@ -124,7 +125,7 @@ def command(
 def _learn(
     folder: Path,
     overwrite: bool,
-    where: tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]],
+    where: tuple[ModelSource, tuple[Any, ...], tuple[Any, ...]],
     learner: TopKLearner,
     metric: str,
     ablation: str,

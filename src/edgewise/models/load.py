@@ -151,12 +151,13 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
         device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.of(1)), free)
     with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES):
-        module, info = transformers.AutoModelForCausalLM.from_pretrained(
+        loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **files.pretrained_arguments(),
             dtype=dtype,
             output_loading_info=True,
             trust_remote_code=source.trust_remote_code,
         )
+    module, info = loaded
     missing = sorted(map(str, (*info["missing_keys"], *info["mismatched_keys"])))
     if missing:
         raise InputError(
