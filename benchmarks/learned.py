@@ -17,7 +17,7 @@ from edgewise import CMD, CPR, Ilp, Recipe, Settings, Store, TopKLearner, discov
 from edgewise.evaluate import resample
 from edgewise.recipes.recipe import GREEDY, learned_recipes, merge_recipes
 from edgewise.runtime import Session
-from edgewise.runtime.progress import bars
+from edgewise.runtime.progress import progress_bars
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     learner = TopKLearner(steps=given.steps, batch=given.batch, seed=given.seed)
     recipes = merge_recipes({b: (GREEDY, Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(learner))
     store = Store(given.out.parent / f".{given.out.name}.partial").open()
-    with bars() as progress:
+    with progress_bars() as progress:
         found = discover(
             model,
             train,

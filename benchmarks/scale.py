@@ -49,7 +49,7 @@ from edgewise.recipes.curves import enter
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.recipes.settings import Settings
 from edgewise.runtime import ray_engine as cluster
-from edgewise.runtime.engine import Piece, longest_first, piece_size
+from edgewise.runtime.engine import WorkItem, choose_item_size, order_longest_first
 from edgewise.runtime.store import Store
 from edgewise.score.run_scorer import ScoreJob
 from edgewise.tasks import Example, LogitDifference
@@ -155,7 +155,7 @@ def measure_ray(loaded: torch.nn.Module) -> tuple[float, float]:
         model = load_model(folder, bos="no")
         with cluster.Ray(workers=1) as engine:
             began = time.perf_counter()
-            pieces = [Piece(nothing, examples_of(LENGTH, PIECE, 50)) for _ in range(200)]
+            pieces = [WorkItem(nothing, examples_of(LENGTH, PIECE, 50)) for _ in range(200)]
             list(engine.run(model, pieces[:1]))
             begin = time.perf_counter() - began
             return least(lambda: list(engine.run(model, pieces))) / len(pieces), begin
@@ -169,7 +169,7 @@ def measure_keeping(model: Model) -> float:
     """Seconds to keep a piece's scores."""
     with tempfile.TemporaryDirectory() as folder:
         store, values = Store(Path(folder) / "store").open(), np.ones((PIECE, model.graph.n_edges), np.float32)
-        with store.filling("scores-0", 50 * PIECE, {"values": ((model.graph.n_edges,), np.float32)}) as filling:
+        with store.open_partial("scores-0", 50 * PIECE, {"values": ((model.graph.n_edges,), np.float32)}) as filling:
             began = time.perf_counter()
             for piece in range(50):
                 filling.put(range(piece * PIECE, (piece + 1) * PIECE), values=values)
@@ -222,9 +222,11 @@ def stages(costs: Costs, workers: int, begin: float) -> dict[str, Stage]:
     demo = load_model()
     examples = load_task("ioi", demo, "train", EXAMPLES, 0).examples
     shape = Shaped(768, workers)
-    size = piece_size(shape, torch.device("cpu"), 18, EXAMPLES)
+    size = choose_item_size(shape, torch.device("cpu"), 18, EXAMPLES)
     batches = [[examples[row] for row in rows] for rows in plan_batches(examples, size)]
-    ordered = [batches[place] for place in longest_first({n: Piece(nothing, some) for n, some in enumerate(batches)})]
+    ordered = [
+        batches[place] for place in order_longest_first({n: WorkItem(nothing, some) for n, some in enumerate(batches)})
+    ]
     tokens = [sum(example.length for example in some) for some in ordered]
 
     def stage(cost: tuple[float, float], times: int, begin: float) -> Stage:

@@ -34,7 +34,7 @@ from rich.table import Table
 from edgewise import Circuit, Grid, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
 from edgewise.models import Model, load_source
 from edgewise.recipes.curves import enter
-from edgewise.runtime import DEFAULT_SESSION, HERE, Session
+from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, Session
 from edgewise.runtime.store import NO_STORE
 
 Clock = Callable[[], float]
@@ -111,7 +111,7 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
         other = run_elsewhere(given.before, folder, given.workers)
     found: dict[str, tuple[float, np.ndarray]] = {}
     ways = [BEFORE] * bool(other) + [ONE_BY_ONE, TOGETHER] + [WORKERS] * bool(given.workers)
-    engine = local_workers(model, task, given.workers) if given.workers else HERE
+    engine = local_workers(model, task, given.workers) if given.workers else IN_PROCESS
     for _ in range(given.repeats):
         for how in ways:
             if how == BEFORE:
@@ -121,7 +121,12 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
                 seconds, values = float(other.stdout.readline()), np.load(folder / "values.npy")
             else:
                 seconds, values = run(
-                    model, task, circuits, how, clock_of(given), Session(engine=engine if how == WORKERS else HERE)
+                    model,
+                    task,
+                    circuits,
+                    how,
+                    clock_of(given),
+                    Session(engine=engine if how == WORKERS else IN_PROCESS),
                 )
             found[how] = (min(seconds, found.get(how, (np.inf,))[0]), values)
     engine.close()  # its processes have the other one's pipe open, too

@@ -36,9 +36,8 @@ from edgewise import (
     solve_path,
 )
 from edgewise.models import Model
-from edgewise.runtime import Session
-from edgewise.runtime.engine import HERE, Engine
-from edgewise.runtime.open_engine import open_engine
+from edgewise.runtime import Session, open_engine
+from edgewise.runtime.engine import IN_PROCESS, Engine
 from edgewise.tasks import Task
 
 Work = Callable[[Model, Task, list[Circuit], Session], NDArray]
@@ -86,7 +85,7 @@ def main() -> None:
     parser.add_argument("--engines", default="local,ray")
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    engines = {"one process": HERE}
+    engines = {"one process": IN_PROCESS}
     for name in given.engines.split(","):
         engines[f"{given.workers} workers, {name}"] = open_engine(name, workers=given.workers)
     found = measure(given, engines)

@@ -30,7 +30,7 @@ from edgewise.report.tables import number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
 from edgewise.results import fill_result, read_circuits, read_result
 from edgewise.runtime import Session
-from edgewise.runtime.progress import silent
+from edgewise.runtime.progress import ignore_progress
 
 GRAPH = Graph(3, 2, 8)
 SIZES = (0.05, 0.3, 1.0)
@@ -264,12 +264,12 @@ def runs(tmp_path_factory):
         "three": (model, random_task(9), random_task(8, seed=2)),
         "llama": (wrap_model(build("llama"), name="tiny"), random_task(9), test),
     }.items():
-        write(folder / name, discover(*found, settings, recipes, session=Session(progress=silent)))
+        write(folder / name, discover(*found, settings, recipes, session=Session(progress=ignore_progress)))
     chosen = {"portfolio": {"validation": random_task(6, seed=4)}, "tuned": {"tune_among": recipes}}
     for name, how in chosen.items():
         write(
             folder / name,
-            discover(model, random_task(9), test, settings, recipes, session=Session(progress=silent), **how),
+            discover(model, random_task(9), test, settings, recipes, session=Session(progress=ignore_progress), **how),
         )
     return folder
 

@@ -35,17 +35,16 @@ from edgewise import (
     score_edges,
     wrap_model,
 )
-from edgewise.runtime import Session
+from edgewise.runtime import Session, open_engine
 from edgewise.runtime import local_engine as local
-from edgewise.runtime.engine import HERE, Piece, ordered, piece_size, run_batches
+from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
 from edgewise.runtime.local_engine import Local
-from edgewise.runtime.model_copy import recipe_of
-from edgewise.runtime.open_engine import open_engine
+from edgewise.runtime.model_copy import make_model_copy
 
 edgewise = test_cli.edgewise
 
 
-def everything(model, task, engine=HERE):
+def everything(model, task, engine=IN_PROCESS):
     """All kinds of jobs, each cut into several pieces."""
     session = Session(engine=engine)
     rng = np.random.default_rng(0)
@@ -87,7 +86,7 @@ def test_processes_that_load_the_model_themselves_give_the_same_bits():
 def test_one_worker_is_this_process():
     model, seen = wrap_model(build("gpt2")), []
     with Local(1) as engine:
-        pieces = [Piece(lambda model, examples: seen.append(os.getpid()), random_task(2).examples)] * 3
+        pieces = [WorkItem(lambda model, examples: seen.append(os.getpid()), random_task(2).examples)] * 3
         assert [place for place, _ in engine.run(model, pieces)] == [0, 1, 2]
     assert seen == [os.getpid()] * 3
 
@@ -260,7 +259,7 @@ with Local(2) as engine:
 def test_a_worker_with_other_files_is_refused(tmp_path):
     """A recipe that was sent brings nothing along that hides what lies there."""
     build("gpt2").save_pretrained(tmp_path)
-    sent = pickle.dumps(recipe_of(load_model(str(tmp_path), bos="no")))
+    sent = pickle.dumps(make_model_copy(load_model(str(tmp_path), bos="no")))
     pickle.loads(sent).load()
     other = build("gpt2")
     other.transformer.h[0].mlp.c_fc.weight.data *= 2
@@ -270,7 +269,7 @@ def test_a_worker_with_other_files_is_refused(tmp_path):
 
 
 def test_results_in_order_come_in_order():
-    found = ordered(iter([(2, [([0], "c")]), (0, [([0], "a")]), (1, [([0], "b")])]))
+    found = restore_order(iter([(2, [([0], "c")]), (0, [([0], "a")]), (1, [([0], "b")])]))
     assert [place for place, _ in found] == [0, 1, 2]
 
 
@@ -287,10 +286,11 @@ def test_pieces_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
     import torch
 
     sizes = {
-        piece_size(engine, Wide(768), torch.device("cpu"), fits, examples) for engine in (HERE, Local(2), Local(64))
+        choose_item_size(engine, Wide(768), torch.device("cpu"), fits, examples)
+        for engine in (IN_PROCESS, Local(2), Local(64))
     }
     assert len(sizes) == 1 and 1 <= sizes.pop() <= fits
-    assert piece_size(HERE, Wide(64), torch.device("cpu"), fits, examples) == fits
+    assert choose_item_size(IN_PROCESS, Wide(64), torch.device("cpu"), fits, examples) == fits
 
 
 def test_engines_are_refused_in_words(edgewise, tmp_path):

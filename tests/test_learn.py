@@ -54,7 +54,7 @@ from edgewise.learn.top_k_learner import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes.portfolio import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
-from edgewise.runtime import HERE, Session
+from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
 
 edgewise = test_cli.edgewise
@@ -145,7 +145,7 @@ def test_the_gradient_of_a_batch_is_that_of_its_loss(goal, ablation):
         step[edge] = 1e-5
         up, down = (replace(job, weights=weights + s)(model, task.examples)[0] for s in (step, -step))
         assert float(gradient[edge]) == pytest.approx((up - down) / 2e-5, rel=1e-3, abs=1e-5)
-    halves = [part for _, part in run_batches(HERE, model, task.examples, [[0, 1], [2, 3, 4]], job)]
+    halves = [part for _, part in run_batches(IN_PROCESS, model, task.examples, [[0, 1], [2, 3, 4]], job)]
     assert sum(part[0] for part in halves) == pytest.approx(loss)
     np.testing.assert_allclose(halves[0][1] + halves[1][1], gradient, rtol=1e-4, atol=1e-6)
 

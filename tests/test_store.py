@@ -32,8 +32,8 @@ from edgewise.models import load_source
 from edgewise.recipes import curves
 from edgewise.runtime import Session
 from edgewise.runtime import store as store_module
-from edgewise.runtime.partial_unit import Filling
-from edgewise.runtime.store import NO_STORE, Unit, working_on
+from edgewise.runtime.partial_unit import PartialUnit
+from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
 from edgewise.runtime.unit_keys import unit_key
 from edgewise.score import run_scorer as scoring
 from edgewise.tasks import Example, Task
@@ -60,20 +60,20 @@ def test_a_unit_comes_back_as_it_was_kept(tmp_path):
     store = Store(tmp_path / "s").open()
     assert store.is_empty and store.find("a-1") is None
     arrays = {"x": np.arange(6).reshape(2, 3), "y": np.zeros(0)}
-    store.keep("a-1", Unit(arrays, {"why": [1, None]}))
+    store.save("a-1", Unit(arrays, {"why": [1, None]}))
     found = Store(tmp_path / "s").open().find("a-1")
     assert not store.is_empty and found.about == {"why": [1, None]} and set(found.arrays) == {"x", "y"}
     for name, array in arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array)
     store.remove()
     assert not (tmp_path / "s").exists()
-    assert NO_STORE.keep("a-1", found) is found and NO_STORE.find("a-1") is None and NO_STORE.is_empty
+    assert NO_STORE.save("a-1", found) is found and NO_STORE.find("a-1") is None and NO_STORE.is_empty
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "no record", "not json", "another format"])
 def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
     store = Store(tmp_path / "s").open()
-    store.keep("a-1", Unit({"x": np.arange(1000.0)}))
+    store.save("a-1", Unit({"x": np.arange(1000.0)}))
     array, record = store.folder / "a-1" / "x.npy", store.folder / "a-1" / "unit.json"
     if damage == "flipped":
         held = bytearray(array.read_bytes())
@@ -90,16 +90,16 @@ def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
     else:
         record.write_text(json.dumps({"format": "other", "version": 1}))
     assert store.find("a-1") is None
-    store.keep("a-1", Unit({"x": np.ones(2)}))
+    store.save("a-1", Unit({"x": np.ones(2)}))
     np.testing.assert_array_equal(store.find("a-1").arrays["x"], np.ones(2))
 
 
 def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
     store = Store(tmp_path / "s").open()
     with pytest.raises(ValueError, match="JSON"):
-        store.keep("a-1", Unit({"x": np.ones(3)}, float("nan")))
+        store.save("a-1", Unit({"x": np.ones(3)}, float("nan")))
     assert store.find("a-1") is None
-    store.keep("a-3", Unit(about=1))
+    store.save("a-3", Unit(about=1))
     (store.folder / ".a-2.0123456789abcdef.draft").mkdir()
     store.open()
     assert sorted(p.name for p in store.folder.iterdir()) == ["a-3", "store.json"]
@@ -167,14 +167,14 @@ def test_arrays_of_any_size_are_told_apart_and_equal_values_are_the_same():
 
 def test_numbers_of_numpy_are_written_as_plain_ones(tmp_path):
     store = Store(tmp_path / "s")
-    store.keep("a-1", Unit(about={"n": np.int64(3), "x": np.float32(0.5), "v": np.arange(2)}))
+    store.save("a-1", Unit(about={"n": np.int64(3), "x": np.float32(0.5), "v": np.arange(2)}))
     assert store.find("a-1").about == {"n": 3, "x": 0.5, "v": [0, 1]}
     assert Settings(EapIg(np.int64(3))).record()["scorer"] == {"name": "eap-ig", "steps": 3}
 
 
 def test_a_store_is_named_by_text_and_marked_by_its_first_unit(tmp_path):
     store = Store(str(tmp_path / "s"))
-    store.keep("a-1", Unit(about=1))
+    store.save("a-1", Unit(about=1))
     assert store.open().find("a-1").about == 1 and store == Store(tmp_path / "s")
 
 
@@ -187,10 +187,10 @@ def fill(filling, rows):
 
 def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, monkeypatch):
     one, other = Store(tmp_path / "s").open(), Store(tmp_path / "s")
-    with one.filling("a-1", 2, COLUMNS) as mine:
+    with one.open_partial("a-1", 2, COLUMNS) as mine:
         fill(mine, [0])
         other.open()
-        with other.filling("a-1", 2, COLUMNS) as theirs:
+        with other.open_partial("a-1", 2, COLUMNS) as theirs:
             assert theirs.n_done == 0  # they don't wait for each other
             one.open()
             fill(theirs, [0, 1])
@@ -198,7 +198,7 @@ def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, mon
         fill(mine, [1])
         assert one.finish("a-1", mine, "first").arrays["n"].tolist() == [0, 1]
     assert one.find("a-1").about == "second"
-    one.keep("a-1", Unit(about="third"))
+    one.save("a-1", Unit(about="third"))
     assert one.find("a-1").about == "second"
     assert [path.name for path in sorted(one.folder.iterdir())] == ["a-1", "store.json"]
     with monkeypatch.context() as broken:
@@ -210,11 +210,11 @@ def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, mon
 @pytest.mark.parametrize("folder", ["s", None])
 def test_a_filling_is_the_arrays_that_were_put_there(tmp_path, folder):
     store = Store(None if folder is None else tmp_path / folder)
-    with store.filling("a-1", 4, COLUMNS) as filling:
+    with store.open_partial("a-1", 4, COLUMNS) as filling:
         for rows in ([2, 0], [3], [1]):
-            assert filling.lacks(rows)
+            assert filling.is_missing(rows)
             fill(filling, rows)
-            assert not filling.lacks(rows)
+            assert not filling.is_missing(rows)
         unit = store.finish("a-1", filling, "done")
     assert unit.about == "done" and unit.arrays["n"].tolist() == [0, 1, 2, 3]
     np.testing.assert_array_equal(unit.arrays["x"], np.repeat(np.arange(4.0), 3).reshape(4, 3))
@@ -224,7 +224,7 @@ def test_a_filling_is_the_arrays_that_were_put_there(tmp_path, folder):
 
 
 def stopped_filling(store):
-    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS) as filling:
+    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as filling:
         for rows in ([2, 0], [3]):
             fill(filling, rows)
         raise KeyboardInterrupt
@@ -252,10 +252,14 @@ def test_what_was_put_before_a_stop_is_found_again_unless_it_is_not_whole(tmp_pa
     elif damage == "other shape":
         np.save(array, np.zeros((5, 3), np.float32))
     whole, first = damage in ("none", "log junk"), damage in ("none", "log junk", "log cut", "row")
-    with store.filling("a-1", 4, COLUMNS) as filling:
-        assert (not filling.lacks([0]), not filling.lacks([2]), not filling.lacks([3])) == (first, first, whole)
+    with store.open_partial("a-1", 4, COLUMNS) as filling:
+        assert (not filling.is_missing([0]), not filling.is_missing([2]), not filling.is_missing([3])) == (
+            first,
+            first,
+            whole,
+        )
         for rows in ([0, 2], [3], [1]):
-            if filling.lacks(rows):
+            if filling.is_missing(rows):
                 fill(filling, rows)
         unit = store.finish("a-1", filling)
     assert unit.arrays["n"].tolist() == [0, 1, 2, 3] and unit.arrays["x"][3].tolist() == [3, 3, 3]
@@ -265,11 +269,11 @@ def test_what_is_put_behind_an_entry_cut_short_counts(tmp_path):
     store = Store(tmp_path / "s")
     log = stopped_filling(store) / "done.jsonl"
     log.write_bytes(log.read_bytes()[:-5])
-    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS) as filling:
+    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as filling:
         fill(filling, [3])
         raise KeyboardInterrupt
-    with store.filling("a-1", 4, COLUMNS) as filling:
-        assert not filling.lacks([0, 2, 3])
+    with store.open_partial("a-1", 4, COLUMNS) as filling:
+        assert not filling.is_missing([0, 2, 3])
 
 
 def test_work_that_was_killed_before_its_first_rows_is_none(tmp_path):
@@ -289,7 +293,7 @@ def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, m
             rename(*given)
         raise SystemExit
 
-    with monkeypatch.context() as broken, pytest.raises(SystemExit), store.filling("a-1", 4, COLUMNS) as filling:
+    with monkeypatch.context() as broken, pytest.raises(SystemExit), store.open_partial("a-1", 4, COLUMNS) as filling:
         fill(filling, [0, 1, 2, 3])
         broken.setattr(store_module, "write_about", killed) if moment == "write_about" else broken.setattr(
             os, "rename", killed
@@ -298,7 +302,7 @@ def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, m
     if moment == "after":
         assert store.open().find("a-1").arrays["n"].tolist() == [0, 1, 2, 3]
     else:
-        with store.filling("a-1", 4, COLUMNS) as filling:
+        with store.open_partial("a-1", 4, COLUMNS) as filling:
             assert filling.n_done == 4
             store.finish("a-1", filling, "done")
     assert sorted(path.name for path in (store.folder / "a-1").iterdir()) == ["n.npy", "unit.json", "x.npy"]
@@ -306,7 +310,7 @@ def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, m
 
 def test_a_filling_that_got_nothing_leaves_nothing(tmp_path):
     store = Store(tmp_path / "s")
-    with pytest.raises(KeyboardInterrupt), store.filling("a-1", 4, COLUMNS):
+    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS):
         raise KeyboardInterrupt
     assert store.is_empty and not store.has("a-1")
 
@@ -314,29 +318,29 @@ def test_a_filling_that_got_nothing_leaves_nothing(tmp_path):
 def test_what_was_just_made_is_not_hashed_again(tmp_path, monkeypatch):
     store, hashed, digest = Store(tmp_path / "s"), [], store_module.file_digest
     monkeypatch.setattr(store_module, "file_digest", lambda path: (hashed.append(path), digest(path))[1])
-    with store.filling("a-1", 2, COLUMNS) as filling:
+    with store.open_partial("a-1", 2, COLUMNS) as filling:
         fill(filling, [0, 1])
         made = store.finish("a-1", filling, {"seconds": 1})
     assert len(hashed) == 2 and made.about == {"seconds": 1} and made.arrays["n"].tolist() == [0, 1]
 
 
 def test_a_held_store_is_held_by_one_and_leaves_no_trace_of_nothing(tmp_path):
-    with working_on(tmp_path / "new" / "out") as store:
+    with open_partial_store(tmp_path / "new" / "out") as store:
         with (
             pytest.raises(InputError, match="is being written by"),
-            working_on(tmp_path / "new/out"),
+            open_partial_store(tmp_path / "new/out"),
         ):
             pass
         assert store.folder.is_dir()
     assert not store.folder.exists()
-    with pytest.raises(RuntimeError), working_on(tmp_path / "never" / "out"):
+    with pytest.raises(RuntimeError), open_partial_store(tmp_path / "never" / "out"):
         raise RuntimeError
     assert not (tmp_path / "never").exists()
-    with pytest.raises(RuntimeError), working_on(tmp_path / "out") as store:
-        store.keep("a-1", Unit(about=1))
+    with pytest.raises(RuntimeError), open_partial_store(tmp_path / "out") as store:
+        store.save("a-1", Unit(about=1))
         raise RuntimeError
     assert sorted(path.name for path in store.folder.iterdir()) == ["a-1", "store.json"]
-    with working_on(tmp_path / "out") as store:
+    with open_partial_store(tmp_path / "out") as store:
         assert store.find("a-1").about == 1
     assert not store.folder.exists()
 
@@ -355,7 +359,10 @@ def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
         (tmp_path / "elsewhere").mkdir()
         path.symlink_to(tmp_path / "elsewhere")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(InputError, match=r"isn't a store|isn't part of it: .*mine\.txt"), working_on(tmp_path / "out"):
+    with (
+        pytest.raises(InputError, match=r"isn't a store|isn't part of it: .*mine\.txt"),
+        open_partial_store(tmp_path / "out"),
+    ):
         pass
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -441,7 +448,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
     model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
     settings = Settings(sizes=SIZES, batch_size=3)
     plain = discover(model, train, test, settings, stability=3)
-    put, made = Filling.put, []
+    put, made = PartialUnit.put, []
 
     def stop(self, rows, *about, **arrays):
         made.append((self.folder.name, *rows))
@@ -451,7 +458,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
     store = Store(tmp_path / "s").open()
     for _ in range(100):
         with monkeypatch.context() as broken:
-            broken.setattr(Filling, "put", stop)
+            broken.setattr(PartialUnit, "put", stop)
             try:
                 found = discover(model, train, test, settings, stability=3, session=Session(store))
                 break

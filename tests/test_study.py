@@ -187,7 +187,7 @@ def test_a_plan_survives_its_file(tmp_path):
 def began(folder, plan, overwrite=False):
     """Whether a study goes on; a unit of it is finished."""
     with open_study(folder, plan, overwrite) as opened:
-        Store(opened.folder / "store").keep("values-1", Unit(about=1))
+        Store(opened.folder / "store").save("values-1", Unit(about=1))
         return opened.resumes
 
 
@@ -402,7 +402,7 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_done_and_goes_on_a
     for resumes in (False, True):
         with pytest.raises(KeyboardInterrupt), open_study(folder, new, overwrite=True) as opened:
             assert opened.resumes == resumes and opened.folder != folder
-            Store(opened.folder / "store").keep("values-2", Unit(about=1))
+            Store(opened.folder / "store").save("values-2", Unit(about=1))
             raise KeyboardInterrupt
         assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
     assert began(folder, new, overwrite=True)
@@ -414,7 +414,7 @@ def test_a_study_that_is_refused_leaves_the_one_that_replaces_another_alone(tmp_
     folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
     began(folder, plans[0])
     with open_study(folder, plans[1], overwrite=True) as opened:
-        Store(opened.folder / "store").keep("values-2", Unit(about=1))
+        Store(opened.folder / "store").save("values-2", Unit(about=1))
         for overwrite in (False, True):
             with pytest.raises(InputError, match="another process"):
                 began(folder, plans[2], overwrite)
@@ -428,7 +428,7 @@ def test_what_is_the_users_stays_wherever_it_lies(tmp_path, place):
     folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
     began(folder, plans[0])
     with pytest.raises(KeyboardInterrupt), open_study(folder, plans[1], overwrite=True) as opened:
-        Store(opened.folder / "store").keep("values-2", Unit(about=1))
+        Store(opened.folder / "store").save("values-2", Unit(about=1))
         raise KeyboardInterrupt
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("mine")

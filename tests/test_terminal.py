@@ -18,7 +18,7 @@ from test_cli import refused, score_file
 from edgewise import Circuit
 from edgewise.cli import console, main
 from edgewise.report.study_tables import latex, markdown, terminal
-from edgewise.runtime.progress import Lines, bars
+from edgewise.runtime.progress import ProgressLines, progress_bars
 from edgewise.study import Entry, StudyTable, TableRow
 
 edgewise = test_cli.edgewise
@@ -186,7 +186,7 @@ def test_a_shell_completes_the_options_of_a_command():
 
 def test_lines_tell_start_quarters_and_end_with_the_time_left():
     now, file = [0.0], io.StringIO()
-    report = Lines(file, lambda: now[0])
+    report = ProgressLines(file, lambda: now[0])
 
     def after(seconds, *words):
         now[0] += seconds
@@ -217,7 +217,7 @@ def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
     file = Terminal()
     monkeypatch.setattr(sys, "stderr", file)
     monkeypatch.setenv("TERM", "xterm")
-    with bars() as report:
+    with progress_bars() as report:
         for _ in range(2):
             for done in range(3):
                 report("learn: loss 0.5", done, 2)

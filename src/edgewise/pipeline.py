@@ -17,7 +17,7 @@ from .core.ranking import Ranking
 from .core.scores import EdgeScores
 from .core.statistics import NO_FILTER, EdgeStatistics, summarise
 from .errors import InputError
-from .evaluate import Attention, Measure, look, strongest_heads
+from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .learn import Learner
 from .method import check_is
 from .models import Model
@@ -219,7 +219,7 @@ def _attention(
     order = np.argsort(measure.better * measure.height(by_example), kind="stable")  # undefined ones come last
     order = order[: np.count_nonzero(~np.isnan(by_example))]
     spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)
-    return look(model, test, order[np.unique(spread)].tolist(), heads.tolist())
+    return record_attention(model, test, order[np.unique(spread)].tolist(), heads.tolist())
 
 
 class _Clock:

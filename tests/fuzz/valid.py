@@ -129,7 +129,7 @@ def unit() -> dict[str, bytes]:
 
     with tempfile.TemporaryDirectory() as name:
         arrays = {"values": _values(3), "flags": np.arange(8) % 2 == 0}
-        Store(Path(name) / "store").keep("scores-1", Unit(arrays, {"seconds": 1.5, "names": ["a", "b"]}))
+        Store(Path(name) / "store").save("scores-1", Unit(arrays, {"seconds": 1.5, "names": ["a", "b"]}))
         return _held(Path(name) / "store")
 
 

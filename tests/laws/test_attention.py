@@ -8,7 +8,7 @@ import torch
 from conftest import build, random_task
 
 from edgewise import InputError
-from edgewise.evaluate import attention, look, strongest_heads
+from edgewise.evaluate import attention, record_attention, strongest_heads
 from edgewise.graph import Graph
 from edgewise.models import wrap_model
 
@@ -17,7 +17,7 @@ def test_heads_look_where_the_library_says_they_do(model, task):
     graph = model.graph
     heads = [int(node) for node in strongest_heads(graph, np.random.default_rng(0).random(graph.n_edges))]
     assert sorted(heads) == [graph.source_names.index(n) for n in graph.source_names if ".h" in n]
-    seen = look(model, task, [2, 0], heads)
+    seen = record_attention(model, task, [2, 0], heads)
     assert seen is not None and seen.examples == (2, 0)
     for row in (0, 2):
         for corrupted in (False, True):
@@ -36,14 +36,14 @@ def test_heads_are_as_many_as_fit_and_the_first_are_kept(monkeypatch):
     heads = [1, 3, 2, 5]
     each = 2 * sum(n * (n + 1) // 2 for n in (task.examples[row].length for row in (0, 1)))
     monkeypatch.setattr(attention, "MOST_BYTES", 2 * each)
-    seen = look(model, task, [0, 1], heads)
+    seen = record_attention(model, task, [0, 1], heads)
     assert seen is not None and seen.heads == (1, 3)
     # Of fewer examples if not even one head has room, and none at all if there is no room for that.
     monkeypatch.setattr(attention, "MOST_BYTES", each - 1)
-    fewer = look(model, task, [0, 1], heads)
+    fewer = record_attention(model, task, [0, 1], heads)
     assert fewer is not None and fewer.examples == (0,) and fewer.heads[0] == 1
     monkeypatch.setattr(attention, "MOST_BYTES", 1)
-    assert look(model, task, [0, 1], heads) is None
+    assert record_attention(model, task, [0, 1], heads) is None
     with pytest.raises(InputError, match=r"not for example 2 and head 1"):
         seen.pattern(2, 1)
 

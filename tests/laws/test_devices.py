@@ -16,13 +16,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from edgewise import Circuit, Eap, EapIg, InputError, Kl, LogitDifference, Zero, evaluate_circuits
 from edgewise.evaluate import ABLATIONS, CMD
-from edgewise.evaluate.attention import look
+from edgewise.evaluate.attention import record_attention
 from edgewise.learn.top_k_training import GradientJob
 from edgewise.models import Model, wrap_model
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import Need
 from edgewise.models.placement import choose_devices, place_layers
-from edgewise.runtime import HERE
+from edgewise.runtime import IN_PROCESS
 from edgewise.score import MaskIg
 from edgewise.score.run_scorer import ScoreJob
 
@@ -145,11 +145,13 @@ def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
     weights = torch.tensor(rng.random(graph.n_edges))
     expected = evaluate_circuits(pair[0], task, circuits, ablation=ablation).values
     batches = [list(range(len(examples)))]
-    job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[0], task, batches, HERE), weights, ends, 1.0)
+    job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[0], task, batches, IN_PROCESS), weights, ends, 1.0)
     loss, gradient = job(pair[0], examples)
     with Pretending():
         found = evaluate_circuits(pair[1], task, circuits, ablation=ablation).values
-        job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[1], task, batches, HERE), weights, ends, 1.0)
+        job = GradientJob(
+            CMD, LogitDifference(), ablation.prepare(pair[1], task, batches, IN_PROCESS), weights, ends, 1.0
+        )
         there, gradient_there = job(pair[1], examples)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert there == pytest.approx(loss)
@@ -159,9 +161,9 @@ def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
 def test_attention(pair):
     task = random_task(2, seed=5)
     heads = range(1, pair[0].graph.n_heads + 1)
-    expected = look(pair[0], task, [0], heads)
+    expected = record_attention(pair[0], task, [0], heads)
     with Pretending():
-        found = look(pair[1], task, [0], heads)
+        found = record_attention(pair[1], task, [0], heads)
     assert np.array_equal(found.values[0], expected.values[0])
 
 

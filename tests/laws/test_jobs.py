@@ -29,7 +29,7 @@ from edgewise import (
 )
 from edgewise.evaluate.run_circuits import EvaluateJob
 from edgewise.models import make_batch, plan_batches
-from edgewise.runtime import HERE, Session
+from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
 from edgewise.score.run_scorer import ScoreJob
 
@@ -53,7 +53,7 @@ def some_circuits(graph):
 
 def evaluate_job(model, task, ablation, metric, of_model=()):
     """As the verb makes it, but that nobody listens."""
-    prepared = ablation.prepare(model, task, plan_batches(task.examples, 3), HERE)
+    prepared = ablation.prepare(model, task, plan_batches(task.examples, 3), IN_PROCESS)
     circuits = (*some_circuits(model.graph), Circuit.full(model.graph), Circuit.empty(model.graph))
     return EvaluateJob(metric, prepared, circuits, of_model)
 
@@ -99,10 +99,10 @@ class Tight:
 def test_batches_that_do_not_fit_are_halved_and_every_row_is_done_once(model, most, error):
     task = random_task(9, seed=3)
     for job in all_jobs(model, task):
-        whole = in_rows(task, run_batches(HERE, model, task.examples, [list(range(len(task)))], job))
+        whole = in_rows(task, run_batches(IN_PROCESS, model, task.examples, [list(range(len(task)))], job))
         for size in (9, 4):
             batches = plan_batches(task.examples, size)
-            done = list(run_batches(HERE, model, task.examples, batches, Tight(job, most, error)))
+            done = list(run_batches(IN_PROCESS, model, task.examples, batches, Tight(job, most, error)))
             assert max(len(rows) for rows, _ in done) <= most
             # In order: halves take the place of their batch.
             assert [row for rows, _ in done for row in rows] == [row for rows in batches for row in rows]
@@ -114,10 +114,12 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(model):
     task = random_task(4)
     with pytest.raises(RuntimeError, match="shapes don't match"):
         list(
-            run_batches(HERE, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, RuntimeError("shapes don't match")))
+            run_batches(
+                IN_PROCESS, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, RuntimeError("shapes don't match"))
+            )
         )
     with pytest.raises(InputError, match="single example doesn't fit"):
-        list(run_batches(HERE, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, MemoryError())))
+        list(run_batches(IN_PROCESS, model, task.examples, [[0, 1, 2, 3]], Tight(None, 0, MemoryError())))
 
 
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda one: one.name)

@@ -19,7 +19,7 @@ from edgewise.models.forward import Trace
 from edgewise.models.gradients import contract, destination_gradients, source_differences
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.weighted import run_weighted
-from edgewise.runtime import HERE
+from edgewise.runtime import IN_PROCESS
 from edgewise.tasks import Task
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -61,7 +61,7 @@ def make_runs(
     batch = make_batch((task if rows is None else task.part(rows)).examples, torch.device("cpu"), pad)
     with torch.no_grad():
         ready = prepare(model.transformer, batch, share_prefix and ablation == "patching")
-        reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))], HERE).reference(ready)
+        reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))], IN_PROCESS).reference(ready)
     return Runs(ready, reference)
 
 

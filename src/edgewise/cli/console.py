@@ -18,7 +18,7 @@ from rich.console import Console
 
 from ..errors import InputError
 from ..report.formatting import one_line, safe_text
-from ..runtime.progress import Progress, bars, silent
+from ..runtime.progress import Progress, ignore_progress, progress_bars
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -69,9 +69,9 @@ def watching() -> Iterator[Progress]:
     every stage took, and how much it did at once."""
     loud = LOUDNESS.get()
     if loud.quiet:
-        yield silent
+        yield ignore_progress
         return
-    with bars() as shown:
+    with progress_bars() as shown:
         if not loud.verbose:
             yield shown
             return
@@ -247,7 +247,7 @@ def print_json(data: Any) -> None:
 @contextmanager
 def open_workers(engine: str, address: str | None, workers: int | None) -> Iterator[Engine]:
     """Where a command's work runs. What a cluster has to say meanwhile is no result, so that it goes to stderr."""
-    from ..runtime.open_engine import open_engine
+    from ..runtime import open_engine
 
     is_local = engine.lower() == "local"
     with nullcontext() if LOUDNESS.get().quiet or is_local else err.status("starting workers"):

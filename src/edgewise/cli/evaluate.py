@@ -75,7 +75,7 @@ def command(
     from ..recipes.forecast import evaluating, forecast
     from ..recipes.settings import Settings
     from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, working_on
+    from ..runtime.store import NO_STORE, open_partial_store
     from ..tasks import METRICS, load_task
 
     room = parse_bytes(memory)
@@ -88,7 +88,7 @@ def command(
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    keeping = nullcontext(NO_STORE) if dry_run or out_file is None else working_on(out_file)
+    keeping = nullcontext(NO_STORE) if dry_run or out_file is None else open_partial_store(out_file)
     with keeping as store, open_workers(engine, address, workers) as where:
         loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
         for path, circuit in files.items():

@@ -10,7 +10,7 @@ import typer
 from ..core.statistics import INTERVALS, Bootstrap
 from ..evaluate import ABLATIONS, FAITHFULNESS, MEASURES
 from ..method import choose, parameters
-from ..runtime.open_engine import ENGINES
+from ..runtime import ENGINES
 from ..score import SCORERS
 from ..select import SOLVERS
 from ..tasks.metrics import METRICS

@@ -122,8 +122,8 @@ def command(
     from ..recipes.tuning import tuning_recipes
     from ..results.result_folder import FILES
     from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, working_on
-    from ..score import is_begun
+    from ..runtime.store import NO_STORE, open_partial_store
+    from ..score import has_partial_scores
 
     folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
     check_folder(folder, overwrite, FILES)
@@ -142,7 +142,7 @@ def command(
     learner = options.build_learner(learn_steps, rate, seed)
     if learned and (no_learned or as_published):
         raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
+    keeping = nullcontext(NO_STORE) if dry_run else open_partial_store(folder)
     with keeping as store, open_workers(engine, address, workers) as where:
         loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
         train, test = _load_tasks(loaded, task, split, examples, seed, tune)
@@ -160,7 +160,7 @@ def command(
         among = merge_recipes(
             tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {}
         )
-        if is_begun(
+        if has_partial_scores(
             Session(store, where), loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory
         ):
             note("going on from what a run that was stopped had finished")

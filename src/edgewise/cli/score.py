@@ -72,8 +72,8 @@ def command(
     from ..report.formatting import format_score
     from ..report.tables import number_tables
     from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, working_on
-    from ..score import SCORERS, check_scoring, is_begun, score_edges
+    from ..runtime.store import NO_STORE, open_partial_store
+    from ..score import SCORERS, check_scoring, has_partial_scores, score_edges
     from ..tasks import METRICS, load_task
 
     check_folder(out_folder, overwrite, SCORE_FILES)
@@ -90,14 +90,14 @@ def command(
         return
     scorer, chosen_metric = choose("scoring method", SCORERS, method, steps=steps), choose("metric", METRICS, metric)
     check_scoring(scorer, chosen_metric)
-    keeping = nullcontext(NO_STORE) if dry_run else working_on(out_folder)
+    keeping = nullcontext(NO_STORE) if dry_run else open_partial_store(out_folder)
     with keeping as store, open_workers(engine, address, workers) as on:
         loaded = open_model(source)
         pairs = load_task(task, loaded, split, examples, seed)
         asked = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=room)
         if show_forecast(forecast(loaded, [scoring(pairs, asked)], on, exact=dry_run), dry_run, json):
             return
-        if is_begun(Session(store, on), loaded, pairs, scorer, chosen_metric, batch_size, room):
+        if has_partial_scores(Session(store, on), loaded, pairs, scorer, chosen_metric, batch_size, room):
             note("going on from what a command that was stopped had scored")
         with watching() as progress:
             scores = score_edges(
@@ -144,12 +144,12 @@ def _learn(
     from ..report.formatting import format_score
     from ..report.tables import number_tables
     from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, working_on
+    from ..runtime.store import NO_STORE, open_partial_store
     from ..tasks import METRICS, load_task
 
     chosen_metric, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
     name, split, examples, seed = where[1]
-    keeping = nullcontext(NO_STORE) if dry_run else working_on(folder)
+    keeping = nullcontext(NO_STORE) if dry_run else open_partial_store(folder)
     with keeping as store, open_workers(*where[2]) as on:
         loaded = open_model(where[0])
         pairs = load_task(name, loaded, split, examples, seed)

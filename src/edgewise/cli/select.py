@@ -62,7 +62,7 @@ def command(
     from ..errors import InputError
     from ..io.atomic import whole_folder
     from ..method import choose
-    from ..runtime.store import working_on
+    from ..runtime.store import open_partial_store
     from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
 
     how = choose("solver", SOLVERS, solver, time_limit=time_limit)
@@ -96,7 +96,7 @@ def command(
         about["sign_instability"] = statistics.sign_instability
     records = [selection.record() | about for selection in selections]
     if out_path is not None:
-        with working_on(out_path):
+        with open_partial_store(out_path):
             _check(out_path, several, overwrite, scores)  # somebody may have written there meanwhile
             with whole_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
                 for selection, record in zip(selections, records, strict=True):

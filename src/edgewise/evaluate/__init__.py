@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
-from .attention import Attention, look, strongest_heads
+from .attention import Attention, record_attention, strongest_heads
 from .curve import FAITHFUL, SIZES, USUAL, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
 from .intervals import CONFIDENCE, Comparison, Interval, Resampled, compare, faithfulness_intervals, mean_of, resample

@@ -67,7 +67,7 @@ def pairs(length: int) -> int:
     return length * (length + 1) // 2
 
 
-def look(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]) -> Attention | None:
+def record_attention(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]) -> Attention | None:
     """The attention of heads (nodes, the more important first) on examples of a task (rows).
 
     As many heads as fit into 1.5 MB, of fewer examples if not even one does; None if there is no room for any, as with
@@ -79,7 +79,7 @@ def look(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]
     if not examples or not heads:
         return None
     if not chosen:
-        return look(model, task, examples[:-1], heads)
+        return record_attention(model, task, examples[:-1], heads)
     values = tuple(_values(model, task.part([row]), chosen) for row in examples)
     return Attention(tuple(examples), lengths, chosen, values)
 

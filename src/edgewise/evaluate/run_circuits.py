@@ -20,7 +20,7 @@ from ..models.batch import choose_batch_size
 from ..models.circuits import plan_circuits, run_circuits
 from ..models.memory import BUDGET, as_bytes, circuit_need, group_circuits
 from ..models.prepare import prepare
-from ..runtime.engine import Engine, Piece, piece_size
+from ..runtime.engine import Engine, WorkItem, choose_item_size
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
@@ -122,7 +122,7 @@ def evaluate_circuits(
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
     fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
-    size = batch_size or piece_size(session.engine, model, model.transformer.device, fits, len(task))
+    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))
     key = "" if store.folder is None else _key(session.engine, model, task, job, size)
@@ -144,15 +144,15 @@ def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, s
     """[example, row] the rows of `EvaluateJob`."""
     batches, circuits, n_model = plan_batches(task.examples, size), job.circuits, 2 + len(job.of_model)
     engine, columns = session.engine, _columns(n_model + len(circuits))
-    with session.store.filling(key, len(task), columns) as filling, session.reporting() as shown:
+    with session.store.open_partial(key, len(task), columns) as filling, session.reporting() as shown:
         each = max(1, len(circuits))
         done, total = filling.n_done * each, len(task) * each
         shown.report("evaluate", done, total)
         ready = replace(job, ablation=job.ablation.prepare(model, task, batches, engine))
         groups = circuit_groups(engine, model, len(circuits), len(batches))
         jobs = [replace(ready, circuits=circuits[some]) for some in groups]
-        found = [_Found(rows, n_model, len(circuits)) for rows in batches if filling.lacks(rows)]
-        pieces = [Piece(job, [task.examples[row] for row in batch.rows]) for batch in found for job in jobs]
+        found = [_Found(rows, n_model, len(circuits)) for rows in batches if filling.is_missing(rows)]
+        pieces = [WorkItem(job, [task.examples[row] for row in batch.rows]) for batch in found for job in jobs]
         for place, parts in engine.run(model, pieces, of=len(batches) * len(groups)):
             batch, some = found[place // len(groups)], groups[place % len(groups)]
             for places, values in parts:

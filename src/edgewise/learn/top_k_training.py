@@ -19,8 +19,8 @@ from ..models.batch import choose_batch_size
 from ..models.memory import keeps_streams, weighted_need
 from ..models.prepare import prepare
 from ..models.weighted import run_weighted
-from ..runtime.engine import NARROW, Engine, run_batches
-from ..runtime.progress import silent
+from ..runtime.engine import NARROW_D_MODEL, Engine, run_batches
+from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
@@ -148,7 +148,7 @@ def choose_part_size(problem: LearningProblem) -> int:
     """
     shape, longest = problem.model.transformer.shape, problem.task.longest
     fits = choose_batch_size(None, weighted_need(shape, longest, keeps_streams(shape, longest)), problem.memory)
-    return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW else fits
+    return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
 
 
 def train(learner: TopKLearner, problem: LearningProblem, session: Session) -> Unit:
@@ -163,9 +163,9 @@ def train(learner: TopKLearner, problem: LearningProblem, session: Session) -> U
     state = _train(learner, problem, key, session)
     sizes = [_draw_size(learner, problem, step)[0] for step in range(state.step)]
     about = {"losses": list(state.losses), "trend": loss_trend(state.losses, sizes), "seconds": state.seconds}
-    unit = store.keep(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
+    unit = store.save(key, Unit({"value": (state.theta - state.theta.min()).numpy()}, about))
     if (saved := store.latest(key)) is not None:
-        store.forget(f"{key}.{saved[0]}")  # only now that the ranking is stored
+        store.delete(f"{key}.{saved[0]}")  # only now that the ranking is stored
     return unit
 
 
@@ -188,8 +188,8 @@ def _train(learner: TopKLearner, problem: LearningProblem, key: str, session: Se
         now = time.perf_counter()
         state = state.adam_step(gradient, loss, learner.rate_at(state.step, graph), seconds_before + now - started)
         if now - last_save > SAVE_SECONDS:
-            store.keep(f"{key}.{state.step}", state.to_unit())
-            store.forget(f"{key}.{saved_step}")
+            store.save(f"{key}.{state.step}", state.to_unit())
+            store.delete(f"{key}.{saved_step}")
             saved_step, last_save = state.step, now
         session.report(f"learn: loss {np.mean(state.losses[-AVERAGED_STEPS:]):.4f}", state.step, learner.steps)
     return state
@@ -220,7 +220,7 @@ class _StepGradients:
 
     def __init__(self, learner: TopKLearner, problem: LearningProblem, engine: Engine) -> None:
         model, task, metric, ablation = problem.model, problem.task, problem.metric, problem.ablation
-        quiet = Session(engine=engine, progress=silent)
+        quiet = Session(engine=engine, progress=ignore_progress)
         evaluation = evaluate_circuits(model, task, [], metric, ablation, memory=problem.memory, session=quiet)
         full, empty = evaluation.full, evaluation.empty
         check_contrast(float(full.mean()), float(empty.mean()), task, metric)

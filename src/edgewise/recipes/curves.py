@@ -122,14 +122,14 @@ def select_all(ranked: Sequence[RankedRecipe], settings: Settings, session: Sess
 def _select_part(key: str, ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> Unit:
     """Select circuits and store them: masks as packed bits [recipe, size, byte], and how each solver ended."""
     shape = (len(settings.sizes), -(-ranked[0].ranking.graph.n_edges // 8))
-    with session.store.filling(key, len(ranked), {"masks": (shape, np.uint8)}) as partial:
+    with session.store.open_partial(key, len(ranked), {"masks": (shape, np.uint8)}) as partial:
         for row, entry in enumerate(ranked):
-            if partial.lacks([row]):
+            if partial.is_missing([row]):
                 selections = select_circuits(entry.ranking, entry.recipe, entry.measure, settings)
                 masks = np.stack([np.packbits(selection.circuit.mask) for selection in selections])
                 partial.put([row], [selection.record() for selection in selections], masks=masks[None])
             session.report("select", row + 1, len(ranked))
-        return session.store.finish(key, partial, [partial.said[row] for row in range(len(ranked))])
+        return session.store.finish(key, partial, [partial.notes[row] for row in range(len(ranked))])
 
 
 def _read_selections(unit: Unit, ranking: Ranking) -> list[tuple[Selection, ...]]:

@@ -18,7 +18,7 @@ from ..models import Model, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import Need, circuit_need
 from ..models.placement import free_bytes
-from ..runtime.engine import HERE, Engine, piece_size, threads_for, threads_set
+from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob
 from ..tasks import Example, Task
 from .settings import Settings
@@ -110,7 +110,7 @@ class Forecast:
 MakeStage = Callable[[Model, Engine, float | None], Stage]
 
 
-def forecast(model: Model, stages: Iterable[MakeStage], engine: Engine = HERE, exact: bool = False) -> Forecast:
+def forecast(model: Model, stages: Iterable[MakeStage], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
     """What a run of some stages will cost, with as many workers as the engine has; refuses what can't fit.
 
     Every stage is timed by one example, and by a whole batch if that means a long run, or if `exact`.
@@ -192,7 +192,9 @@ def _without_task(ablation: Ablation) -> Ablation:
 
 def _stage(name: str, model: Model, engine: Engine, task: Task, need: Need, settings: Settings, passes: int) -> Stage:
     fits = choose_batch_size(settings.batch_size, need, settings.memory)
-    size = min(settings.batch_size or piece_size(engine, model, model.transformer.device, fits, len(task)), len(task))
+    size = min(
+        settings.batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task)), len(task)
+    )
     batches = len(plan_batches(task.examples, size))
     return Stage(
         name,
@@ -221,7 +223,7 @@ def _extrapolated(
     rows = batches[len(batches) // 2]
     found = 0.0
     for chosen in (rows[:1], rows):
-        with threads_set(threads_for(model, min(engine.workers(model), stage.pieces))):
+        with use_threads(threads_for(model, min(engine.workers(model), stage.pieces))):
             began = time.perf_counter()
             job(model, [task.examples[row] for row in chosen])
             found = (time.perf_counter() - began) * len(task) / len(chosen)

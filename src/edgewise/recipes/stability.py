@@ -97,7 +97,7 @@ def overlap_by_size(
     unit = session.store.find(key)
     if unit is None:
         overlap = recipe_overlap(scores, recipe, measure, settings, resamples, seed)
-        unit = session.store.keep(key, Unit({"overlap": overlap}))
+        unit = session.store.save(key, Unit({"overlap": overlap}))
     return unit.arrays["overlap"]
 
 

@@ -20,7 +20,7 @@ from ..io.atomic import MARKERS, check_file, whole_folder
 from ..io.edge_file import EdgeFile
 from ..io.edge_formats import FORMATS, OF_THE_FIELD, PACKED, read_file, suffixes
 from ..recipes.recipe import TUNED
-from ..runtime.store import working_on
+from ..runtime.store import open_partial_store
 from ..study.plan import TEST
 from .result_folder import ResultRow, is_result, read_circuits, read_result
 from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
@@ -65,7 +65,7 @@ def convert(
             "or to a score folder, whose name has no suffix"
         )
     if target.suffix:
-        with working_on(target):
+        with open_partial_store(target):
             check_file(target, overwrite)
             graph, notes = _to_file(source, target)
     elif _has_circuits(source):

@@ -20,16 +20,16 @@ from ..errors import InputError
 from ..graph import Graph
 from ..tasks.task import Example
 
-NARROW = 256
+NARROW_D_MODEL = 256
 # Wide models on a CPU are cut into pieces of the usual size: fewer examples take longer, more don't take less. A small
 # task is cut into a quarter at most, down to a few examples; a large one isn't cut into more than many pieces.
-FEW, USUAL, QUARTERS, MANY = 4, 8, 4, 256
+MIN_ITEM_EXAMPLES, USUAL_ITEM_EXAMPLES, MIN_ITEMS, MAX_ITEMS = 4, 8, 4, 256
 # Several accelerators get so many pieces each, so that none waits long for the last.
-PIECES_EACH = 4
+ITEMS_PER_DEVICE = 4
 
 T = TypeVar("T")
 # Which of a piece's examples, and what the job made of them: several parts if memory didn't suffice for all at once.
-Done = list[tuple[list[int], Any]]
+PartResults = list[tuple[list[int], Any]]
 
 
 class HasGraph(Protocol):
@@ -40,7 +40,7 @@ class HasGraph(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class WorkItem:
     """A piece of work: a job, and the examples that it is done on."""
 
     job: Callable[[Any, Sequence[Example]], Any]
@@ -53,7 +53,7 @@ class Engine(ABC):
     name = ""
 
     @abstractmethod
-    def run(self, model: Any, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Any, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
         """The place of every piece and what came of it, as they are done: in any order.
 
         of  how many pieces the work had at first, if some of them were done before: what they are rounded by mustn't
@@ -75,18 +75,18 @@ class Engine(ABC):
         self.close()
 
 
-class Here(Engine):
+class InProcess(Engine):
     """This process, one piece after the other."""
 
     name = "here"
 
-    def run(self, model: Any, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Any, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
         """In order."""
         for place, piece in enumerate(pieces):
-            yield place, do(model, piece, threads_for(model))
+            yield place, run_item(model, piece, threads_for(model))
 
 
-HERE = Here()
+IN_PROCESS = InProcess()
 
 
 def run_batches(
@@ -102,16 +102,16 @@ def run_batches(
 
     A batch that the device has no memory for is halved and tried again. `of` is as in `Engine.run`.
     """
-    pieces = [Piece(job, [examples[row] for row in rows]) for rows in batches]
+    pieces = [WorkItem(job, [examples[row] for row in rows]) for rows in batches]
     done = engine.run(model, pieces, of)
-    for place, parts in ordered(done) if in_order else done:
+    for place, parts in restore_order(done) if in_order else done:
         for rows, found in parts:
             yield [batches[place][row] for row in rows], found
 
 
-def ordered(done: Iterator[tuple[int, Done]]) -> Iterator[tuple[int, Done]]:
+def restore_order(done: Iterator[tuple[int, PartResults]]) -> Iterator[tuple[int, PartResults]]:
     """The same by place: sums that are taken in this order are the same wherever their terms come from."""
-    waiting: dict[int, Done] = {}
+    waiting: dict[int, PartResults] = {}
     following = 0
     for place, parts in done:
         waiting[place] = parts
@@ -120,29 +120,38 @@ def ordered(done: Iterator[tuple[int, Done]]) -> Iterator[tuple[int, Done]]:
             following += 1
 
 
-def longest_first(pieces: Mapping[int, Piece]) -> list[int]:
+def order_longest_first(pieces: Mapping[int, WorkItem]) -> list[int]:
     """The places of pieces, those with the most tokens first: so all workers end at about the same time."""
     return sorted(pieces, key=lambda place: -sum(example.length for example in pieces[place].examples))
 
 
-def piece_size(engine: Engine, model: HasGraph, device: torch.device, fits: int, examples: int) -> int:
+def choose_item_size(engine: Engine, model: HasGraph, device: torch.device, fits: int, examples: int) -> int:
     """How many examples make a piece, if so many fit into the memory.
 
     On a CPU this is the same for every engine, so that all of them round alike: a wide model takes little longer for
     small pieces, a narrow one much. An accelerator likes large pieces, unless several wait for some.
     """
     if device.type == "cpu":
-        if is_narrow(model):
+        if is_narrow_model(model):
             return fits
-        return min(fits, max(FEW, min(USUAL, math.ceil(examples / QUARTERS)), math.ceil(examples / MANY)))
+        return min(
+            fits,
+            max(
+                MIN_ITEM_EXAMPLES,
+                min(USUAL_ITEM_EXAMPLES, math.ceil(examples / MIN_ITEMS)),
+                math.ceil(examples / MAX_ITEMS),
+            ),
+        )
     workers = engine.workers(model)
-    return fits if workers == 1 else min(fits, max(FEW, math.ceil(examples / (PIECES_EACH * workers))))
+    return (
+        fits if workers == 1 else min(fits, max(MIN_ITEM_EXAMPLES, math.ceil(examples / (ITEMS_PER_DEVICE * workers))))
+    )
 
 
-def do(model: Any, piece: Piece, threads: int) -> Done:
+def run_item(model: Any, piece: WorkItem, threads: int) -> PartResults:
     """What comes of a piece, with so many threads."""
     waiting, done = [list(range(len(piece.examples)))], []
-    with threads_set(threads):
+    with use_threads(threads):
         while waiting:
             rows = waiting.pop()
             try:
@@ -164,19 +173,19 @@ def thread_count() -> int:
     return torch.get_num_threads()
 
 
-def is_narrow(model: HasGraph) -> bool:
+def is_narrow_model(model: HasGraph) -> bool:
     """Whether tensors are so small that threads spend their time waiting for each other."""
-    return model.graph.d_model <= NARROW
+    return model.graph.d_model <= NARROW_D_MODEL
 
 
 def threads_for(model: HasGraph, workers: int = 1) -> int:
     """The share of the threads that each of some workers has: of one for a narrow model, unless OMP_NUM_THREADS says
     otherwise; of all for others."""
-    return max(1, (1 if is_narrow(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()) // workers)
+    return max(1, (1 if is_narrow_model(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()) // workers)
 
 
 @contextmanager
-def threads_set(threads: int) -> Iterator[None]:
+def use_threads(threads: int) -> Iterator[None]:
     """So many threads within."""
     before = torch.get_num_threads()
     if threads == before:

@@ -21,8 +21,17 @@ import torch
 
 from ..errors import InputError
 from ..models import Model
-from .engine import Done, Engine, Piece, do, is_narrow, longest_first, thread_count, threads_for
-from .model_copy import Recipe, recipe_of
+from .engine import (
+    Engine,
+    PartResults,
+    WorkItem,
+    is_narrow_model,
+    order_longest_first,
+    run_item,
+    thread_count,
+    threads_for,
+)
+from .model_copy import ModelCopy, make_model_copy
 
 # Work of fewer seconds than this isn't worth processes; once they are there, all is.
 WORTH = 2.0
@@ -58,12 +67,14 @@ class Local(Engine):
         devices = self._devices(model)
         return len(devices) or self._asked or (thread_count() if model.transformer.device.type == "cpu" else 1)
 
-    def run(self, model: Model, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Model, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
         """As they are done; here what isn't worth processes, or can't be sent to them."""
         devices, workers = self._devices(model), self.workers(model)
         at_once = min(workers, of or len(pieces))
         # For few pieces of a wide model, all threads of this process do more than a few processes of one thread.
-        alone = at_once < 2 or (self._asked is None and not devices and not is_narrow(model) and 2 * at_once <= workers)
+        alone = at_once < 2 or (
+            self._asked is None and not devices and not is_narrow_model(model) and 2 * at_once <= workers
+        )
         threads = threads_for(model, 1 if alone else workers)
         forks = can_fork(devices, threads)
         alone = alone or len(pieces) < 2 or model.digest in self._slower or current_process().daemon
@@ -71,10 +82,10 @@ class Local(Engine):
         asks = bool(devices) or self._asked is not None or self._has(model)
         here, began = range(len(pieces) if alone else 0 if asks else 1), time.perf_counter()
         for place in here:
-            yield place, do(model, pieces[place], threads)
+            yield place, run_item(model, pieces[place], threads)
         each, left = (time.perf_counter() - began) / max(1, len(here)), range(len(here), len(pieces))
         if not asks and each * len(left) < WORTH:
-            yield from ((place, do(model, pieces[place], threads)) for place in left)
+            yield from ((place, run_item(model, pieces[place], threads)) for place in left)
         elif left:
             pool, began = self._open(model, devices, forks), time.perf_counter()
             yield from pool.run({place: pieces[place] for place in left}, threads)
@@ -139,9 +150,9 @@ class _Pool:
         places = context.SimpleQueue()
         for device in devices or ("cpu",) * size:
             places.put(device)
-        return ProcessPoolExecutor(size, context, _load, (recipe_of(model), places, os.getpid()))
+        return ProcessPoolExecutor(size, context, _load, (make_model_copy(model), places, os.getpid()))
 
-    def run(self, pieces: Mapping[int, Piece], threads: int) -> Iterator[tuple[int, Done]]:
+    def run(self, pieces: Mapping[int, WorkItem], threads: int) -> Iterator[tuple[int, PartResults]]:
         """As they are done."""
         left, deaths = dict(pieces), 0
         while left:
@@ -149,7 +160,9 @@ class _Pool:
             try:
                 with warnings.catch_warnings():  # of forks and threads: the child uses none that the parent has
                     warnings.simplefilter("ignore", DeprecationWarning)
-                    futures = {self._executor.submit(_do, left[place], threads): place for place in longest_first(left)}
+                    futures = {
+                        self._executor.submit(_do, left[place], threads): place for place in order_longest_first(left)
+                    }
                 for future in as_completed(futures):
                     found = future.result()
                     deaths = 0
@@ -186,7 +199,7 @@ def _inherit(model: Model, parent: int) -> None:
     _obey(parent)
 
 
-def _load(recipe: Recipe, places: Any, parent: int) -> None:
+def _load(recipe: ModelCopy, places: Any, parent: int) -> None:
     _MODEL[:] = [recipe.load(places.get())]
     _obey(parent)
 
@@ -206,11 +219,11 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _do(piece: Piece, threads: int) -> Done:
-    return do(_MODEL[0], piece, threads)
+def _do(piece: WorkItem, threads: int) -> PartResults:
+    return run_item(_MODEL[0], piece, threads)
 
 
-def _can_be_sent(piece: Piece, forks: bool) -> bool:
+def _can_be_sent(piece: WorkItem, forks: bool) -> bool:
     """Whether another process can be given a job: one's own method may be made of what has no name there."""
     try:
         sent = pickle.dumps(piece.job)

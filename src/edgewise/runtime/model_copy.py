@@ -10,7 +10,7 @@ from ..models import Model, ModelSource, load_source, wrap_model
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class ModelCopy:
     """All that another process needs to have the same model.
 
     content  the hash of what its outputs depend on, by which it is told whether that process has the same
@@ -38,8 +38,8 @@ class Recipe:
         return load_source(source)
 
 
-def recipe_of(model: Model) -> Recipe:
+def make_model_copy(model: Model) -> ModelCopy:
     """How another process gets a model."""
     if model.source is not None and model.content == model.source.content:
-        return Recipe(model.content, model.name, model.source)
-    return Recipe(model.content, model.name, None, model.module, model.bos)
+        return ModelCopy(model.content, model.name, model.source)
+    return ModelCopy(model.content, model.name, None, model.module, model.bos)

@@ -25,7 +25,7 @@ Columns = Mapping[str, tuple[tuple[int, ...], Any]]
 PART, LOG = ".part", "done.jsonl"
 
 
-class Filling:
+class PartialUnit:
     """Arrays [row, ...] that are being filled: in memory, or in a folder beside a log of the rows that are done.
 
     Rows are written by ordinary writes into space that was asked for before, so that a full disk is an error in words
@@ -34,7 +34,7 @@ class Filling:
 
     def __init__(self, rows: int, columns: Columns, folder: Path | None = None, log: int = -1) -> None:
         self.folder = folder
-        self.said: dict[int, Any] = {}
+        self.notes: dict[int, Any] = {}
         self.seconds = 0.0
         self._shapes = {name: ((rows, *shape), np.dtype(kind)) for name, (shape, kind) in columns.items()}
         self._log, self._since = log, time.perf_counter()
@@ -50,7 +50,7 @@ class Filling:
         """How many rows are done."""
         return int(self._done.sum())
 
-    def lacks(self, rows: Sequence[int]) -> bool:
+    def is_missing(self, rows: Sequence[int]) -> bool:
         """Whether any of these rows isn't done."""
         return not self._done[list(rows)].all()
 
@@ -82,7 +82,7 @@ class Filling:
         self._done[list(rows)] = True
         self.seconds += seconds
         if about is not None:
-            self.said[rows[0]] = about
+            self.notes[rows[0]] = about
 
     def _write(self, name: str, rows: Sequence[int], values: NDArray[Any]) -> None:
         assert self.folder is not None
@@ -110,20 +110,20 @@ class Filling:
 
 
 @contextmanager
-def open_filling(store: Path, key: str, rows: int, columns: Columns) -> Iterator[Filling]:
+def open_partial_unit(store: Path, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
     """The filling of a key in a store: the one that was begun there, unless another process is at it."""
     folder = store / f"{key}{PART}"
     with _open_log(folder) as log:
         if is_held(log):
             try:
-                yield Filling(rows, columns, folder, log)
+                yield PartialUnit(rows, columns, folder, log)
             except BaseException:
                 if not os.fstat(log).st_size:
                     remove(folder)  # nothing was done
                 raise
             return
     with draft_of(store / key, is_folder=True) as draft, _open_log(draft) as log:
-        yield Filling(rows, columns, draft, log)
+        yield PartialUnit(rows, columns, draft, log)
 
 
 @contextmanager

@@ -18,20 +18,20 @@ Progress = Callable[[str, int, int], None]
 LEAST_WAIT, LONGEST_WAIT = 10.0, 300.0
 
 
-def silent(stage: str, done: int, total: int) -> None:
+def ignore_progress(stage: str, done: int, total: int) -> None:
     """Shows nothing."""
 
 
 @contextmanager
-def showing(progress: Progress | None) -> Iterator[Progress]:
+def default_progress(progress: Progress | None) -> Iterator[Progress]:
     """What to report to: what was given, or else bars in a terminal or a notebook, and nothing elsewhere."""
     if progress is not None:
         yield progress
     elif _can_draw():
-        with bars() as shown:
+        with progress_bars() as shown:
             yield shown
     else:
-        yield silent
+        yield ignore_progress
 
 
 def _can_draw() -> bool:
@@ -39,10 +39,10 @@ def _can_draw() -> bool:
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def progress_bars() -> Iterator[Progress]:
     """A bar per stage on stderr, with the time that is left; lines where nothing can be drawn, as in a log."""
     if not _can_draw():
-        yield Lines(sys.stderr)
+        yield ProgressLines(sys.stderr)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -81,7 +81,7 @@ class _Stage:
     done: int
 
 
-class Lines:
+class ProgressLines:
     """Progress as lines: the start and the end of every stage, and between them its quarters with the time left."""
 
     def __init__(self, file: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

@@ -15,9 +15,9 @@ from typing import Any
 
 from ..errors import InputError
 from ..models import Model
-from .engine import Done, Engine, Piece, do, is_narrow, longest_first
+from .engine import Engine, PartResults, WorkItem, is_narrow_model, order_longest_first, run_item
 from .local_engine import check_workers
-from .model_copy import Recipe, recipe_of
+from .model_copy import ModelCopy, make_model_copy
 
 # How often a piece is tried again when its worker, or its whole machine, is lost.
 MOST_RETRIES = 5
@@ -57,7 +57,7 @@ class Ray(Engine):
         """As many as were asked for, or as there are."""
         return self._workers
 
-    def run(self, model: Model, pieces: Sequence[Piece], of: int | None = None) -> Iterator[tuple[int, Done]]:
+    def run(self, model: Model, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
         """As they are done."""
         import ray
 
@@ -68,8 +68,8 @@ class Ray(Engine):
         shared = {which: ray.put(job) for which, job in jobs.items()}
         options: dict[str, Any] = {"max_retries": MOST_RETRIES, "max_calls": 0, **self._needs}
         remote: Any = ray.remote(**options)(_do)
-        threads = 1 if is_narrow(model) else max(1, self._needs["num_cpus"])
-        waiting = longest_first(dict(enumerate(pieces)))[::-1]
+        threads = 1 if is_narrow_model(model) else max(1, self._needs["num_cpus"])
+        waiting = order_longest_first(dict(enumerate(pieces)))[::-1]
         running: dict[Any, int] = {}
         try:
             while waiting or running:
@@ -97,7 +97,7 @@ class Ray(Engine):
         import ray
 
         if self._recipe is None or self._recipe[0] != digest:
-            self._recipe = (digest, ray.put(recipe_of(model)))
+            self._recipe = (digest, ray.put(make_model_copy(model)))
         return self._recipe[1]
 
 
@@ -161,7 +161,7 @@ def _needs(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dic
     raise InputError("the Ray cluster has neither GPUs nor CPUs; add a node to it")
 
 
-def _result(reference: Any) -> Done:
+def _result(reference: Any) -> PartResults:
     """What came of a piece; an error as it was raised where it ran."""
     import ray
     from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
@@ -183,12 +183,12 @@ def _result(reference: Any) -> Done:
 _LOADED: dict[str, Model] = {}
 
 
-def _do(digest: str, recipe: list[Any], job: Any, examples: Sequence[Any], threads: int) -> Done:
+def _do(digest: str, recipe: list[Any], job: Any, examples: Sequence[Any], threads: int) -> PartResults:
     """A piece, in a worker."""
     import ray
 
     if digest not in _LOADED:
         _LOADED.clear()
-        found: Recipe = ray.get(recipe[0])
+        found: ModelCopy = ray.get(recipe[0])
         _LOADED[digest] = found.load()
-    return do(_LOADED[digest], Piece(job, examples), threads)
+    return run_item(_LOADED[digest], WorkItem(job, examples), threads)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from ..errors import InputError
 from ..method import check_is
-from .engine import HERE, Engine
-from .progress import Progress, showing, silent
+from .engine import IN_PROCESS, Engine
+from .progress import Progress, default_progress, ignore_progress
 from .store import NO_STORE, Store
 
 
@@ -28,7 +28,7 @@ class Session:
     """
 
     store: Store = NO_STORE
-    engine: Engine = HERE
+    engine: Engine = IN_PROCESS
     progress: Progress | None = None
 
     def __post_init__(self) -> None:
@@ -38,12 +38,12 @@ class Session:
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Call `progress`, if there is one."""
-        (self.progress or silent)(stage, done, total)
+        (self.progress or ignore_progress)(stage, done, total)
 
     @contextmanager
     def reporting(self) -> Iterator[Session]:
         """Return this session with bars drawn until the end of the `with`, unless it has a `progress` already."""
-        with showing(self.progress) as progress:
+        with default_progress(self.progress) as progress:
             yield replace(self, progress=progress)
 
     def with_progress(self, progress: Progress) -> Session:

@@ -32,7 +32,7 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.reading import read_array, read_format
-from .partial_unit import LOG, PART, Columns, Filling, open_filling
+from .partial_unit import LOG, PART, Columns, PartialUnit, open_partial_unit
 
 FORMAT, VERSION = "edgewise-unit", 2
 NAME = re.compile(r"[\w-]+")
@@ -77,7 +77,7 @@ class Store:
         return self
 
     @contextmanager
-    def held(self, target: Path, also: str = "") -> Iterator[Store]:
+    def lock(self, target: Path, also: str = "") -> Iterator[Store]:
         """The store, which no other process may hold meanwhile: two of them would write the same `target`.
 
         If nothing was finished, no trace of it is left. `also` is as in `open`.
@@ -141,7 +141,7 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def keep(self, key: str, unit: Unit) -> Unit:
+    def save(self, key: str, unit: Unit) -> Unit:
         """Keep a unit, whole or not at all; what is kept under the key already is the same."""
         if self.folder is not None:
             self._begin()
@@ -153,16 +153,16 @@ class Store:
         return unit
 
     @contextmanager
-    def filling(self, key: str, rows: int, columns: Columns) -> Iterator[Filling]:
+    def open_partial(self, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
         """Arrays [row, ...] to fill in parts, which are found again after a stop; `finish` makes a unit of them."""
         if self.folder is None:
-            yield Filling(rows, columns)
+            yield PartialUnit(rows, columns)
             return
         self._begin()
-        with open_filling(self.folder, key, rows, columns) as filling:
+        with open_partial_unit(self.folder, key, rows, columns) as filling:
             yield filling
 
-    def finish(self, key: str, filling: Filling, about: Any = None) -> Unit:
+    def finish(self, key: str, filling: PartialUnit, about: Any = None) -> Unit:
         """The unit that a filling has become, all of its rows done."""
         arrays = filling.finished()
         if self.folder is None or filling.folder is None:
@@ -194,7 +194,7 @@ class Store:
         found = ((number, self.find(f"{stage}.{number}")) for number in numbers)
         return next(((number, unit) for number, unit in found if unit is not None), None)
 
-    def forget(self, key: str) -> None:
+    def delete(self, key: str) -> None:
         """Remove a unit that is of no more use."""
         if self.folder is not None:
             remove(self.folder / key)
@@ -209,12 +209,12 @@ NO_STORE = Store()
 
 
 @contextmanager
-def working_on(target: Path) -> Iterator[Store]:
+def open_partial_store(target: Path) -> Iterator[Store]:
     """The store that unfinished work is kept in, beside the target, which no other process may work on meanwhile.
 
     It is gone once the work is done. After a failure or a stop it stays, for the same command to go on from.
     """
-    with Store(target.parent / f".{target.name}.partial").held(target) as store:
+    with Store(target.parent / f".{target.name}.partial").lock(target) as store:
         yield store
         store.remove()
 

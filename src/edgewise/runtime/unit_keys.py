@@ -36,7 +36,7 @@ def unit_key(stage: str, **depends: Any) -> str:
     return f"{stage}-{_digest(repr((VERSIONS, described)).encode())[:32]}"
 
 
-def own_digests(methods: Iterable[Method]) -> dict[str, str]:
+def custom_digests(methods: Iterable[Method]) -> dict[str, str]:
     """By name, a digest of each method that isn't the package's own: of its parameters and of its class's text."""
     return {one.name: _digest(_described(one).encode()) for one in methods if _texts(type(one))}
 

@@ -9,8 +9,8 @@ from .eap_ig import EapIg
 from .mask_ig import MaskIg
 
 if TYPE_CHECKING:
-    from .run_scorer import check_contrast, check_scoring, is_begun, score_edges
+    from .run_scorer import check_contrast, check_scoring, has_partial_scores, score_edges
 
 SCORERS: dict[str, type[Scorer]] = {one.name: one for one in (EapIg, Eap, MaskIg)}
-VERBS = ("check_contrast", "check_scoring", "is_begun", "score_edges")
+VERBS = ("check_contrast", "check_scoring", "has_partial_scores", "score_edges")
 __getattr__ = lazy_names(__name__, dict.fromkeys(VERBS, ".run_scorer"))

@@ -15,7 +15,7 @@ from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import BUDGET
 from ..models.prepare import prepare
-from ..runtime.engine import Engine, piece_size, run_batches, thread_count
+from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
@@ -74,7 +74,7 @@ def score_edges(
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
     except InputError:
-        store.forget(key)  # what is refused leaves nothing behind
+        store.delete(key)  # what is refused leaves nothing behind
         raise
     provenance = {
         "model": model.name,
@@ -93,7 +93,7 @@ def score_edges(
     return EdgeScores(model.graph, found.arrays["values"], provenance)
 
 
-def is_begun(
+def has_partial_scores(
     session: Session,
     model: Model,
     task: Task,
@@ -109,7 +109,7 @@ def is_begun(
 
 def _batch_size(engine: Engine, model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
     fits = choose_batch_size(asked, scorer.need(model.transformer.shape, task.longest), memory)
-    return asked or piece_size(engine, model, model.transformer.device, fits, len(task))
+    return asked or choose_item_size(engine, model, model.transformer.device, fits, len(task))
 
 
 def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
@@ -121,9 +121,9 @@ def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session
     """Scores [example, edge] and the metric of clean and corrupted runs [example, 2]."""
     batches = plan_batches(task.examples, size)
     columns: Columns = {"values": ((model.graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
-    with session.store.filling(key, len(task), columns) as filling, session.reporting() as shown:
+    with session.store.open_partial(key, len(task), columns) as filling, session.reporting() as shown:
         shown.report("score", filling.n_done, len(task))
-        left = [rows for rows in batches if filling.lacks(rows)]
+        left = [rows for rows in batches if filling.is_missing(rows)]
         for rows, (values, clean, corrupted) in run_batches(
             session.engine, model, task.examples, left, job, of=len(batches)
         ):

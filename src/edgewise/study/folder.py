@@ -38,7 +38,7 @@ from ..recipes.outcome import Competence
 from ..recipes.recipe import Recipe
 from ..runtime.store import FILES as STORE_FILES
 from ..runtime.store import Store, Unit
-from ..runtime.unit_keys import VERSIONS, own_digests
+from ..runtime.unit_keys import VERSIONS, custom_digests
 from .cells import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION, Plan
 
@@ -112,7 +112,7 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     wanted = _wanted(plan)
     check_place(folder)
     partial = folder.with_name(f".{folder.name}.partial")
-    with Store(partial).held(folder, f"{BESIDE}/({FILES})") as store:
+    with Store(partial).lock(folder, f"{BESIDE}/({FILES})") as store:
         is_there = folder.is_dir() and any(folder.iterdir())
         if is_there and is_study(folder):
             read_record(folder)  # refuses what isn't ours, before anything is changed
@@ -156,7 +156,7 @@ def _begun(folder: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
 def _wanted(plan: Plan) -> dict[str, Any]:
     """The plan as plain data, with digests of what it reads and of one's own methods, and the versions now."""
     # JSON has no tuples: compare what will be read back.
-    seen = {"methods": own_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
+    seen = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
     return json.loads(json.dumps(plan.record() | seen))
 
 
@@ -213,7 +213,7 @@ def keep_cell(store: Store, key: str, cell: Cell) -> None:
         "overlap": {b.name: {who: list(found) for who, found in both.items()} for b, both in cell.overlap.items()},
         **{split: _records(found) for split, found in (("validation", cell.validation), ("test", cell.test))},
     }
-    store.keep(key, Unit(_arrays("validation", cell.validation) | _arrays("test", cell.test), about))
+    store.save(key, Unit(_arrays("validation", cell.validation) | _arrays("test", cell.test), about))
 
 
 def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from ..evaluate import SIZES
 from ..models import Model, load_source
 from ..recipes.forecast import Forecast, MakeStage, Stage, evaluating, forecast, learning, scoring
-from ..runtime.engine import HERE, Engine
+from ..runtime.engine import IN_PROCESS, Engine
 from ..tasks import Task, load_task, load_third
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 
-def study_forecasts(plan: Plan, engine: Engine = HERE, cache: bool = True) -> list[Forecast]:
+def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
     """What a study will cost, for each of its models; the examples of a task's first seed stand for those of all."""
     found = []
     for name in plan.models:
