@@ -1,4 +1,4 @@
-"""Pages of the viewer in the system's Chromium, opened from disk; a page that complains or asks for anything fails."""
+"""Pages of the viewer in the system's Chromium, opened from disk. A page that logs or requests anything fails."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import pytest
 from edgewise.report.viewer.page import page_of
 
 from .chromium import SKIPPED, find
-from .made_up import made_up
-from .seen import Seen
+from .sample_views import sample_view
+from .viewer_page import ViewerPage
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-WINDOW = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True}
-# Nothing on a page takes longer than a moment, even on a machine with much else to do.
-PATIENCE = 10_000
-Opener = Callable[..., Seen]
+# Without motion, colours do not fade from one to the other.
+WINDOW = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, "reduced_motion": "reduce"}
+TIMEOUT_MS = 60_000
+Opener = Callable[..., ViewerPage]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run all browser tests on one worker, which starts one browser."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 # Of the package, not of the session: while Playwright runs, nothing else in the process can run an event loop.
@@ -27,86 +34,87 @@ def browser() -> Iterator[Any]:
     path = find()
     if path is None:
         pytest.skip(SKIPPED)
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=FLAGS)
+        chromium = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=3 * TIMEOUT_MS)
         yield chromium
         chromium.close()
 
 
-def _opener(browser: Any, wrong: list[str], contexts: list[Any]) -> Opener:
-    def opened(path: Path, address: str = "", **look: Any) -> Seen:
-        context = browser.new_context(**WINDOW | look)
-        context.set_default_timeout(PATIENCE)
+def _opener(browser: Any, complaints: list[str], contexts: list[Any]) -> Opener:
+    def open_page(path: Path, address: str = "", **options: Any) -> ViewerPage:
+        context = browser.new_context(**WINDOW | options)
+        context.set_default_timeout(TIMEOUT_MS)
         contexts.append(context)
         url = path.as_uri()
         # Of the context, so that windows which a page opens are watched too.
-        context.on("console", lambda message: wrong.append(f"console: {message.text}"))
-        context.on("weberror", lambda error: wrong.append(f"error: {error.error}"))
-        context.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        context.on("request", lambda request: None if _stays(request.url, url) else wrong.append(request.url))
+        context.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        context.on("weberror", lambda error: complaints.append(f"error: {error.error}"))
+        context.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        context.on("request", lambda request: None if _is_local(request.url, url) else complaints.append(request.url))
         page = context.new_page()
         page.goto(url + address)
         page.wait_for_selector("html[data-ready]")
-        return Seen(page)
+        return ViewerPage(page).settle()
 
-    return opened
+    return open_page
 
 
-def _stays(asked: str, url: str) -> bool:
-    """Whether what is asked for is the page itself, or what it holds: data: and blob: never leave it."""
-    return asked.split("#")[0] == url or asked[:5] in ("data:", "blob:")
+def _is_local(requested: str, url: str) -> bool:
+    """Return whether a request is for the page itself or for data that the page holds."""
+    return requested.split("#")[0] == url or requested[:5] in ("data:", "blob:")
 
 
 @pytest.fixture(scope="session")
 def view():
-    """What most pages here show."""
-    return made_up()
+    """The view that most pages here show."""
+    return sample_view()
 
 
 @pytest.fixture(scope="session")
-def written(tmp_path_factory) -> Callable[..., Path]:
-    """Writes the page of a view, and gives its path."""
+def write_page(tmp_path_factory) -> Callable[..., Path]:
+    """A function that writes the page of a view and returns its path."""
     folder = tmp_path_factory.mktemp("pages")
 
-    def written(view) -> Path:
+    def write_page(view) -> Path:
         path = folder / f"{len(list(folder.iterdir()))}.html"
         path.write_text(page_of(view), "utf-8")
         return path
 
-    return written
+    return write_page
 
 
 @pytest.fixture(scope="session")
-def path(view, written) -> Path:
-    return written(view)
+def path(view, write_page) -> Path:
+    return write_page(view)
 
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Opener]:
-    """Opens a page from disk, and waits until it is ready; no page may have complained or asked for anything."""
-    wrong: list[str] = []
+    """A function that opens a page from disk; the test fails if a page logs or requests anything."""
+    complaints: list[str] = []
     contexts: list[Any] = []
-    yield _opener(browser, wrong, contexts)
+    yield _opener(browser, complaints, contexts)
     for context in contexts:
         context.close()
-    assert not wrong
+    assert not complaints
 
 
 @pytest.fixture(scope="package")
-def opened_once(browser: Any, path: Path) -> Iterator[tuple[Seen, list[str]]]:
-    wrong: list[str] = []
+def shared_page(browser: Any, path: Path) -> Iterator[tuple[ViewerPage, list[str]]]:
+    complaints: list[str] = []
     contexts: list[Any] = []
-    yield _opener(browser, wrong, contexts)(path), wrong
+    yield _opener(browser, complaints, contexts)(path), complaints
     for context in contexts:
         context.close()
 
 
 @pytest.fixture
-def page(opened_once: tuple[Seen, list[str]]) -> Iterator[Seen]:
-    """The page of `view`, as it opens: the same one for all tests, which an empty address brings back to its start."""
-    page, wrong = opened_once
-    wrong.clear()
-    yield page.anew()
-    assert not wrong
+def page(shared_page: tuple[ViewerPage, list[str]]) -> Iterator[ViewerPage]:
+    """The page of `view` as it opens. All tests share it; an empty address brings it back to its start."""
+    page, complaints = shared_page
+    complaints.clear()
+    yield page.reset()
+    assert not complaints

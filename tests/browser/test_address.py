@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
-from .made_up import circuit_alone, mask_of, ranked
+from .sample_views import circuit_alone, mask_of, ranked
 
 ILP = 1
 # What a reader can tell two pictures apart by.
@@ -29,7 +30,7 @@ PICTURE = """() => ({
 
 
 def picture(page):
-    return page.drawn().page.evaluate(PICTURE)
+    return page.settle().page.evaluate(PICTURE)
 
 
 def pixels(page) -> bytes:
@@ -38,18 +39,18 @@ def pixels(page) -> bytes:
 
 def test_every_key_of_the_help_does_what_it_says(page, view):
     page.press("?")
-    assert page.page.locator("#help").is_visible()
+    expect(page.page.locator("#help")).to_be_visible()
     keys = " ".join(page.page.locator("#help kbd").all_inner_texts()).split()
     tried = set("? Esc ← → ↑ ↓ m d / p + − 0 l t f".split())
     assert set(keys) == tried, "a key that isn't tried here, or that the help doesn't tell of"
     page.press("Escape")
-    assert page.page.locator("#help").is_hidden()
+    expect(page.page.locator("#help")).to_be_hidden()
 
     shown = page.page.locator("#size-slider")
     page.press("ArrowRight")
-    assert shown.input_value() == "2"
+    expect(shown).to_have_value("2")
     page.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
-    assert shown.input_value() == "0"
+    expect(shown).to_have_value("0")
     page.press("ArrowDown")
     assert page.pressed("#methods") == ["Learned"]
     page.press("ArrowDown")  # from the last to the first
@@ -59,45 +60,47 @@ def test_every_key_of_the_help_does_what_it_says(page, view):
     page.press("m")
     assert page.pressed("#metrics") == ["CPR"] and page.pressed("#methods") == ["ILP"]
     page.press("m", "d")
-    assert page.pressed("#metrics") == ["CMD"] and page.page.locator("#other").is_visible()
+    assert page.pressed("#metrics") == ["CMD"]
+    expect(page.page.locator("#other")).to_be_visible()
     page.press("d")
-    assert page.page.locator("#other").is_hidden()
+    expect(page.page.locator("#other")).to_be_hidden()
     page.press("/")
-    assert page.page.evaluate("document.activeElement.id") == "search"
-    page.page.keyboard.type("mdlt")  # letters go into the field, and do nothing else
-    assert page.drawn().pressed("#metrics") == ["CMD"] and page.page.locator("#search").input_value() == "mdlt"
+    expect(page.page.locator("#search")).to_be_focused()
+    page.type("mdlt")  # letters go into the field, and do nothing else
+    assert page.settle().pressed("#metrics") == ["CMD"]
+    expect(page.page.locator("#search")).to_have_value("mdlt")
     page.press("Escape")
-    assert page.page.locator("#search").input_value() == ""
+    expect(page.page.locator("#search")).to_have_value("")
     page.press("p")
-    assert page.words("#said") == "Choose a node first, then pin it"
+    assert page.text("#said") == "Choose a node first, then pin it"
     page.click_node("m1").press("p")
-    assert page.words("#pin") == "Unpin"
+    assert page.text("#pin") == "Unpin"
     page.press("p")
-    assert page.words("#pin") == "Pin"
+    assert page.text("#pin") == "Pin"
     page.press("+", "+", "-")
-    assert page.asked()["zoom"].split()[0] == "1.5"
+    assert page.address_parts()["zoom"].split()[0] == "1.5"
     page.press("0")
-    assert "zoom" not in page.asked()
-    assert page.page.locator("[data-axis=log]").get_attribute("aria-pressed") == "true"
+    assert "zoom" not in page.address_parts()
+    expect(page.page.locator("[data-axis=log]")).to_have_attribute("aria-pressed", "true")
     page.press("l")
-    assert page.page.locator("[data-axis=linear]").get_attribute("aria-pressed") == "true"
+    expect(page.page.locator("[data-axis=linear]")).to_have_attribute("aria-pressed", "true")
     light = page.page.evaluate("document.documentElement.dataset.theme")
     page.press("t")
     assert {light, page.page.evaluate("document.documentElement.dataset.theme")} == {"light", "dark"}
     page.press("f")
-    page.page.wait_for_function("document.fullscreenElement !== null")
+    page.page.wait_for_function("() => document.fullscreenElement !== null")
     page.press("f")
-    page.page.wait_for_function("document.fullscreenElement === null")
+    page.page.wait_for_function("() => document.fullscreenElement === null")
     page.press("Escape")
-    assert page.page.locator("#chosen [data-tag]").count() == 0
+    expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
 
 
 def test_escape_shows_all_again_and_once_more_undoes_everything(page, view):
     first = picture(page)["caption"]
     page.press("d").click("[data-sign=negative]").click_node("m1").press("+", "p", "Escape")
-    assert set(page.asked()) == {"vs", "zoom", "sign", "pins"}
+    assert set(page.address_parts()) == {"vs", "zoom", "sign", "pins"}
     page.press("Escape")
-    assert page.asked() == {} and picture(page)["caption"] == first
+    assert page.address_parts() == {} and picture(page)["caption"] == first
 
 
 def test_keys_with_a_modifier_are_the_browsers(page):
@@ -107,8 +110,8 @@ def test_keys_with_a_modifier_are_the_browsers(page):
 
 
 def test_a_nodes_name_finds_it(page, view):
-    page.press("/").page.keyboard.type("a2.h")
-    names = page.drawn().page.locator("#suggestions .name").all_inner_texts()
+    page.press("/").type("a2.h")
+    names = page.settle().page.locator("#suggestions .name").all_inner_texts()
     assert names[:3] == ["a2.h0", "a2.h1", "a2.h2"]
     graph = view.graph
     heads = [graph.node_names.index(f"a2.h{head}") for head in range(3)]
@@ -118,33 +121,33 @@ def test_a_nodes_name_finds_it(page, view):
     # While one types, the picture shows what is meant so far.
     assert page.listed("all") == inside
     page.press("ArrowDown", "ArrowDown", "Enter")
-    assert page.words("#chosen .node").startswith("a2.h1") and page.asked() == {"node": "a2.h1"}
+    assert page.text("#chosen .node").startswith("a2.h1") and page.address_parts() == {"node": "a2.h1"}
 
 
 def test_an_edges_name_finds_it_even_outside_the_circuit(page, view):
     outside = ranked(view, ILP, ~mask_of(view, ILP, 1))[0]
-    page.press("/").page.keyboard.type(outside)
-    option = page.drawn().page.locator("#suggestions li")
+    page.press("/").type(outside)
+    option = page.settle().page.locator("#suggestions li")
     assert option.all_inner_texts() == [f"{outside}\nnot in this circuit"] or outside in option.first.inner_text()
-    page.watch().press("Enter")
-    assert page.words("#chosen [data-tag]") == outside
+    page.record_lines().press("Enter")
+    assert page.text("#chosen [data-tag]") == outside
     assert outside in {line["name"] for line in page.lines()}
 
 
 def test_an_edge_that_was_found_stays_among_what_was_searched_until_escape(page, view):
-    page.size(2).press("/").page.keyboard.type("->logits")
+    page.size(2).press("/").type("->logits")
     mask, to = mask_of(view, ILP, 2), np.array([name.endswith("->logits") for name in view.graph.edge_names])
     searched = ranked(view, ILP, mask & to)
-    assert page.drawn().listed("all") == searched and len(searched) > 1
+    assert page.settle().listed("all") == searched and len(searched) > 1
     name = page.page.locator("#suggestions .name").last.inner_text()
     while page.page.locator("#suggestions [aria-selected=true] .name").all_inner_texts() != [name]:
         page.press("ArrowDown")
-    page.watch().press("Enter")
-    assert page.words("#chosen [data-tag]") == name and page.listed("all") == searched
+    page.record_lines().press("Enter")
+    assert page.text("#chosen [data-tag]") == name and page.listed("all") == searched
     assert {line["name"] for line in page.lines()} == {*searched, name}
-    assert page.asked() == {"edge": name, "search": "->logits", "size": "0.3"}
+    assert page.address_parts() == {"edge": name, "search": "->logits", "size": "0.3"}
     page.press("Escape")
-    assert page.asked() == {"size": "0.3"} and page.listed("all") == ranked(view, ILP, mask)
+    assert page.address_parts() == {"size": "0.3"} and page.listed("all") == ranked(view, ILP, mask)
 
 
 @pytest.mark.parametrize(
@@ -162,65 +165,67 @@ def test_an_edge_that_was_found_stays_among_what_was_searched_until_escape(page,
 def test_a_search_shows_the_edges_that_are_meant(page, view, words, meant):
     if meant is None:
         meant = lambda source, end: source == "a1.h1"  # noqa: E731
-    page.size(3).page.locator("#search").fill(words)
+    page.size(3).fill("#search", words)
     matching = np.array([meant(*name.split("->")) for name in view.graph.edge_names])
-    assert page.drawn().listed("all") == ranked(view, ILP, matching)
+    assert page.settle().listed("all") == ranked(view, ILP, matching)
 
 
 def test_what_is_not_there_is_said(page):
-    page.press("/").page.keyboard.type("a99.h1")
-    assert "No node or edge has this name" in page.drawn().words("#suggestions")
+    page.press("/").type("a99.h1")
+    assert "No node or edge has this name" in page.settle().text("#suggestions")
     page.press("Enter", "Escape")
-    assert page.asked() == {}
+    assert page.address_parts() == {}
 
 
 def test_a_suggestion_is_chosen_by_the_mouse(page):
-    page.press("/").page.keyboard.type("m2")
-    page.drawn().page.locator("#suggestions li").first.click()
-    assert page.drawn().words("#chosen .node").startswith("m2") and page.page.locator("#suggestions").is_hidden()
+    page.press("/").type("m2")
+    page.click("#suggestions li >> nth=0")
+    assert page.text("#chosen .node").startswith("m2")
+    expect(page.page.locator("#suggestions")).to_be_hidden()
 
 
 def many_changes(page):
     page.method(2).size(2).click("#difference").click_node("a1.h0").click("#pin").click_node("a2.h2")
-    page.click("[data-letter=k]").click("[data-sign=negative]").click("[data-colour=sign]").slide("#least", 30)
+    page.click("[data-letter=k]").click("[data-sign=negative]").click("[data-colour=sign]").fill("#least", "30")
     page.page.locator("#all").check()
+    page.settle()
     page.press("+", "l", "t").click("#tab-attention")
-    page.page.locator("#attention-example").select_option("3")
-    page.page.locator("#search").fill("a")
-    return page.drawn()
+    page.choose("#attention-example", "3")
+    page.fill("#search", "a")
+    return page.settle()
 
 
 def test_the_address_brings_another_reader_to_the_same_picture(page, open_page, path):
     before = picture(many_changes(page))
     address = page.address()
     assert {"method", "metric", "size", "vs", "node", "pins", "into", "sign", "least", "all", "colour", "tab"} <= set(
-        page.asked()
+        page.address_parts()
     )
     other = open_page(path, address)
     assert picture(other) == before
     assert other.address() == address
     page.page.mouse.move(0, 0)
-    assert pixels(page.drawn()) == pixels(other)
+    assert pixels(page.settle()) == pixels(other)
 
 
 def test_the_address_of_the_page_as_it_opens_is_plain(page):
     page.size(2)
-    assert page.asked() == {"size": "0.3"}
+    assert page.address_parts() == {"size": "0.3"}
     page.size(1)
     assert page.address() == ""
 
 
 def test_an_edited_address_moves_the_page(page, view):
-    page.page.evaluate("location.hash = '#method=Greedy&metric=CPR&size=0.3&node=logits'")
-    assert page.drawn().pressed("#methods") == ["Greedy"] and page.pressed("#metrics") == ["CPR"]
+    page.edit_address("#method=Greedy&metric=CPR&size=0.3&node=logits")
+    assert page.pressed("#methods") == ["Greedy"] and page.pressed("#metrics") == ["CPR"]
     graph, mask = view.graph, mask_of(view, 3, 2)
     assert page.listed("into") == ranked(view, 3, mask & (graph.edge_head == graph.n_nodes - 1))
 
 
-def test_a_circuit_beside_a_run_has_an_address_too(open_page, written, view):
+def test_a_circuit_beside_a_run_has_an_address_too(open_page, write_page, view):
     alone = circuit_alone()
     rows = (*view.rows, *(replace(row, run=1) for row in alone.rows))
-    path = written(replace(view, runs=(*view.runs, *alone.runs), rows=rows))
+    path = write_page(replace(view, runs=(*view.runs, *alone.runs), rows=rows))
     page = open_page(path).click("[data-metric='']")
     assert page.pressed("#methods") == ["mine"]
     other = open_page(path, page.address())
@@ -242,10 +247,9 @@ HOSTILE = [
 
 @pytest.mark.parametrize("address", HOSTILE)
 def test_any_address_gives_a_page_that_works(page, view, address):
-    page.page.evaluate("(hash) => { location.hash = hash; }", address)
-    page.drawn().press("Escape", "Escape", "0").method(0)
+    page.edit_address(address).press("Escape", "Escape", "0").method(0)
     page.click_node("logits")
-    assert page.words("#chosen .node").startswith("logits")
+    assert page.text("#chosen .node").startswith("logits")
     size = int(page.page.locator("#size-slider").input_value())
     into = mask_of(view, 0, size) & (view.graph.edge_head == view.graph.n_nodes - 1)
     assert page.listed("into") == ranked(view, 0, into)
@@ -253,8 +257,8 @@ def test_any_address_gives_a_page_that_works(page, view, address):
 
 @pytest.mark.parametrize("address", ["#zoom=1+0+0", "#zoom=2+0+1"])
 def test_an_address_can_not_move_the_circuit_out_of_sight(page, address):
-    page.page.evaluate("(hash) => { location.hash = hash; }", address)
-    scale, across, up = map(float, page.drawn().asked().get("zoom", "1 0.5 0.5").split())
+    page.edit_address(address)
+    scale, across, up = map(float, page.address_parts().get("zoom", "1 0.5 0.5").split())
     assert 0.5 / scale <= across <= 1 - 0.5 / scale and 0.5 / scale <= up <= 1 - 0.5 / scale
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
-from .made_up import (
+from .sample_views import (
     SHARES,
     between,
     faithfulness,
@@ -31,17 +32,17 @@ def drawn_edges(page) -> dict[str, dict]:
 
 @pytest.mark.parametrize("size", range(len(SHARES)))
 def test_the_slider_moves_the_circuit_the_point_and_the_words(page, view, size):
-    page.watch().size((size + 1) % len(SHARES)).size(size)
+    page.record_lines().size((size + 1) % len(SHARES)).size(size)
     row, shown = view.rows[view.shown], view.rows[view.shown].sizes[size]
-    said = page.words("#curve-said [data-said=size]")
+    said = page.text("#curve-said [data-said=size]")
     kept = f"{shown.kept} edges" if shown.kept == shown.asked else f"{shown.kept} of {shown.asked} edges asked for"
     assert said == f"{percent(shown.share)} · {kept}"
     words = between(shown.faithfulness, shown.low, shown.high, fixed)
-    assert page.words("#curve-said [data-said=faithfulness]") == f"faithfulness {words}"
-    assert page.words("#curve-said [data-said=goal]").startswith(f"first passes 0.9 at {percent(row.sizes[1].share)}")
-    assert f"Circuit of {shown.kept} edges of {view.graph.n_edges}" in page.words("#caption")
-    assert page.page.locator("#size-slider").input_value() == str(size)
-    assert page.page.locator("#curve-plot .point").get_attribute("data-size") == str(size)
+    assert page.text("#curve-said [data-said=faithfulness]") == f"faithfulness {words}"
+    assert page.text("#curve-said [data-said=goal]").startswith(f"first passes 0.9 at {percent(row.sizes[1].share)}")
+    assert f"Circuit of {shown.kept} edges of {view.graph.n_edges}" in page.text("#caption")
+    expect(page.page.locator("#size-slider")).to_have_value(str(size))
+    expect(page.page.locator("#curve-plot .point")).to_have_attribute("data-size", str(size))
     mask = mask_of(view, view.shown, size)
     assert page.listed("all") == ranked(view, view.shown, mask)
     assert set(drawn_edges(page)) == set(ranked(view, view.shown, mask))
@@ -70,10 +71,10 @@ def test_a_click_on_the_curve_chooses_the_size(page, view):
     page.size(2)
     point = page.page.locator("#curve-plot .point").bounding_box()
     page.size(0)
-    page.page.mouse.click(point["x"] + point["width"] / 2, point["y"] + 60)
-    assert percent(SHARES[2]) in page.drawn().words("#curve-said [data-said=size]")
+    page.click_at(point["x"] + point["width"] / 2, point["y"] + 60)
+    assert percent(SHARES[2]) in page.settle().text("#curve-said [data-said=size]")
     page.click(".curve-marks [data-size='0']")
-    assert page.page.locator("#size-slider").input_value() == "0"
+    expect(page.page.locator("#size-slider")).to_have_value("0")
 
 
 def test_methods_and_metrics_are_buttons(page, view):
@@ -81,34 +82,33 @@ def test_methods_and_metrics_are_buttons(page, view):
     page.method(CMD_LEARNED)
     assert page.pressed("#methods") == ["Learned"]
     assert page.listed("all") == ranked(view, CMD_LEARNED, mask_of(view, CMD_LEARNED, 1))
-    assert page.words("#curve-said [data-said=goal]") == f"never passes 0.9: at most 0.88, at {percent(1)}"
+    assert page.text("#curve-said [data-said=goal]") == f"never passes 0.9: at most 0.88, at {percent(1)}"
     # Learned has no circuits for CPR: the first method there is shown.
     page.click("[data-metric=CPR]")
     assert page.pressed("#metrics") == ["CPR"] and page.pressed("#methods") == ["Greedy"]
     assert page.page.locator("#methods button:visible").all_inner_texts() == ["Greedy", "ILP"]
-    assert page.words("#curve-said [data-said=area]") == f"CPR {between(0.79, 0.74, 0.84)} · higher is better"
+    assert page.text("#curve-said [data-said=area]") == f"CPR {between(0.79, 0.74, 0.84)} · higher is better"
     page.method(CPR_ILP).click("[data-metric=CMD]")
     assert page.pressed("#methods") == ["ILP"]
-    assert page.words("#curve-said [data-said=area]") == f"CMD {between(0.31, 0.26, 0.36)} · lower is better"
+    assert page.text("#curve-said [data-said=area]") == f"CMD {between(0.31, 0.26, 0.36)} · lower is better"
 
 
 def test_a_metric_says_what_it_is_and_what_its_circuits_were_selected_by(page):
     said = "#curve-said [data-said=selected]"
-    assert page.words(said) == "circuits for CMD are selected by absolute scores"
+    assert page.text(said) == "circuits for CMD are selected by absolute scores"
     title = page.page.locator("[data-metric=CMD]").get_attribute("title")
     assert "between the curve of faithfulness and 1" in title and "lower is better" in title and "absolute" in title
     page.click("[data-metric=CPR]")
-    assert page.words(said) == "circuits for CPR are selected by signed scores"
+    assert page.text(said) == "circuits for CPR are selected by signed scores"
     # Learned circuits are chosen by what was learned.
     page.click("[data-metric=CMD]").method(CMD_LEARNED)
-    assert page.page.locator(said).count() == 0
+    expect(page.page.locator(said)).to_have_count(0)
 
 
 @pytest.mark.parametrize("size", [0, 2])
 def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, size):
-    page.watch().size(size).click("#difference")
-    page.page.locator("#other").select_option("Learned")
-    page.drawn()
+    page.record_lines().size(size).click("#difference")
+    page.choose("#other", "Learned")
     here, there = mask_of(view, CMD_ILP, size), mask_of(view, CMD_LEARNED, size)
     expected = {
         "here": ranked(view, CMD_ILP, here & ~there),
@@ -118,8 +118,8 @@ def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, siz
     assert all(expected.values())
     for name, edges in expected.items():
         assert page.listed(name) == edges
-        assert f"({len(edges)})" in page.words(f"#list-{name} h3")
-    caption = page.words("#caption")
+        assert f"({len(edges)})" in page.text(f"#list-{name} h3")
+    caption = page.text("#caption")
     counts = [len(expected[name]) for name in ("here", "there", "shared")]
     assert "{} only in ILP · {} only in Learned · {} in both".format(*counts) in caption
     lines = drawn_edges(page)
@@ -137,7 +137,7 @@ def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, siz
 
 
 def test_parts_of_a_difference_are_drawn_and_listed_alone_and_shared(page, view, open_page, path):
-    page.watch().size(2).click("#difference")
+    page.record_lines().size(2).click("#difference")
     here, there = mask_of(view, CMD_ILP, 2), mask_of(view, CMD_GREEDY, 2)
     masks = {"here": here & ~there, "there": there & ~here, "shared": here & there}
     listed = lambda one: {name for name in masks if one.page.locator(f"#list-{name}").count()}  # noqa: E731
@@ -145,15 +145,15 @@ def test_parts_of_a_difference_are_drawn_and_listed_alone_and_shared(page, view,
     assert listed(page) == {"there"} and page.listed("there") == ranked(view, CMD_GREEDY, masks["there"])
     assert set(drawn_edges(page)) == set(ranked(view, CMD_GREEDY, masks["there"]))
     # The others can still be told and chosen.
-    assert f"({masks['here'].sum()})" in page.words("[data-part=here]")
+    assert f"({masks['here'].sum()})" in page.text("[data-part=here]")
     page.click("[data-part=here]")
-    assert listed(page) == {"here", "there"} and page.asked()["parts"] == "here there"
+    assert listed(page) == {"here", "there"} and page.address_parts()["parts"] == "here there"
     assert set(drawn_edges(page)) == set(ranked(view, CMD_GREEDY, here ^ there))
     assert listed(open_page(path, page.address())) == {"here", "there"}
     page.click("[data-part=shared]")  # all three are as good as none
-    assert listed(page) == set(masks) and "parts" not in page.asked()
+    assert listed(page) == set(masks) and "parts" not in page.address_parts()
     page.click("[data-part=here]").click("#difference")
-    assert "parts" not in page.asked() and page.listed("all") == ranked(view, CMD_ILP, here)
+    assert "parts" not in page.address_parts() and page.listed("all") == ranked(view, CMD_ILP, here)
 
 
 def test_marks_of_a_difference_have_the_hue_of_their_circuit_and_say_what_edges_end_in(page, view):
@@ -180,20 +180,20 @@ def test_difference_mode_moves_nothing_in_the_head_of_the_page(open_page, path, 
 
 def test_difference_mode_can_be_swapped_and_left(page, view):
     page.click("#difference")
-    assert page.words("#vs-here") == "ILP" and page.page.locator("#other").input_value() == str(CMD_GREEDY)
+    assert page.text("#vs-here") == "ILP"
+    expect(page.page.locator("#other")).to_have_value(str(CMD_GREEDY))
     only = page.listed("here")
     page.click("#swap")
-    assert page.words("#vs-here") == "Greedy" and page.listed("there") == only
+    assert page.text("#vs-here") == "Greedy" and page.listed("there") == only
     page.click("#difference")
-    assert page.page.locator("#other").is_hidden()
+    expect(page.page.locator("#other")).to_be_hidden()
     assert page.listed("all") == ranked(view, CMD_GREEDY, mask_of(view, CMD_GREEDY, 1))
 
 
 def test_what_ilp_has_and_greedy_lacks_across_metrics(page, view):
     """The second circuit may be of another metric."""
     page.click("#difference")
-    page.page.locator("#other").select_option(str(CPR_ILP))
-    page.drawn()
+    page.choose("#other", str(CPR_ILP))
     here, there = mask_of(view, CMD_ILP, 1), mask_of(view, CPR_ILP, 1)
     assert page.listed("here") == ranked(view, CMD_ILP, here & ~there)
     assert page.listed("there") == ranked(view, CPR_ILP, there & ~here)
@@ -206,9 +206,8 @@ def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
     edges = page.listed("all")
     found = page.page.locator("#list-all [data-edge]").evaluate_all(CELLS)
     assert [cells[2] for _, *cells in found] == edges
-    page.page.set_viewport_size({"width": 1440, "height": 900})
-    assert page.drawn().page.locator("#list-all .interval, #list-all .score").evaluate_all(CUT) == []
-    page.page.set_viewport_size({"width": 1280, "height": 800})
+    assert page.resize(1440, 900).page.locator("#list-all .interval, #list-all .score").evaluate_all(CUT) == []
+    page.resize(1280, 800)
     for rank, (words, *cells) in enumerate(found, start=1):
         name = cells[2]
         edge = index[name]
@@ -225,7 +224,7 @@ def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
 
 
 def test_lines_show_strength_sign_and_what_an_edge_ends_in(page, view):
-    page.watch().size(3)
+    page.record_lines().size(3)
     lines = drawn_edges(page)
     mean = dict(zip(view.graph.edge_names, view.runs[0].mean, strict=True))
     ends = dict(zip(view.graph.edge_names, letters(view.graph), strict=True))
@@ -243,13 +242,13 @@ def test_lines_show_strength_sign_and_what_an_edge_ends_in(page, view):
 
 @pytest.mark.parametrize("end", ["q", "k", "v", "MLP", "logits"])
 def test_edges_into_queries_keys_values_mlps_and_logits_are_filtered(page, view, end):
-    page.watch().size(2).click(f"[data-letter='{end}']")
+    page.record_lines().size(2).click(f"[data-letter='{end}']")
     mask = mask_of(view, CMD_ILP, 2)
     without = mask & (letters(view.graph) != end)
     assert 0 < without.sum() < mask.sum()
     assert page.listed("all") == ranked(view, CMD_ILP, without)
     assert set(drawn_edges(page)) == set(ranked(view, CMD_ILP, without))
-    assert f"{without.sum()} chosen by node, search and filters" in page.words("#caption")
+    assert f"{without.sum()} chosen by node, search and filters" in page.text("#caption")
     page.click("#reset")
     assert page.listed("all") == ranked(view, CMD_ILP, mask)
 
@@ -260,9 +259,9 @@ def test_edges_are_filtered_by_sign_and_least_score(page, view):
     assert page.listed("all") == ranked(view, CMD_ILP, mask & (mean < 0))
     page.click("[data-sign=positive]")
     assert page.listed("all") == ranked(view, CMD_ILP, mask & (mean > 0))
-    page.click("[data-sign=both]").slide("#least", 95)
+    page.click("[data-sign=both]").fill("#least", "95")
     share = 10 ** (4 * (95 / 100 - 1))
-    assert page.words("#least-said") == f"{percent(share)} of strongest"
+    assert page.text("#least-said") == f"{percent(share)} of strongest"
     strength = strength_of(view, CMD_ILP)
     strong = strength >= share * strength.max()
     assert 0 < (mask & strong).sum() < mask.sum()
@@ -270,8 +269,8 @@ def test_edges_are_filtered_by_sign_and_least_score(page, view):
 
 
 def test_edges_outside_the_circuit_can_be_shown_too(page, view):
-    page.watch().page.locator("#all").check()
-    page.drawn()
+    page.record_lines().page.locator("#all").check()
+    page.settle()
     mask = mask_of(view, CMD_ILP, 1)
     assert page.listed("all") == ranked(view, CMD_ILP, np.ones_like(mask))
     lines = drawn_edges(page)
@@ -288,7 +287,7 @@ def test_the_three_strongest_edges_into_logits(page, view):
     page.size(2).click("#list-nodes [data-node=logits]")
     into = mask_of(view, CMD_ILP, 2) & (letters(view.graph) == "logits")
     assert page.listed("into") == ranked(view, CMD_ILP, into) and into.sum() >= 3
-    assert page.page.locator("#list-out").count() == 0
+    expect(page.page.locator("#list-out")).to_have_count(0)
 
 
 def test_the_strongest_heads_and_mlps_are_offered(page, view):
@@ -307,13 +306,13 @@ def test_the_strongest_heads_and_mlps_are_offered(page, view):
 
 def test_an_edge_is_chosen_in_the_list(page, view):
     name = page.listed("all")[4]
-    page.watch().click(f"[data-edge='{name}']")
-    assert page.words("#chosen [data-tag]") == name
-    assert page.page.locator(f"[data-edge='{name}']").get_attribute("aria-pressed") == "true"
+    page.record_lines().click(f"[data-edge='{name}']")
+    assert page.text("#chosen [data-tag]") == name
+    expect(page.page.locator(f"[data-edge='{name}']")).to_have_attribute("aria-pressed", "true")
     lines = page.lines()
     assert max(lines, key=lambda line: line["width"])["alpha"] == 1
     page.click("#chosen button")
-    assert page.page.locator("#chosen [data-tag]").count() == 0
+    expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
 
 
 @pytest.mark.parametrize("row", [CMD_ILP, CPR_ILP])
@@ -326,18 +325,18 @@ def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
     loss = -values if view.rows[row].better > 0 else np.abs(1 - values)
     order = sorted(range(len(values)), key=lambda at: (np.isnan(values[at]), -loss[at]))
     known = values[~np.isnan(values)]
-    assert f"{(known < 0.5).sum()} of {len(known)} below 0.5" in page.words("#examples-said")
-    assert "Undefined on 1 example" in page.words("#examples-note")
+    assert f"{(known < 0.5).sum()} of {len(known)} below 0.5" in page.text("#examples-said")
+    assert "Undefined on 1 example" in page.text("#examples-note")
     page.click("#examples-worst")
-    assert page.words("#example-heading h3") == f"Example {np.nanargmax(loss)}"
+    assert page.text("#example-heading h3") == f"Example {np.nanargmax(loss)}"
     strip = page.page.locator("#examples-strip")
     strip.focus()
     page.press("Home")
     for rank, example in enumerate(order):
         shown = "undefined" if np.isnan(values[example]) else fixed(values[example])
-        assert page.words("#example-heading h3") == f"Example {example}"
-        assert strip.get_attribute("aria-valuenow") == str(rank + 1)
-        assert strip.get_attribute("aria-valuetext") == f"example {example} · {shown}"
+        assert page.text("#example-heading h3") == f"Example {example}"
+        expect(strip).to_have_attribute("aria-valuenow", str(rank + 1))
+        expect(strip).to_have_attribute("aria-valuetext", f"example {example} · {shown}")
         rows = page.page.locator("#example-metrics tbody tr").evaluate_all(
             "all => all.map((row) => [row.dataset.of, ...Array.from(row.cells, (cell) => cell.textContent).slice(1)])"
         )
@@ -353,7 +352,7 @@ def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
 def test_an_examples_tokens_and_answers_are_shown_and_what_differs_is_marked(page, view):
     page.click("#tab-examples").page.locator("#examples-strip").focus()
     page.press("End", "ArrowLeft")
-    example = int(page.words("#example-heading h3").split()[1])
+    example = int(page.text("#example-heading h3").split()[1])
     prompt = view.runs[0].prompts[example]
     for side, tokens in (("clean", prompt.clean), ("corrupted", prompt.corrupted)):
         shown = page.page.locator(f"#example-tokens .token[data-side={side}]").all_text_contents()
@@ -361,7 +360,7 @@ def test_an_examples_tokens_and_answers_are_shown_and_what_differs_is_marked(pag
     pairs = zip(prompt.clean, prompt.corrupted, strict=True)
     differ = page.page.locator("#example-tokens .differ").evaluate_all("all => all.map((one) => one.dataset.position)")
     assert differ == [str(at) for at, pair in enumerate(pairs) if pair[0] != pair[1]]
-    assert page.words("#example-answers") == f"Right answer ·{prompt.correct[1:]} against ·{prompt.incorrect[1:]}"
+    assert page.text("#example-answers") == f"Right answer ·{prompt.correct[1:]} against ·{prompt.incorrect[1:]}"
 
 
 def test_a_click_on_the_strip_chooses_the_example_there(page, view):
@@ -369,23 +368,23 @@ def test_a_click_on_the_strip_chooses_the_example_there(page, view):
     values = faithfulness(view, CMD_ILP, 1)
     box = page.page.locator("#examples-strip").bounding_box()
     page.page.mouse.move(box["x"] + 36, box["y"] + 40)
+    page.settle()
     worst = int(np.nanargmin(values))
-    assert page.words("#examples-hover") == f"example {worst} · {fixed(values[worst])}"
-    page.page.mouse.click(box["x"] + 36, box["y"] + 40)
-    assert page.drawn().words("#example-heading h3") == f"Example {worst}"
+    assert page.text("#examples-hover") == f"example {worst} · {fixed(values[worst])}"
+    page.click_at(box["x"] + 36, box["y"] + 40)
+    assert page.settle().text("#example-heading h3") == f"Example {worst}"
 
 
 @pytest.mark.parametrize("example", [1, 3])
 def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
     page.click("#tab-attention")
     seen, names = view.runs[0].attention, view.graph.node_names
-    page.page.locator("#attention-example").select_option(str(example))
+    page.choose("#attention-example", str(example))
     head = seen.heads[3]
-    page.page.locator("#attention-head").select_option(str(head))
-    page.drawn()
+    page.choose("#attention-head", str(head))
     held = page.page.locator("#attention-head option").evaluate_all("all => all.map((one) => one.textContent)")
     assert {words.split(" ")[0] for words in held} == {names[node] for node in seen.heads}
-    assert page.words("#attention-said").startswith(names[head])
+    assert page.text("#attention-said").startswith(names[head])
     clean, corrupted = (seen.pattern(example, head, side) for side in (False, True))
     prompt = view.runs[0].prompts[example]
     box = page.page.locator("[data-map=clean]")
@@ -395,48 +394,47 @@ def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
     side = canvas["width"] / len(clean)
     for query, key in ((0, 0), (3, 1), (6, 0), (6, 5), (6, 6)):
         page.page.mouse.move(canvas["x"] + (key + 0.5) * side, canvas["y"] + (query + 0.5) * side)
-        page.drawn()
+        page.settle()
         for name, tokens, value in (("clean", prompt.clean, clean), ("corrupted", prompt.corrupted, corrupted)):
             said = f"'{tokens[query].strip()}' looks at '{tokens[key].strip()}': {fixed(value[query, key])}"
-            assert page.words(f"[data-reading={name}]") == said
+            assert page.text(f"[data-reading={name}]") == said
         change = clean[query, key] - corrupted[query, key]
-        assert page.words("[data-reading=difference]").endswith(f": {'+' if change > 0 else ''}{fixed(change)}")
+        assert page.text("[data-reading=difference]").endswith(f": {'+' if change > 0 else ''}{fixed(change)}")
         # What is said lies beside the cell, in sight.
         tip, right = page.page.locator("#attention-tip").bounding_box(), canvas["x"] + (key + 1) * side
         assert abs(tip["x"] - right) < 40 or abs(tip["x"] + tip["width"] - right) < 40
         assert tip["y"] + tip["height"] <= 800 and tip["x"] + tip["width"] <= 1280
     # Nobody looks ahead.
     page.page.mouse.move(canvas["x"] + 5.5 * side, canvas["y"] + 0.5 * side)
-    assert page.drawn().words("[data-reading=clean]") == ""
+    assert page.settle().text("[data-reading=clean]") == ""
 
 
 def test_what_the_last_token_looks_at_is_said(page, view):
     page.click("#tab-attention")
     seen = view.runs[0].attention
     head = seen.heads[2]
-    page.page.locator("#attention-head").select_option(str(head))
-    page.page.locator("#attention-example").select_option("3")
-    page.drawn()
+    page.choose("#attention-head", str(head))
+    page.choose("#attention-example", "3")
     for corrupted, name in enumerate(("clean", "corrupted")):
         row = seen.pattern(3, head, bool(corrupted))[-1]
         tokens = [token.strip() for token in getattr(view.runs[0].prompts[3], name)]
         most = np.argsort(-row, kind="stable")[:4]
         words = ", ".join(f"'{tokens[key]}' {fixed(row[key])}" for key in most)
-        assert page.words(f"[data-last={name}]") == f"last token '{tokens[-1]}' looks at {words}"
+        assert page.text(f"[data-last={name}]") == f"last token '{tokens[-1]}' looks at {words}"
 
 
 def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view):
     page.click("#tab-attention").click_node("a2.h2")
-    assert page.words("#attention-said").split(" ")[0] == "Patterns"  # on example 0
-    assert "this is example 1" in page.words("#attention-said")
-    assert page.page.locator("#attention-head").input_value() == str(view.graph.node_names.index("a2.h2"))
+    assert page.text("#attention-said").split(" ")[0] == "Patterns"  # on example 0
+    assert "this is example 1" in page.text("#attention-said")
+    expect(page.page.locator("#attention-head")).to_have_value(str(view.graph.node_names.index("a2.h2")))
     page.click_node("a2.h1")
-    assert page.words("#attention-said").startswith("Patterns of a2.h1 aren't held; those of ")
+    assert page.text("#attention-said").startswith("Patterns of a2.h1 aren't held; those of ")
 
 
 def test_the_about_tab_says_what_was_run(page, view):
     page.click("#tab-about")
-    words = page.words("#panel-about")
+    words = page.text("#panel-about")
     for name, fact in view.runs[0].facts.items():
         assert name in words and fact in words
     assert f"all {view.graph.n_edges} edges are here" in words

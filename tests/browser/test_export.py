@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .made_up import between, fixed, letters, mask_of, percent, ranked
+from .sample_views import between, fixed, letters, mask_of, percent, ranked
 
 SVG = "{http://www.w3.org/2000/svg}"
 ILP = 1
@@ -120,9 +120,9 @@ NAMES = {
 }
 
 
-def test_names_are_text_in_an_svg(open_page, written, view):
+def test_names_are_text_in_an_svg(open_page, write_page, view):
     rows = tuple(replace(row, method=name, measure="CMD") for row, name in zip(view.rows, NAMES, strict=True))
-    page = open_page(written(replace(view, title="".join(NAMES), rows=rows, shown=0)))
+    page = open_page(write_page(replace(view, title="".join(NAMES), rows=rows, shown=0)))
     for row, (name, shown) in enumerate(NAMES.items()):
         svg = ElementTree.fromstring(saved(page.method(row), "#export-svg")[1])
         title, about, *_ = texts(svg)
@@ -136,8 +136,8 @@ def test_the_link_is_copied(open_page, path):
     page = open_page(path, permissions=["clipboard-read", "clipboard-write"])
     page.size(2).address()
     page.click("#copy-link")
-    page.page.wait_for_function("document.getElementById('said').textContent !== ''")
-    words = page.words("#said")
+    page.page.wait_for_function("() => document.getElementById('said').textContent !== ''")
+    words = page.text("#said")
     # A page from disk is only where the file is.
     assert words.startswith("The link to exactly this picture is copied. ") and "send it, too" in words
     copied = page.page.evaluate("navigator.clipboard.readText()")

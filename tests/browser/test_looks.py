@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 
 DARK = "document.documentElement.dataset.theme === 'dark'"
 # How light the page and its words are: 0 to 255.
@@ -28,26 +29,25 @@ def test_the_page_is_as_light_as_the_readers_system(open_page, path, scheme):
     shown = lambda: page.page.evaluate("document.documentElement.dataset.theme")  # noqa: E731
     page.page.emulate_media(color_scheme=other)  # the sun sets while one reads
     page.page.wait_for_selector(f"[data-theme={other}]")
-    assert page.drawn().page.evaluate(CIRCUIT) != circuit
+    assert page.settle().page.evaluate(CIRCUIT) != circuit
     page.page.emulate_media(color_scheme=scheme)
     page.page.wait_for_selector(f"[data-theme={scheme}]")
-    assert page.drawn().page.evaluate(CIRCUIT) == circuit
+    assert page.settle().page.evaluate(CIRCUIT) == circuit
     page.click("#theme")
-    assert shown() == other and page.asked() == {"theme": other}
+    assert shown() == other and page.address_parts() == {"theme": other}
     # What was chosen stays, whatever the system says.
     page.page.emulate_media(color_scheme=other)
     page.page.emulate_media(color_scheme=scheme)
-    assert page.drawn().drawn() and shown() == other
+    page.settle()
+    assert shown() == other
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_stand_out_from_what_is_behind_them(page, theme):
-    """WCAG's 4.5 to 1 for all that is written."""
-    page.page.evaluate("(theme) => { location.hash = `theme=${theme}&vs=Greedy&node=a1.h0&tab=edges`; }", theme)
-    page.drawn()
+    """WCAG's contrast of 4.5 to 1 for all text."""
+    page.edit_address(f"#theme={theme}&vs=Greedy&node=a1.h0&tab=edges")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}").page.mouse.move(0, 0)
-        page.page.wait_for_timeout(150)  # colours fade over
         assert page.page.evaluate(CONTRASTS) == []
 
 
@@ -111,11 +111,10 @@ CELLS = """(places) => {
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_names_of_cells_are_legible_even_of_those_that_stand_back(page, theme):
-    page.page.evaluate("(theme) => { location.hash = `theme=${theme}`; }", theme)
-    plain = page.drawn().page.evaluate(CELLS, page.places())
+    plain = page.edit_address(f"#theme={theme}").page.evaluate(CELLS, page.places())
     assert min(plain.values()) > 4, plain
     page.click_node("a1.h0").page.mouse.move(0, 0)
-    dimmed = page.drawn().page.evaluate(CELLS, page.places())
+    dimmed = page.settle().page.evaluate(CELLS, page.places())
     assert min(dimmed.values()) > 3, dimmed
 
 
@@ -138,19 +137,20 @@ def test_lists_have_room_on_a_laptop(open_page, path, window, address):
 def test_the_help_is_a_dialog(page):
     page.click("#show-help")
     dialog = page.page.get_by_role("dialog", name="How to read this page")
-    assert dialog.is_visible() and "input is below, logits above" in dialog.inner_text()
+    assert "input is below, logits above" in dialog.inner_text()
+    expect(dialog).to_be_visible()
     before = page.page.locator("#size-slider").input_value()
     page.press("ArrowRight", "d")  # the page below keeps still
-    assert page.page.locator("#size-slider").input_value() == before
+    expect(page.page.locator("#size-slider")).to_have_value(before)
     dialog.get_by_role("button", name="Close").click()
-    assert dialog.is_hidden()
+    expect(dialog).to_be_hidden()
 
 
 def test_there_is_a_button_for_full_screen(page):
     page.click("#full-screen")
-    page.page.wait_for_function("document.fullscreenElement !== null")
+    page.page.wait_for_function("() => document.fullscreenElement !== null")
     page.click("#full-screen")
-    page.page.wait_for_function("document.fullscreenElement === null")
+    page.page.wait_for_function("() => document.fullscreenElement === null")
 
 
 FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, [tabindex='0']")]
@@ -218,8 +218,9 @@ def test_those_who_do_not_see_the_circuit_are_told_of_it(page, view):
 def test_tabs_are_moved_by_arrows(page):
     page.page.locator("#tab-edges").focus()
     page.press("ArrowRight")
-    assert page.page.evaluate("document.activeElement.id") == "tab-examples"
-    assert page.page.locator("#panel-examples").is_visible() and page.page.locator("#panel-edges").is_hidden()
+    expect(page.page.locator("#tab-examples")).to_be_focused()
+    expect(page.page.locator("#panel-examples")).to_be_visible()
+    expect(page.page.locator("#panel-edges")).to_be_hidden()
     page.press("ArrowLeft", "ArrowLeft")
-    assert page.page.locator("#panel-about").is_visible()
-    assert page.page.locator("#size-slider").input_value() == "1"
+    expect(page.page.locator("#panel-about")).to_be_visible()
+    expect(page.page.locator("#size-slider")).to_have_value("1")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from .made_up import fixed, number, percent
+from .sample_views import fixed, number, percent
 
 VALUES = [0.0, 1.0, 0.005, 0.015, 0.125, 0.03125, 0.9995, 9.995, 99.95, 99999.5, 1e5, 9.999e-5, 1e-4, 1e-300]
 SAID = "({ number, fixed }, all) => all.map((one) => [number(one), number(one, 2), fixed(one)])"

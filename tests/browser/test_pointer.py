@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
-from .made_up import between, mask_of, number, present, ranked, strength_of
+from .sample_views import between, mask_of, number, present, ranked, strength_of
 
 ILP, LEARNED = 1, 2
 SAMPLES = np.linspace(0.02, 0.98, 49)
@@ -91,13 +94,13 @@ def test_a_click_on_a_node_shows_its_edges_alone_and_ranked(page, view, name):
     node = graph.node_names.index(name)
     into, out = mask & (graph.edge_head == node), mask & (graph.edge_source == node)
     assert (into | out).any()
-    page.watch().click_node(name)
+    page.record_lines().click_node(name)
     for side, edges in (("into", into), ("out", out)):
         if {"into": "input", "out": "logits"}[side] != name:
             assert page.listed(side) == ranked(view, ILP, edges)
     assert {line["name"] for line in page.lines()} == set(ranked(view, ILP, into | out))
-    assert f"{(into | out).sum()} chosen by node" in page.words("#caption")
-    assert page.words("#chosen .node").startswith(name)
+    assert f"{(into | out).sum()} chosen by node" in page.text("#caption")
+    assert page.text("#chosen .node").startswith(name)
     page.click_node(name)
     assert page.listed("all") == ranked(view, ILP, mask)
 
@@ -122,18 +125,18 @@ def test_a_click_on_a_line_chooses_the_edge_and_beside_it_nothing(page, view):
     page.size(0)
     places = page.places()
     name, spot = next(iter(alone(places, ranked(view, ILP, mask_of(view, ILP, 0))).items()))
-    page.page.mouse.click(*on_screen(places, spot))
-    assert page.drawn().words("#chosen [data-tag]") == name
-    assert page.asked()["edge"] == name
+    page.click_at(*on_screen(places, spot))
+    assert page.settle().text("#chosen [data-tag]") == name
+    assert page.address_parts()["edge"] == name
     tag, close = (page.page.locator(f"#chosen [data-tag]{part}").bounding_box() for part in ("", " button"))
     # The name has the tag for itself, up to the button at its end.
     assert close["x"] - tag["x"] > 6 * len(name) and close["x"] + close["width"] <= tag["x"] + tag["width"]
     # What was clicked is not covered by its tip, until one comes back to it.
     assert page.tip() is None and page.hover(*on_screen(places, spot + 1)) is None
     page.page.mouse.move(*on_screen(places, (3, 3)))
-    assert page.drawn().hover(*on_screen(places, spot))["name"] == name
-    page.page.mouse.click(*on_screen(places, (3, 3)))
-    assert page.drawn().page.locator("#chosen [data-tag]").count() == 0
+    assert page.settle().hover(*on_screen(places, spot))["name"] == name
+    page.click_at(*on_screen(places, (3, 3)))
+    expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
 
 
 def test_the_chosen_edge_is_told_of_before_others_that_are_as_near(page, view):
@@ -143,8 +146,7 @@ def test_the_chosen_edge_is_told_of_before_others_that_are_as_near(page, view):
     for name in names[-8:]:  # weak ones, which others lie over
         points = along(places["curves"][name])
         free = (np.abs(points[:, None] - boxes[:, :2]) - boxes[:, 2:] > 6).any(-1).all(-1)
-        page.page.evaluate("(name) => { location.hash = `size=1&edge=${encodeURIComponent(name)}`; }", name)
-        page.drawn()
+        page.edit_address(f"#size=1&edge={quote(name)}")
         assert page.hover(*on_screen(places, points[free][len(points[free]) // 2]))["name"] == name
 
 
@@ -153,15 +155,15 @@ def test_pins_keep_the_edges_of_a_node_in_sight(page, view):
     of = {name: (graph.edge_head == node) | (graph.edge_source == node) for node, name in enumerate(graph.node_names)}
     page.size(2).click_node("a1.h0").click("#pin").click_node("m2").click("#pin").click_node("a3.h1")
     assert (
-        page.words("#caption").split(" chosen")[0].endswith(f" {(mask & (of['a1.h0'] | of['m2'] | of['a3.h1'])).sum()}")
+        page.text("#caption").split(" chosen")[0].endswith(f" {(mask & (of['a1.h0'] | of['m2'] | of['a3.h1'])).sum()}")
     )
-    assert page.asked()["pins"] == "a1.h0 m2"
+    assert page.address_parts()["pins"] == "a1.h0 m2"
     # Filters don't hide what is pinned.
     page.click("#chosen [aria-label^='Show all']").click("[data-sign=negative]")
     shown = mask & (of["a1.h0"] | of["m2"] | (view.runs[0].mean < 0))
     assert page.listed("all") == ranked(view, ILP, shown)
     page.click("#chosen [aria-label='Unpin m2']").click_node("a1.h0").click("#pin")
-    assert "pins" not in page.asked()
+    assert "pins" not in page.address_parts()
 
 
 def test_wheel_buttons_and_drags_zoom_and_pan(page, view):
@@ -169,26 +171,27 @@ def test_wheel_buttons_and_drags_zoom_and_pan(page, view):
     cell = places["cells"]["a0.h0"]
     x, y = on_screen(places, (cell["x"], cell["y"]))
     page.page.mouse.move(x, y)
-    page.page.mouse.wheel(0, -600)
-    page.drawn()
+    page.page.mouse.wheel(0, -600)  # which returns before the page has handled it
+    page.page.wait_for_function("() => location.hash.includes('zoom')")
     # What lies under the pointer stays there, unless the board's edge is in the way.
     assert page.hover(x, y)["name"] == "a0.h0"
-    scale, across, up = map(float, page.asked()["zoom"].split())
+    scale, across, up = map(float, page.address_parts()["zoom"].split())
     assert scale == pytest.approx(np.exp(1.2), rel=1e-3) and across < 0.5 < up
     page.page.mouse.down()
     page.page.mouse.move(x + 70, y - 50, steps=4)
     page.page.mouse.up()
-    page.drawn()
-    moved = np.array([float(part) for part in page.asked()["zoom"].split()][1:])
+    page.settle()
+    moved = np.array([float(part) for part in page.address_parts()["zoom"].split()][1:])
     by = np.array([-70 / places["width"], 50 / places["height"]]) / scale
     wanted = np.clip(np.array([across, up]) + by, 0.5 / scale, 1 - 0.5 / scale)
     np.testing.assert_allclose(moved, wanted, atol=2e-3)
     # A drag is no click.
-    assert page.page.locator("#chosen [data-tag]").count() == 0
+    expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
     page.click("#zoom-reset")
-    assert "zoom" not in page.asked() and page.page.locator("#zoom-out").is_disabled()
+    assert "zoom" not in page.address_parts()
+    expect(page.page.locator("#zoom-out")).to_be_disabled()
     page.click("#zoom-in").click("#zoom-in").click("#zoom-out")
-    assert float(page.asked()["zoom"].split()[0]) == pytest.approx(1.5)
+    assert float(page.address_parts()["zoom"].split()[0]) == pytest.approx(1.5)
     middle = places["width"] / 2, places["height"] / 2
     assert page.hover(*on_screen(places, middle)) == page.hover(*on_screen(places, middle))
 
@@ -217,11 +220,11 @@ def test_a_tap_on_a_node_shows_its_edges(phone, view):
     places = phone.places()
     cell = places["cells"]["a1.h0"]
     phone.page.touchscreen.tap(*on_screen(places, (cell["x"], cell["y"])))
-    phone.drawn()
+    expect(phone.page.locator("#chosen .node")).to_be_visible()
     graph, mask = view.graph, mask_of(view, ILP, 1)
     node = graph.node_names.index("a1.h0")
     assert phone.tip()["name"] == "a1.h0"
-    assert phone.words("#chosen .node").startswith("a1.h0")
+    assert phone.text("#chosen .node").startswith("a1.h0")
     assert phone.listed("into") == ranked(view, ILP, mask & (graph.edge_head == node))
     assert phone.listed("out") == ranked(view, ILP, mask & (graph.edge_source == node))
 
@@ -232,6 +235,7 @@ def test_a_tap_on_a_line_says_what_edge_it_is(phone, view):
     spots = alone(places, ranked(view, ILP, mask_of(view, ILP, 0)), far=10)
     name, spot = next(iter(spots.items()))
     phone.page.touchscreen.tap(*on_screen(places, spot))
+    expect(phone.page.locator("#tip")).to_be_visible()
     tip = phone.tip()
     assert tip["name"] == name and "score" in tip
     # A finger covers what is beside it: the tip lies at the bottom, within the window.
@@ -242,10 +246,10 @@ def test_a_tap_on_a_line_says_what_edge_it_is(phone, view):
 def test_nothing_scrolls_sideways(open_page, path):
     page = open_page(path, "#vs=Greedy&node=a1.h0&pins=m0+m1+m2+m3", **PHONE)
     for width in (390, 320, 768, 1024, 1920):
-        page.page.set_viewport_size({"width": width, "height": 844})
+        page.resize(width, 844)
         for tab in ("edges", "examples", "attention", "about"):
             page.page.locator(f"#tab-{tab}").dispatch_event("click")
-            wide = page.drawn().page.evaluate("document.documentElement.scrollWidth")
+            wide = page.settle().page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (width, tab, wide)
             for part in ("#board", "#size-slider", f"#panel-{tab}"):
                 box = page.page.locator(part).bounding_box()

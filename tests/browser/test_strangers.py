@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from edgewise import Circuit, Graph
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 from edgewise.results import Prompt
 
-from .made_up import circuit_alone, letters, made_up, mask_of, percent, ranked, two_runs
+from .sample_views import circuit_alone, letters, mask_of, percent, ranked, sample_view, two_runs
 
 EVIL = '</script><script>hacked=1</script><img src=x onerror="hacked=1"><b>bold</b> & "quoted" \'too\' ${hacked=1}'
 # Turns the direction of what follows, hides, or ends lines.
@@ -22,7 +23,7 @@ STEERS = "\u202edrow\u2066 \u200bhid\u2028den\u0007"
 
 
 def evil_view() -> View:
-    view = made_up(name=EVIL)
+    view = sample_view(name=EVIL)
     prompt = Prompt((EVIL, STEERS, "\n"), (STEERS, EVIL, "\t"), EVIL, STEERS)
     run = replace(view.runs[0], facts={EVIL: EVIL, "file": STEERS}, prompts=(prompt,) * 6)
     rows = tuple(
@@ -31,11 +32,11 @@ def evil_view() -> View:
     return replace(view, runs=(run,), rows=rows)
 
 
-def test_strangers_words_are_text_and_run_nothing(open_page, written):
+def test_strangers_words_are_text_and_run_nothing(open_page, write_page):
     view = evil_view()
-    page = open_page(written(view))
+    page = open_page(write_page(view))
     tags = page.page.evaluate("[...document.querySelectorAll('*')].map((one) => one.tagName).sort().join()")
-    assert page.page.title() == EVIL and page.words("#title") == EVIL
+    assert page.page.title() == EVIL and page.text("#title") == EVIL
     page.click("#difference").click_node("m1").press("p")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}")
@@ -43,30 +44,30 @@ def test_strangers_words_are_text_and_run_nothing(open_page, written):
     places = page.places()
     cell = places["cells"]["input"]
     page.hover(places["left"] + cell["x"], places["top"] + cell["y"])
-    name = page.words("#methods button:visible")
+    name = page.text("#methods button:visible")
     assert "<b>bold</b>" in name
     assert page.page.evaluate("window.hacked") is None
-    assert page.page.locator("b:text-is('bold'), img").count() == 0
+    expect(page.page.locator("b:text-is('bold'), img")).to_have_count(0)
     assert page.page.locator("script").count() == tags.split(",").count("SCRIPT") == 4
     # The address takes any name there is.
-    other = open_page(written(view), page.address())
-    assert other.words("#caption") == page.words("#caption")
+    other = open_page(write_page(view), page.address())
+    assert other.text("#caption") == page.text("#caption")
 
 
-def test_strangers_tokens_are_shown_and_steer_nothing(open_page, written):
-    page = open_page(written(evil_view()), "#tab=examples")
+def test_strangers_tokens_are_shown_and_steer_nothing(open_page, write_page):
+    page = open_page(write_page(evil_view()), "#tab=examples")
     shown = page.page.locator("#example-tokens .token[data-side=clean]").all_text_contents()
     assert shown[0] == EVIL and shown[2] == "⏎"
     assert shown[1] == r"\u202edrow\u2066 \u200bhid\u2028den\u0007"
-    assert page.page.locator("#example-answers .correct").text_content() == EVIL
+    expect(page.page.locator("#example-answers .correct")).to_have_text(EVIL)
     page.click("#tab-attention")
-    assert page.page.locator(".heatmap .token").first.get_attribute("title") == EVIL
+    expect(page.page.locator(".heatmap .token").first).to_have_attribute("title", EVIL)
     assert page.page.evaluate("window.hacked") is None
 
 
-def test_strangers_names_do_not_turn_the_words_around_them(open_page, written):
+def test_strangers_names_do_not_turn_the_words_around_them(open_page, write_page):
     """A name that turns the direction of text would show the numbers beside it backwards."""
-    page = open_page(written(evil_view()))
+    page = open_page(write_page(evil_view()))
     page.click("#difference")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}")
@@ -86,58 +87,59 @@ STEERING = """() => {
 }"""
 
 
-def test_a_circuit_alone_has_no_curve_and_says_so(open_page, written):
+def test_a_circuit_alone_has_no_curve_and_says_so(open_page, write_page):
     view = circuit_alone()
-    page = open_page(written(view))
-    assert page.words("#title") == "mine"
+    page = open_page(write_page(view))
+    assert page.text("#title") == "mine"
     for part in ("#metrics", "#methods", "#difference", "#size-slider", "#curve-plot"):
-        assert page.page.locator(part).is_hidden(), part
-    assert page.words("#curve-said [data-said=faithfulness]") == "Not evaluated, so there is no curve."
+        expect(page.page.locator(part)).to_be_hidden()
+    assert page.text("#curve-said [data-said=faithfulness]") == "Not evaluated, so there is no curve."
     assert page.listed("all") == ranked(view, 0, mask_of(view, 0, 0))
     # Nobody resampled: no interval, no sign stability.
     name = page.page.locator("#list-all [data-edge]").first
     assert "not resampled" in name.get_attribute("aria-label") and name.locator(".interval").text_content() == ""
     page.press("ArrowRight", "ArrowDown", "m", "d", "l")
-    assert page.page.locator("#other").is_hidden()
+    expect(page.page.locator("#other")).to_be_hidden()
     page.click("#tab-examples")
-    assert page.words("#examples-said") == "No metrics of single examples are held for this circuit."
+    assert page.text("#examples-said") == "No metrics of single examples are held for this circuit."
     page.click("#tab-attention")
-    assert page.words("#attention-said") == "No attention patterns are held for this circuit."
+    assert page.text("#attention-said") == "No attention patterns are held for this circuit."
     page.click("#tab-about")
-    assert "mine.json" in page.words("#panel-about")
+    assert "mine.json" in page.text("#panel-about")
 
 
-def test_a_circuit_that_was_evaluated_at_one_size_has_a_point_but_no_curve(open_page, written, view):
+def test_a_circuit_that_was_evaluated_at_one_size_has_a_point_but_no_curve(open_page, write_page, view):
     row = replace(view.rows[0], sizes=view.rows[0].sizes[2:3], circuits=view.rows[0].circuits[2:3], metric=None)
-    page = open_page(written(replace(view, rows=(row,), shown=0, size=0)))
-    assert "0.93" in page.words("#curve-said [data-said=faithfulness]")
-    assert page.words("#curve-said [data-said=goal]") == "Evaluated at one size, so there is no curve."
-    assert page.page.locator("#size-slider").is_hidden()
+    page = open_page(write_page(replace(view, rows=(row,), shown=0, size=0)))
+    assert "0.93" in page.text("#curve-said [data-said=faithfulness]")
+    assert page.text("#curve-said [data-said=goal]") == "Evaluated at one size, so there is no curve."
+    expect(page.page.locator("#size-slider")).to_be_hidden()
 
 
-def test_rows_with_and_without_a_curve_stand_side_by_side(open_page, written, view):
+def test_rows_with_and_without_a_curve_stand_side_by_side(open_page, write_page, view):
     bare = tuple(ViewSize(size.share, size.asked, size.kept) for size in view.rows[0].sizes)
     rows = (replace(view.rows[0], sizes=bare, area=None, interval=None, metric=None), *view.rows[1:3])
-    page = open_page(written(replace(view, rows=rows)))
-    assert page.page.locator("#curve-plot .line").count() == 2
+    page = open_page(write_page(replace(view, rows=rows)))
+    expect(page.page.locator("#curve-plot .line")).to_have_count(2)
     page.method(0).size(3)
-    assert page.page.locator("#curve-plot").is_hidden() and page.page.locator("#size-slider").is_visible()
+    expect(page.page.locator("#curve-plot")).to_be_hidden()
+    expect(page.page.locator("#size-slider")).to_be_visible()
     assert page.listed("all") == ranked(view, 0, mask_of(view, 0, 3))
     page.click("#difference").click("#swap")
-    assert page.page.locator("#curve-plot").is_visible()
+    expect(page.page.locator("#curve-plot")).to_be_visible()
 
 
-def test_two_runs_disagree(open_page, written):
+def test_two_runs_disagree(open_page, write_page):
     view = two_runs()
-    page = open_page(written(view))
-    assert page.words("#title") == "first and second"
+    page = open_page(write_page(view))
+    assert page.text("#title") == "first and second"
     assert page.page.locator("#methods button:visible").all_inner_texts() == [
         f"{method} · {run}" for run in ("first", "second") for method in ("Greedy", "ILP", "Learned")
     ]
     page.click("#difference")
-    page.page.locator("#other").select_option("ILP · second")
+    page.choose("#other", "ILP · second")
     here, there = mask_of(view, 1, 1), mask_of(view, 6, 1)
-    assert page.drawn().listed("here") == ranked(view, 1, here & ~there)
+    assert page.settle().listed("here") == ranked(view, 1, here & ~there)
     # Ranked by the scores of the run that has them.
     assert page.listed("there") == ranked(view, 6, there & ~here)
     score = page.page.locator("#list-there [data-edge]").first
@@ -146,19 +148,19 @@ def test_two_runs_disagree(open_page, written):
         view.runs[1].mean[edge], rel=5e-3
     )
     page.click("#tab-about")
-    assert "The run: first" in page.words("#panel-about") and "The run: second" in page.words("#panel-about")
-    other = open_page(written(view), page.address())
-    assert other.words("#caption") == page.words("#caption")
+    assert "The run: first" in page.text("#panel-about") and "The run: second" in page.text("#panel-about")
+    other = open_page(write_page(view), page.address())
+    assert other.text("#caption") == page.text("#caption")
 
 
-def test_a_graph_too_large_for_a_page_says_what_is_left_out(open_page, written, view, monkeypatch):
+def test_a_graph_too_large_for_a_page_says_what_is_left_out(open_page, write_page, view, monkeypatch):
     monkeypatch.setattr(view_page, "MOST_EDGES", 100)
-    page = open_page(written(view))
-    assert page.words("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page holds 100"
+    page = open_page(write_page(view))
+    assert page.text("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page holds 100"
     page.size(3)
-    assert "Circuit of 309 edges of 309 · this page holds 100 of them" in page.words("#caption")
+    assert "Circuit of 309 edges of 309 · this page holds 100 of them" in page.text("#caption")
     page.click("#tab-about")
-    assert "The graph has 309 edges; this page holds 100" in page.words("#panel-about")
+    assert "The graph has 309 edges; this page holds 100" in page.text("#panel-about")
 
 
 @pytest.fixture(scope="session")
@@ -184,25 +186,25 @@ def gpt2() -> View:
 
 
 @pytest.fixture(scope="session")
-def gpt2_path(gpt2, written):
-    return written(gpt2)
+def gpt2_path(gpt2, write_page):
+    return write_page(gpt2)
 
 
 MOST = 1500
 
 
 def test_of_thirty_thousand_edges_the_strongest_lines_are_drawn_and_it_is_said(open_page, gpt2, gpt2_path):
-    page = open_page(gpt2_path).watch()
+    page = open_page(gpt2_path).record_lines()
     strength = np.abs(gpt2.runs[0].mean)
     for size, kept in ((2, 6500), (3, 32491), (1, 325), (0, 30)):
         page.size(size)
         lines = page.lines()
         assert len(lines) == min(kept, MOST)
         said = f"only the strongest {MOST:,} lines of {kept:,} are drawn"
-        assert (said in page.words("#caption")) == (kept > MOST)
-        assert f"Circuit of {kept:,} edges of 32,491" in page.words("#caption")
+        assert (said in page.text("#caption")) == (kept > MOST)
+        assert f"Circuit of {kept:,} edges of 32,491" in page.text("#caption")
         assert {line["name"] for line in lines} == set(ranked(gpt2, 0, mask_of(gpt2, 0, size))[:MOST])
-    assert page.page.locator("#list-all [data-edge]").count() == 30
+    expect(page.page.locator("#list-all [data-edge]")).to_have_count(30)
     page.size(3)
     assert page.page.locator("#list-all [data-edge]").count() < 200  # of a long list, the beginning
     top = page.page.locator("#list-all [data-edge]").evaluate_all("all => all.map((one) => one.dataset.edge)")
@@ -211,10 +213,10 @@ def test_of_thirty_thousand_edges_the_strongest_lines_are_drawn_and_it_is_said(o
 
 
 def test_in_a_large_difference_what_differs_is_drawn_first(open_page, gpt2, gpt2_path):
-    page = open_page(gpt2_path, "#vs=ILP").watch().size(2)
+    page = open_page(gpt2_path, "#vs=ILP").record_lines().size(2)
     here, there = mask_of(gpt2, 0, 2), mask_of(gpt2, 1, 2)
     counts = (here & ~there).sum(), (there & ~here).sum(), (here & there).sum()
-    assert "{:,} only in Greedy · {:,} only in ILP · {:,} in both".format(*counts) in page.words("#caption")
+    assert "{:,} only in Greedy · {:,} only in ILP · {:,} in both".format(*counts) in page.text("#caption")
     lines = page.lines()
     assert len(lines) == MOST < counts[0] + counts[1]
     assert len({line["colour"] for line in lines}) == 2
@@ -229,13 +231,13 @@ def test_the_three_strongest_edges_into_logits_of_a_large_graph(open_page, gpt2,
 
 
 @pytest.mark.parametrize("shape", [(1, 1, False), (2, 16, False), (16, 1, True)])
-def test_graphs_of_every_shape_open(open_page, written, shape):
+def test_graphs_of_every_shape_open(open_page, write_page, shape):
     layers, heads, parallel = shape
     graph = Graph(layers, heads, 48, parallel)
     score = np.random.default_rng(0).normal(size=graph.n_edges)
     row = ViewRow(0, "", "all", (ViewSize(1.0, graph.n_edges, graph.n_edges),), (Circuit.full(graph),))
     view = View("shape", graph, (ViewRun("run", {}, score),), (row,))
-    page = open_page(written(view)).watch().press("+", "0")
+    page = open_page(write_page(view)).record_lines().press("+", "0")
     names = {line["name"] for line in page.lines()}
     assert names == set(ranked(view, 0, np.ones(graph.n_edges, bool))[:MOST])
     places = page.places()
@@ -248,28 +250,30 @@ def test_graphs_of_every_shape_open(open_page, written, shape):
     assert all(curve[7] < curve[1] for curve in places["curves"].values())
 
 
-def test_scores_that_are_all_nothing_open_too(open_page, written):
+def test_scores_that_are_all_nothing_open_too(open_page, write_page):
     graph = Graph(2, 2, 4)
     row = ViewRow(0, "", "all", (ViewSize(1.0, graph.n_edges, graph.n_edges),), (Circuit.full(graph),))
-    page = open_page(written(View("zero", graph, (ViewRun("run", {}, np.zeros(graph.n_edges)),), (row,)))).watch()
+    page = open_page(
+        write_page(View("zero", graph, (ViewRun("run", {}, np.zeros(graph.n_edges)),), (row,)))
+    ).record_lines()
     page.press("+", "0")
     assert len(page.lines()) == graph.n_edges
     assert all(np.isfinite(line["width"]) for line in page.lines())
     # Files without scores have nothing to show in their place.
     assert set(page.page.locator("#list-all .score").all_text_contents()[1:]) == {""}
-    assert page.words("#list-all h3").startswith("Edges")
+    assert page.text("#list-all h3").startswith("Edges")
 
 
-def test_an_empty_circuit_opens_too(open_page, written):
+def test_an_empty_circuit_opens_too(open_page, write_page):
     graph = Graph(2, 2, 4)
     empty, full = Circuit(graph, np.zeros(graph.n_edges, bool)), Circuit.full(graph)
     sizes = (ViewSize(0.01, 1, 0, 0.0, 0.0, 0.0), ViewSize(1.0, graph.n_edges, graph.n_edges, 1.0, 1.0, 1.0))
     row = ViewRow(0, "CMD", "none", sizes, (empty, full), "", -1, 0.5)
-    page = open_page(written(View("empty", graph, (ViewRun("run", {}, np.ones(graph.n_edges)),), (row,))))
-    assert "Circuit of 0 edges" in page.words("#caption") and "none" in page.words("#list-all")
-    assert page.words("#curve-said [data-said=size]") == f"{percent(0.01)} · 0 of 1 edge asked for"
+    page = open_page(write_page(View("empty", graph, (ViewRun("run", {}, np.ones(graph.n_edges)),), (row,))))
+    assert "Circuit of 0 edges" in page.text("#caption") and "none" in page.text("#list-all")
+    assert page.text("#curve-said [data-said=size]") == f"{percent(0.01)} · 0 of 1 edge asked for"
     page.click_node("a0.h0")
-    assert page.words("#list-into .note") == "none"
+    assert page.text("#list-into .note") == "none"
 
 
 def test_a_page_that_was_cut_off_says_so(browser, path, tmp_path):
@@ -286,12 +290,12 @@ def test_a_page_that_was_cut_off_says_so(browser, path, tmp_path):
     context.close()
 
 
-def test_random_names_survive_the_page(open_page, written, view):
+def test_random_names_survive_the_page(open_page, write_page, view):
     draw = random.Random(0)
     alphabet = string.printable + "äß語😀\u202e\u200d\u0301<>&\"'`${}\\"
     names = ["".join(draw.choices(alphabet, k=draw.randrange(1, 40))) for _ in view.rows]
     rows = tuple(replace(row, method=name, measure="CMD") for row, name in zip(view.rows, names, strict=True))
-    path = written(replace(view, rows=rows))
+    path = write_page(replace(view, rows=rows))
     page = open_page(path)
     shown = page.page.locator("#methods button").evaluate_all("all => all.map((one) => one.dataset.method)")
     assert shown == names

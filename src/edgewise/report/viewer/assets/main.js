@@ -37,8 +37,10 @@ function show(document, view) {
   const at = (id) => document.getElementById(id);
   let state = fromAddress(view, location.hash);
   let asked = null;
+  // `data-pending` names the work that a change still needs: "frame", then "list", then "address"; absent when idle.
   const update = (patch) => {
     state = changed(view, state, patch);
+    root.dataset.pending = "frame";
     if (asked !== null) return;
     asked = performance.now();
     requestAnimationFrame(() => {
@@ -81,9 +83,15 @@ function show(document, view) {
     // Last, as the board takes the room that the others leave.
     stage.render(state, scene);
     // The list follows the picture: who drags the slider waits for that alone.
+    root.dataset.pending = asked === null ? "list" : "frame";
     clearTimeout(listing);
-    listing = setTimeout(() => edges.render(state, scene));
-    remember(view, state);
+    listing = setTimeout(() => {
+      edges.render(state, scene);
+      if (root.dataset.pending === "list") root.dataset.pending = "address";
+    });
+    remember(view, state, () => {
+      if (root.dataset.pending === "address") delete root.dataset.pending;
+    });
   };
   listenKeys(document, view, { state: () => state, update, act, focusSearch: find.focus });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));
@@ -118,13 +126,14 @@ function remembered(firstKeys, first, keys, second) {
 let pending = 0;
 
 // Browsers allow few changes of the address per second, so it follows when nothing has moved for a moment.
-function remember(view, state) {
+function remember(view, state, done) {
   clearTimeout(pending);
   pending = setTimeout(() => {
     try {
       const address = toAddress(view, state);
       if (address !== location.hash) history.replaceState(null, "", address || location.pathname + location.search);
     } catch { /* a sandboxed page has no address of its own */ }
+    done();
   }, 60);
 }
 

@@ -31,7 +31,7 @@ REACHED = {
 WORDS = ("When", " Mary", " and", " John", " went", " to", " the")
 
 
-def made_up(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi") -> View:
+def sample_view(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi") -> View:
     """Two metrics, three methods, four sizes, six examples, and attention on two of them; ILP at 10 % is shown."""
     graph = graph or Graph(4, 3, 16)
     draw = np.random.default_rng(seed)
@@ -87,14 +87,14 @@ def _attention(draw: np.random.Generator, graph: Graph) -> Attention:
 
 def two_runs() -> View:
     """Two runs of the same methods, with scores and circuits of their own."""
-    one, other = made_up(name="first"), made_up(seed=1, name="second")
+    one, other = sample_view(name="first"), sample_view(seed=1, name="second")
     rows = (*one.rows, *(replace(row, run=1) for row in other.rows))
     return replace(one, title="first and second", runs=(*one.runs, *other.runs), rows=rows)
 
 
 def circuit_alone(name: str = "mine") -> View:
     """The file of one circuit, which nobody evaluated."""
-    whole = made_up()
+    whole = sample_view()
     row = replace(whole.rows[0], measure="", method=name, better=0, area=None, interval=None, metric=None)
     sizes = tuple(ViewSize(size.share, size.asked, size.kept) for size in row.sizes[1:2])
     run = ViewRun(name, {"file": f"{name}.json"}, whole.runs[0].mean)
