@@ -119,7 +119,7 @@ def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_pat
 
     def words(run, *more):
         into = (target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
-        return ("convert", run, *into, "--benchmark", measure.name.lower(), *more)
+        return ("convert", run, *into, "--measure", measure.name.lower(), *more)
 
     def accepted(run, *more):
         code, out, _ = edgewise(*words(run, *more), "--json")
@@ -160,9 +160,9 @@ def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monke
     assert edgewise("run", "--examples", 8, "--out", run, "--json")[0] == 0
     words = ("convert", run, target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
     assert "--method 'ILP + PNR'" in refused(edgewise, *words)
-    assert "--method 'ILP + Bootstrapping'" in refused(edgewise, *words, "--benchmark", "cpr")
+    assert "--method 'ILP + Bootstrapping'" in refused(edgewise, *words, "--measure", "cpr")
     assert not target.exists()
-    code, out, _ = edgewise(*words, "--benchmark", "cpr", "--method", "ilp + BOOTSTRAPPING", "--json")
+    code, out, _ = edgewise(*words, "--measure", "cpr", "--method", "ilp + BOOTSTRAPPING", "--json")
     done = json.loads(out)
     assert code == 0 and done["notes"] == ["circuits by ILP + Bootstrapping, for CPR"]
     assert submitted(target) == circuits_of(run, CPR, "ILP + Bootstrapping")

@@ -241,7 +241,7 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 from conftest import VOCABULARY, random_task
-from edgewise import Learned, Local, learn_ranking, wrap_model
+from edgewise import Local, Session, TopKLearner, learn_ranking, wrap_model
 del os.environ["OMP_NUM_THREADS"]  # a narrow model has one thread, then, and its workers are forked
 torch.set_num_threads(4)
 torch.ones(10_000_000).exp().sum()

@@ -50,7 +50,8 @@ class Pair:
         """As plain data, for JSON."""
         contest = self.contest
         areas = {"area": contest.methods[self.one].estimate, "other_area": contest.methods[self.other].estimate}
-        about = {name: plain(getattr(contest, name)) for name in ("task", "model", "benchmark", "faithfulness")}
+        about = {name: plain(getattr(contest, name)) for name in ("task", "model", "faithfulness")}
+        about["benchmark"] = plain(contest.measure)
         names = {"method": self.one, "other": self.other}
         return about | names | areas | self.comparison.record() | {"verdict": self.comparison.verdict}
 
