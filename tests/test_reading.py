@@ -21,8 +21,9 @@ from hypothesis.extra.numpy import arrays
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
 from edgewise.io import torch_file
-from edgewise.io.reading import read_array, read_arrays, read_json, wrap_read_errors
-from edgewise.io.records import typed
+from edgewise.io.arrays import read_array, read_arrays
+from edgewise.io.reading import wrap_read_errors
+from edgewise.io.records import convert_record, read_json
 from edgewise.io.torch_file import Tensor, read_torch
 
 GRAPH = Graph(2, 2, 6)
@@ -224,7 +225,7 @@ UNTYPED = [
 
 @pytest.mark.parametrize("hint, value", TYPED)
 def test_values_of_their_type_are_taken(hint, value):
-    found = typed(hint, value, "here")
+    found = convert_record(hint, value, "here")
     expected = Graph(1, 1, 1) if hint is Graph else tuple(value) if str(hint).startswith("tuple") else value
     assert found == expected and type(found) is (float if hint is float else type(expected))
 
@@ -232,7 +233,7 @@ def test_values_of_their_type_are_taken(hint, value):
 @pytest.mark.parametrize("hint, value", UNTYPED)
 def test_values_of_another_type_are_refused_with_their_place(hint, value):
     with pytest.raises(InputError, match=r"^here") as refusal:
-        typed(hint, value, "here")
+        convert_record(hint, value, "here")
     assert len(str(refusal.value)) < 300
 
 
@@ -370,7 +371,7 @@ LIMITED = """
 import resource, sys, time
 from pathlib import Path
 from edgewise import Circuit, EdgeScores, Graph, InputError, Ranking
-from edgewise.io.reading import read_arrays
+from edgewise.io.arrays import read_arrays
 import edgewise.results
 held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (held + 700 * 2**20,) * 2)

@@ -27,8 +27,8 @@ from edgewise import (
     write_result,
 )
 from edgewise.evaluate import RatioFaithfulness
+from edgewise.io.arrays import read_headers
 from edgewise.io.atomic import PAGE_MARK
-from edgewise.io.reading import array_headers
 from edgewise.recipes.recipe import GREEDY
 from edgewise.report.formatting import markdown_code
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
@@ -116,7 +116,7 @@ def test_no_name_breaks_out(folder, name):
     def rendered(name):
         run = replace(result.run, model=name, task=name, train=replace(result.run.train, split=name))
         rows = tuple(replace(row, name=name) for row in result.rows)
-        header = array_headers(folder / "learned.npz")["CMD"]
+        header = read_headers(folder / "learned.npz")["CMD"]
         pieces = [
             Piece("run.json", {}),
             Piece(f"circuits/{name}-0.1.npz", {}),

@@ -34,7 +34,7 @@ from edgewise import (
     tune,
     wrap_model,
 )
-from edgewise.io.edge_formats import read_file
+from edgewise.io.formats import read_edge_file
 from edgewise.recipes.settings import PUBLISHED
 from edgewise.recipes.stability import recipe_overlap
 from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task
@@ -221,7 +221,7 @@ def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatc
     # What was tuned is what is written, not what was best on test.
     tuned = run["circuits"]["CMD"]
     assert tuned["recipe"] == chosen["method"] and tuned["chosen_on"] == "train + validation"
-    about = read_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
+    about = read_edge_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
     assert about["recipe"] == chosen["method"]
     assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")
     assert "2 to 1000" in refused(edgewise, "run", "--stability", 1, "--out", tmp_path / "more")

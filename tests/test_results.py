@@ -39,7 +39,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.cli.report import _facts
-from edgewise.io.edge_formats import read_file
+from edgewise.io.formats import read_edge_file
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, read_statistics
@@ -122,9 +122,14 @@ def test_circuits_in_the_folder_are_those_that_were_found(found, tmp_path):
         best = found.best(measure)
         for share, selection, ranking in zip(SIZES, best.selections, best.rankings, strict=True):
             name, inside = f"circuits/{measure.name.lower()}-{share:g}", selection.circuit.mask
-            packed, full = read_file(tmp_path / "r" / f"{name}.npz"), read_file(tmp_path / "field's" / f"{name}.json")
+            packed, full = (
+                read_edge_file(tmp_path / "r" / f"{name}.npz"),
+                read_edge_file(tmp_path / "field's" / f"{name}.json"),
+            )
             for held in (packed, full):
-                assert Circuit(held.graph, held.members()) == selection.circuit and held.about["chosen_on"] == "all"
+                assert (
+                    Circuit(held.graph, held.require_mask()) == selection.circuit and held.about["chosen_on"] == "all"
+                )
             assert packed.about == full.about
             np.testing.assert_array_equal(full.score, ranking.value)
             np.testing.assert_array_equal(packed.score[inside], ranking.value[inside].astype(np.float32))

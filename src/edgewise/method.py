@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
-from .io.records import members
+from .io.records import convert_record
 
 M = TypeVar("M", bound="Method")
 
@@ -110,10 +110,11 @@ def from_record(
     name = record_name(kind, record)
     if family is not None and name not in known:
         return placeholder(family, record)
-    if isinstance(record, str):
-        return choose(kind, known, name)
-    found, given = known[as_known(kind, name, known)], {key: value for key, value in record.items() if key != "name"}
-    return found(**members(found, parameters(found), given, f"{kind} {name!r}"))
+    method = known[as_known(kind, name, known)]
+    values = {} if isinstance(record, str) else {key: value for key, value in record.items() if key != "name"}
+    if isinstance(record, str) or not is_dataclass(method):
+        return choose(kind, known, name, **values)
+    return convert_record(method, values, f"{kind} {name!r}")  # type: ignore[no-any-return]
 
 
 def placeholder(family: type[M], record: str | Mapping[str, Any]) -> M:

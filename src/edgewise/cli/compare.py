@@ -64,7 +64,7 @@ def command(
 
 def _is_path(word: str) -> bool:
     """Whether a word is a run or a circuit, or looks like one, rather than a method's name."""
-    from ..io.edge_formats import FORMATS
+    from ..io.formats import FORMATS
     from ..results import is_result
 
     return os.path.isfile(word) or is_result(word) or "/" in word or word.endswith(tuple(FORMATS))

@@ -114,7 +114,7 @@ def command(
 def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
     """Refuse a place that circuits can't be written to."""
     from ..io.atomic import check_file, check_folder
-    from ..io.edge_formats import check_suffix
+    from ..io.formats import check_suffix
 
     if several:
         check_folder(path, overwrite, FILES)

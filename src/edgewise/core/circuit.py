@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..graph import Graph
-from ..io.edge_formats import read_file, write_file
+from ..io.formats import read_edge_file, write_edge_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +50,8 @@ class Circuit:
     @classmethod
     def load(cls, path: str | Path) -> Circuit:
         """The circuit in a file: an EAP-IG json or pt, or a npz of ours. Edges that a json leaves out are outside."""
-        held = read_file(Path(path))
-        return cls(held.graph, held.members())
+        held = read_edge_file(Path(path))
+        return cls(held.graph, held.require_mask())
 
     def save(self, path: str | Path, score: ArrayLike | None = None, about: Mapping[str, Any] | None = None) -> None:
         """Write an EAP-IG json or pt, or a npz of a few bytes, as the suffix says, whole or not at all.
@@ -60,7 +60,7 @@ class Circuit:
         about  plain data that says how it came about
         """
         known = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)
-        write_file(Path(path), self.graph, self.mask, known, about or {})
+        write_edge_file(Path(path), self.graph, self.mask, known, about or {})
 
     @property
     def n_edges(self) -> int:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph, frozen
-from ..io.atomic import SCORE_FILES, whole_folder, write_array, write_json
-from ..io.reading import read_array, read_format
-from ..io.records import typed
+from ..io.arrays import read_array, write_array
+from ..io.atomic import SCORE_FILES, whole_folder, write_json
+from ..io.records import convert_record, read_format
 
 FORMAT, VERSION = "edgewise-ranking", 1
 
@@ -97,7 +97,7 @@ class Ranking:
         """A ranking from a folder that `save` wrote."""
         folder = Path(folder)
         about = read_format(folder / "ranking.json", FORMAT, VERSION)
-        said = typed(RankingRecord, about, str(folder / "ranking.json"))
+        said = convert_record(RankingRecord, about, str(folder / "ranking.json"))
         values = read_array(folder / "ranking.npy", "f", (None, said["graph"].n_edges))
         if not len(values):
             raise InputError(f"{folder} isn't a whole ranking: ranking.npy has no rows")

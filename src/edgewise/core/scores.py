@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph
-from ..io.atomic import SCORE_FILES, whole_folder, write_array, write_json
+from ..io.arrays import read_array, write_array
+from ..io.atomic import SCORE_FILES, whole_folder, write_json
 from ..io.edge_file import EdgeFile, edge_name
-from ..io.edge_formats import read_file
-from ..io.reading import read_array, read_format
-from ..io.records import typed
+from ..io.formats import read_edge_file
+from ..io.records import convert_record, read_format
 
 CHUNK_BYTES = 64 * 2**20
 FORMAT, VERSION = "edgewise-scores", 1
@@ -96,12 +96,12 @@ class EdgeScores:
         Large arrays stay on disk. A file has no example axis: its scores are one row.
         """
         path = Path(path)
-        return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_file(path))
+        return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_edge_file(path))
 
     @classmethod
     def of_file(cls, held: EdgeFile) -> EdgeScores:
         """The scores of a file, as one row: the mean over examples that are no longer known."""
-        return cls(held.graph, held.scored()[None], {"file": held.path.name})
+        return cls(held.graph, held.require_scores()[None], {"file": held.path.name})
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder of scores, whole or not at all."""
@@ -136,7 +136,7 @@ def read_folder(path: Path) -> EdgeScores:
             f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
         )
     about = read_format(folder / "scores.json", FORMAT, VERSION)
-    said = typed(ScoresRecord, about, str(folder / "scores.json"))
+    said = convert_record(ScoresRecord, about, str(folder / "scores.json"))
     graph = said["graph"]
     values = read_array(folder / "scores.npy", "f", (said["examples"], graph.n_edges))
     try:

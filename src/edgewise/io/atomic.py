@@ -9,23 +9,18 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
-import io
 import json
-import math
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..errors import InputError
-from .reading import read_json
+from .records import read_json
 
 try:
     import fcntl
@@ -428,51 +423,3 @@ def write_json(path: Path, data: Any) -> None:
 def plain(value: Any) -> Any:
     """Numbers and arrays of NumPy as JSON has them; anything else as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)
-
-
-def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy, whole or not at all; an array that is all of a .npy on the same disk is linked, not copied."""
-    source = getattr(array, "filename", None)
-    with whole_file(path) as draft:
-        if source is not None and _is_whole(array, Path(source)):
-            with suppress(OSError):
-                linked = draft.with_name(f"{draft.name}.link")
-                os.link(source, linked)
-                os.replace(linked, draft)
-                return
-        with draft.open("wb") as file:
-            file.write(array_header(array.shape, array.dtype))
-            rows = array.reshape(1) if array.ndim == 0 else array
-            step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
-            for start in range(0, len(rows), step):
-                file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
-
-
-def array_header(shape: tuple[int, ...], kind: np.dtype) -> bytes:
-    """The first bytes of a .npy whose rows follow."""
-    held = io.BytesIO()
-    about = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(held, about)
-    return held.getvalue()
-
-
-def _is_whole(array: NDArray[Any], source: Path) -> bool:
-    """Whether a memory-mapped array is all that there is in its file."""
-    plain_rows = array.flags.c_contiguous and not array.flags.writeable
-    return plain_rows and is_array(source, array.shape, array.dtype)
-
-
-def is_array(path: Path, shape: tuple[int, ...], kind: np.dtype) -> bool:
-    """Whether a file is a .npy of this shape and type, as we write it."""
-    header = array_header(shape, kind)
-    if not path.is_file() or path.stat().st_size != len(header) + math.prod(shape) * kind.itemsize:
-        return False
-    with path.open("rb") as file:
-        return file.read(len(header)) == header
-
-
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a compressed .npz, whole or not at all."""
-    held = io.BytesIO()
-    np.savez_compressed(held, **arrays)  # type: ignore[arg-type]
-    write_bytes(path, held.getvalue())

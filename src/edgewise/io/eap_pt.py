@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .atomic import write_bytes
-from .edge_file import EdgeFile, about_of, cfg_of, check_score, graph_of
+from .edge_file import EdgeFile, check_score, make_cfg, read_about, read_cfg
 from .torch_file import Tensor, read_torch
 
 NEEDED = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
@@ -31,7 +31,7 @@ def read(path: Path) -> EdgeFile:
     data = read_torch(path)
     if not isinstance(data, dict) or any(key not in data for key in NEEDED):
         raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
-    graph = graph_of(data["cfg"], path)
+    graph = read_cfg(data["cfg"], path)
     shape = (graph.n_sources, graph.n_destinations)
     inside = _tensor(data, "edges_in_graph", shape, path)
     _tensor(data, "nodes_in_graph", shape[:1], path)
@@ -45,7 +45,7 @@ def read(path: Path) -> EdgeFile:
         graph,
         None if score is None else score.array()[graph.edge_source, graph.edge_destination],
         _mask(inside.array(), graph, path),
-        about_of(data, path),
+        read_about(data, path),
         tuple(key for key in BEYOND if data.get(key) is not None),
     )
 
@@ -60,7 +60,7 @@ def write(
     with np.errstate(over="ignore"):
         short = score.astype(np.float32)
     data = {
-        "cfg": cfg_of(graph),
+        "cfg": make_cfg(graph),
         "src_nodes": list(graph.source_names),
         "dst_nodes": list(graph.destination_names),
         "edges_scores": torch.from_numpy(_padded(graph, short if (short == score).all() else score)),

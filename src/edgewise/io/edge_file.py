@@ -1,4 +1,4 @@
-"""What a file of the field says about a graph's edges, whether it is json or pt, or one of our own."""
+"""The content of a file about a graph's edges, in any format, and what the formats share."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph, frozen
 from .reading import wrap_read_errors
+from .records import parse_json
 
-# Of a graph with more edges a file must be larger the more it has: memory goes by the graph, and a few bytes could
-# name any.
+# A file of a graph with more edges must grow with the graph: a few bytes could name a graph that fills the memory.
 ALWAYS_EDGES = 2_000_000
-KEYS = ("n_layers", "n_heads", "d_model")
-NEURONS = ("neurons", "neurons_in_graph")
+CFG_KEYS = ("n_layers", "n_heads", "d_model")
+NEURON_KEYS = ("neurons", "neurons_in_graph")
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeFile:
-    """An EAP-IG / MIB file, read. It is asked for what one needs: `scored()`, `members()`, or both.
+    """The content of an EAP-IG or MIB file, or of an edgewise circuit.
 
-    score   [edge], NaN where the file has none; None if it has none at all
-    mask    [edge] the edges that are in_graph; None if the file doesn't say
-    about   how the circuit came about, if edgewise wrote the file
-    beyond  what else the file holds and edgewise doesn't read: scores of nodes, neurons
+    Attributes
+    ----------
+    score
+        [edge] NaN for edges without a score; None if no edge has one.
+    mask
+        [edge] Whether an edge is in the circuit (`in_graph`); None if the file does not say.
+    about
+        How the circuit was made, if edgewise wrote the file.
+    unread
+        Names of other content, which edgewise ignores: scores of nodes, neurons.
     """
 
     path: Path
@@ -37,15 +43,15 @@ class EdgeFile:
     score: NDArray[np.floating] | None
     mask: NDArray[np.bool_] | None
     about: Mapping[str, Any]
-    beyond: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("score", "mask"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, frozen(getattr(self, name)))
 
-    def scored(self) -> NDArray[np.floating]:
-        """[edge] the scores; refuses a file in which an edge has none."""
+    def require_scores(self) -> NDArray[np.floating]:
+        """Return the scores [edge]. Raise InputError if an edge has none."""
         if self.score is None:
             raise InputError(f"{self.path} has no scores, only membership; give a file in which every edge has a score")
         wrong = np.flatnonzero(~np.isfinite(self.score))
@@ -56,45 +62,33 @@ class EdgeFile:
             )
         return self.score
 
-    def members(self) -> NDArray[np.bool_]:
-        """[edge] the edges that are in_graph; refuses a file that doesn't say, or that is about neurons."""
+    def require_mask(self) -> NDArray[np.bool_]:
+        """Return the mask [edge]. Raise InputError if the file has none, or is about neurons."""
         if self.mask is None:
             raise InputError(
                 f"{self.path} has scores only: no edge says whether it is in_graph; select a circuit first"
             )
-        if any(name in NEURONS for name in self.beyond):
+        if any(name in NEURON_KEYS for name in self.unread):
             raise InputError(
                 f"{self.path} is a circuit of neurons; edgewise runs circuits of edges between whole nodes"
             )
         return self.mask
 
 
-def graph_of(cfg: object, path: Path) -> Graph:
-    """The graph that a file's `cfg` describes."""
+def read_cfg(cfg: object, path: Path) -> Graph:
+    """Return the graph that EAP-IG's `cfg` describes."""
     if not isinstance(cfg, Mapping):
-        raise InputError(f"{path}: cfg must map {', '.join(KEYS)} to numbers, but is {type(cfg).__name__}")
-    missing = [key for key in KEYS if key not in cfg]
-    if missing:
+        raise InputError(f"{path}: cfg must map {', '.join(CFG_KEYS)} to numbers, but is {type(cfg).__name__}")
+    if missing := [key for key in CFG_KEYS if key not in cfg]:
         raise InputError(f"{path}: cfg lacks {', '.join(missing)}")
     try:
-        return Graph(**{key: cfg[key] for key in KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
+        return Graph(**{key: cfg[key] for key in CFG_KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
     except InputError as error:
         raise InputError(f"{path}: cfg is wrong: {error}") from None
 
 
-def about_of(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """How the circuit came about, if edgewise wrote the file: plain data that can be written again."""
-    found = data.get("edgewise", {})
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: edgewise must be an object, but is {type(found).__name__}")
-    with wrap_read_errors(f"edgewise in {path}"):
-        text = json.dumps(found, allow_nan=False, ensure_ascii=False)
-        text.encode("utf-8")  # fails for half a character
-        return dict(json.loads(text))
-
-
-def cfg_of(graph: Graph) -> dict[str, int | bool]:
-    """`cfg` as EAP-IG writes it."""
+def make_cfg(graph: Graph) -> dict[str, int | bool]:
+    """Return `cfg` as EAP-IG writes it."""
     return {
         "n_layers": graph.n_layers,
         "n_heads": graph.n_heads,
@@ -103,13 +97,22 @@ def cfg_of(graph: Graph) -> dict[str, int | bool]:
     }
 
 
+def read_about(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return how a circuit was made, the key `edgewise`: plain data that can be written again as JSON."""
+    about = data.get("edgewise", {})
+    if not isinstance(about, dict):
+        raise InputError(f"{path}: edgewise must be an object, but is {type(about).__name__}")
+    with wrap_read_errors(f"edgewise in {path}"):
+        return dict(parse_json(json.dumps(about, allow_nan=False)))
+
+
 def edge_name(graph: Graph, edge: int) -> str:
-    """The name of one edge, without making those of all."""
+    """Return the name of one edge, without making the names of all."""
     return f"{graph.source_names[graph.edge_source[edge]]}->{graph.destination_names[graph.edge_destination[edge]]}"
 
 
 def check_score(path: Path, graph: Graph, score: NDArray[np.floating]) -> None:
-    """Refuse to write scores that aren't one finite number per edge."""
+    """Raise InputError if scores to write are not one finite number per edge."""
     if score.shape != (graph.n_edges,):
         raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
     if not np.isfinite(score).all():

@@ -1,114 +1,124 @@
-"""Plain data from a file as values of the types that they are to have: what isn't of its type is refused, by its place.
-
-A type is what an annotation says: numbers, text, unions, tuples, lists, mappings with text as keys, dataclasses, typed
-dictionaries. JSON has no tuples and no dataclasses: lists and objects become them.
-"""
+"""Read JSON files and convert their plain values to typed ones."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
+import json
+import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from reprlib import repr as short
-from typing import Any, Literal, Union
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..errors import InputError
+from .reading import file_size, first_line, wrap_read_errors
 
-# Makes a value of a type of one's own from plain data.
-Makers = Mapping[Any, Callable[[Any], Any]]
-LARGEST = 2**63
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
+# The largest JSON file of ours. Parsed JSON takes up to twenty times its bytes of memory.
+MAX_JSON_BYTES = 16 * 2**20
+# Type -> function that makes a value of this type from plain data. For types that msgspec does not know, and for
+# dataclasses that are stored in another way.
+Decoders = Mapping[Any, Callable[[Any], Any]]
 
 
-def typed(hint: Any, value: Any, where: str, makers: Makers | None = None) -> Any:
-    """A value as one of a type; `where` says which value of which file it is."""
-    makers = makers or {}
-    if hint in makers:
-        return makers[hint](value)
-    if hint is Any:
-        return value
-    if hint in (None, *WORDS):
-        return _plain(type(None) if hint is None else hint, value, where)
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        return _one_of(parts, value, where, makers)
-    if origin is Literal:
-        if not any(type(value) is type(one) and value == one for one in parts):
-            raise _refusal(where, f"one of {', '.join(map(repr, parts))}", value)
-        return value
-    if origin in (tuple, list, Sequence):
-        return _several(origin, parts, value, where, makers)
-    if origin is Mapping or origin is dict:
-        _check_object(value, where)
-        return {name: typed(parts[1], one, f"{where}.{name}", makers) for name, one in value.items()}
-    if dataclasses.is_dataclass(hint):
-        found = members(hint, [field.name for field in dataclasses.fields(hint)], value, where, makers)
+def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Return the content of a JSON file. Raise InputError if it is too large or `parse_json` cannot read it."""
+    file_size(path, max_bytes)
+    with wrap_read_errors(path):
+        data = path.read_bytes()
         try:
-            return hint(**found)  # type: ignore[operator]
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-    if typing.is_typeddict(hint):
-        return members(hint, list(typing.get_type_hints(hint)), value, where, makers)
-    raise TypeError(f"values of type {hint} can't be read from plain data")
+            return parse_json(data)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
 
 
-def members(hint: Any, names: Sequence[str], value: Any, where: str, makers: Makers | None = None) -> dict[str, Any]:
-    """An object's members, of the types that a class has for these names: all of them, and no others."""
-    _check_object(value, where)
-    lacking, unknown = [n for n in names if n not in value], [n for n in value if n not in names]
-    if lacking:
-        raise InputError(f"{where} lacks {', '.join(lacking)}")
-    if unknown:
-        raise InputError(f"{where} has {', '.join(unknown)}, which edgewise doesn't know")
-    hints = typing.get_type_hints(hint)
-    return {name: typed(hints[name], value[name], f"{where}.{name}", makers) for name in names}
+def parse_json(data: bytes | str) -> Any:
+    """Return the value of a JSON text: standard JSON in UTF-8, finite numbers, every key of an object once.
 
-
-def _plain(kind: type, value: Any, where: str) -> Any:
-    if kind is float and type(value) is int and abs(value) < LARGEST:
-        return float(value)
-    if type(value) is not kind or (isinstance(value, int) and abs(value) >= LARGEST):
-        raise _refusal(where, WORDS[kind], value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise _refusal(where, "a finite number", value)
+    Raises
+    ------
+    ValueError, RecursionError
+        If the text is anything else.
+    """
+    value = msgspec.json.decode(data)
+    json.loads(data, object_pairs_hook=_check_keys)  # msgspec does not notice a repeated key
     return value
 
 
-def _one_of(kinds: tuple[Any, ...], value: Any, where: str, makers: Makers) -> Any:
-    if value is None and type(None) in kinds:
-        return None
-    kinds = tuple(kind for kind in kinds if kind is not type(None))
-    # A whole number stays one where both are allowed.
-    kinds = tuple(sorted(kinds, key=lambda kind: type(value) is not kind))
-    for kind in kinds[:-1]:
-        try:
-            return typed(kind, value, where, makers)
-        except InputError:
-            pass
-    return typed(kinds[-1], value, where, makers)
+def _check_keys(pairs: list[tuple[str, Any]]) -> None:
+    keys = set()
+    for key, _ in pairs:
+        if key in keys:
+            raise ValueError(f"the key {key!r} is there more than once")
+        keys.add(key)
 
 
-def _several(kind: Any, parts: tuple[Any, ...], value: Any, where: str, makers: Makers) -> Any:
-    if type(value) is not list and type(value) is not tuple:
-        raise _refusal(where, "a list", value)
-    if kind is tuple and parts[-1] is not Ellipsis:
-        if len(value) != len(parts):
-            raise InputError(f"{where} must have {len(parts)} entries, but has {len(value)}")
-        hints: Sequence[Any] = parts
-    else:
-        hints = parts[:1] * len(value)
-    found = (
-        typed(hint, one, f"{where}[{at}]", makers) for at, (hint, one) in enumerate(zip(hints, value, strict=True))
-    )
-    return list(found) if kind is list else tuple(found)
+def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
+    """Return a JSON object without its keys `format` and `version`. Raise InputError if they have other values."""
+    record = read_json(path)
+    record = record if isinstance(record, dict) else {}
+    stored = [record.pop("format", None), record.pop("version", None)]
+    if stored != [name, version] or type(stored[1]) is not int:
+        shown = [repr(value) if isinstance(value, str | int | None) else "unknown" for value in stored]
+        raise InputError(
+            f"{path} has format {shown[0]} version {shown[1]}; this edgewise reads {name} version {version}"
+        )
+    return record
 
 
-def _check_object(value: Any, where: str) -> None:
-    if not isinstance(value, Mapping) or not all(type(name) is str for name in value):
-        raise _refusal(where, "an object", value)
+def convert_record(kind: Any, data: Any, where: str, decoders: Decoders | None = None) -> Any:
+    """Return plain data as a value of a type.
+
+    Parameters
+    ----------
+    kind
+        A dataclass, a TypedDict, or any type that msgspec knows.
+    data
+        Plain data, as JSON has it.
+    where
+        Which value of which file this is, for errors.
+    decoders
+        Functions for types that are stored in another way, such as methods, which are stored by name.
+
+    Raises
+    ------
+    InputError
+        If the data is of another type. A dataclass or TypedDict needs all its keys and no others.
+    """
+    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
+        return kind(**convert_fields(kind, data, where, decoders))
+    return _convert(kind, data, where, decoders or {})
 
 
-def _refusal(where: str, words: str, value: Any) -> InputError:
-    return InputError(f"{where} must be {words}, but is {short(value)}")
+def convert_fields(kind: Any, data: Any, where: str, decoders: Decoders | None = None) -> dict[str, Any]:
+    """Return the fields of a dataclass or TypedDict, each converted to its type, without making the object."""
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where} must be an object, not {type(data).__name__}")
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(hints)
+    if missing := [name for name in names if name not in data]:
+        raise InputError(f"{where} lacks {', '.join(missing)}")
+    if unknown := [str(name) for name in data if name not in names]:
+        raise InputError(f"{where} has {', '.join(unknown)}, which edgewise doesn't know")
+    return {name: _convert(hints[name], data[name], f"{where}.{name}", decoders or {}) for name in names}
+
+
+def _convert(kind: Any, value: Any, where: str, decoders: Decoders) -> Any:
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    choices = [choice for choice in typing.get_args(kind) if choice is not type(None)] if is_union else [kind]
+    if len(choices) == 1 and choices[0] in decoders and not (is_union and value is None):
+        return decoders[choices[0]](value)
+
+    def decode(wanted: type, part: Any) -> Any:
+        if wanted not in decoders:
+            raise NotImplementedError(f"values of {wanted} can't be read from a file")
+        return decoders[wanted](part)
+
+    try:
+        return msgspec.convert(value, kind, dec_hook=decode)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `")
+        place = re.sub(r"^.*\$|`$", "", path)
+        raise InputError(f"{where}{place}: {message[:1].lower()}{message[1:]}") from None

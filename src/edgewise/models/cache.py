@@ -24,7 +24,8 @@ import torch
 
 from ..errors import InputError
 from ..io.atomic import discard, file_digest, locked, parents_of, remove_drafts, whole_folder, write_json
-from ..io.reading import file_size, first_line, read_format
+from ..io.reading import file_size, first_line
+from ..io.records import read_format
 from .memory import parse_bytes
 
 log = getLogger(__name__)

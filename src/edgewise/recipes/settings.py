@@ -10,8 +10,8 @@ from typing import Any
 from ..core.statistics import FILTERS, Bootstrap
 from ..errors import InputError
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
-from ..io.records import Makers, members
-from ..method import as_record, check_is, from_record, parameters
+from ..io.records import Decoders, convert_record
+from ..method import as_record, check_is, from_record
 from ..models.memory import BUDGET, parse_bytes
 from ..score import SCORERS, EapIg, Scorer
 from ..tasks import METRICS, LogitDifference, Metric
@@ -65,14 +65,14 @@ class Settings:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """The settings that `record` came from, read back from JSON."""
-        makers: Makers = {
+        decoders: Decoders = {
             Scorer: partial(from_record, "scorer", SCORERS),
             Metric: partial(from_record, "metric", METRICS),
             Ablation: partial(from_record, "ablation", ABLATIONS),
             Faithfulness: partial(from_record, "faithfulness definition", FAITHFULNESS),
             Bootstrap: partial(from_record, "filter", FILTERS),
         }
-        return cls(**members(cls, parameters(cls), record, "settings", makers))
+        return convert_record(cls, record, "settings", decoders)
 
 
 DEFAULTS = Settings()

@@ -14,7 +14,7 @@ from ..core.circuit import Circuit
 from ..core.scores import EdgeScores
 from ..errors import InputError
 from ..evaluate import FAITHFUL, Curve, Measure
-from ..io.edge_formats import read_file
+from ..io.formats import read_edge_file
 from ..method import as_known
 from ..results import Result, ResultRow, is_result, read_circuits, read_result
 from .formatting import format_number, format_percent
@@ -64,8 +64,8 @@ def open_circuit(
         raise InputError(f"{path} is a folder without run.json; give a result folder, or the file of a circuit")
     if method is not None or metric is not None or size is not None:
         raise InputError(f"--method, --metric and --size choose from a result folder, but {path} is one circuit")
-    held = read_file(path)
-    circuit = Circuit(held.graph, held.members())
+    held = read_edge_file(path)
+    circuit = Circuit(held.graph, held.require_mask())
     score = held.score
     if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
         score = None  # files without scores have zeros, or none for some edges

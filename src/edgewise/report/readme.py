@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Measure
+from ..io.arrays import ArrayHeader, read_headers
 from ..io.atomic import PAGE, PAGE_MARK, is_our_page, write_text
-from ..io.reading import Header, array_headers
 from ..results import Result
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
@@ -96,7 +96,7 @@ class Piece:
     """A file of a folder, by its path there, and the headers of its arrays, by name."""
 
     path: str
-    arrays: Mapping[str, Header]
+    arrays: Mapping[str, ArrayHeader]
 
 
 def write_result_readme(folder: Path, result: Result) -> list[Path]:
@@ -199,7 +199,7 @@ def _pieces(folder: Path, ours: str) -> list[Piece]:
     files = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
     places = {path.relative_to(folder).as_posix(): path for path in files if not path.is_symlink()}
     return [
-        Piece(place, array_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith(ALIKE) else {})
+        Piece(place, read_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith(ALIKE) else {})
         for place, path in sorted(places.items())
         if re.fullmatch(ours, place) and place != PAGE
     ]
@@ -221,10 +221,10 @@ def _file_lines(pieces: Sequence[Piece], known: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def _array_line(path: str, name: str, header: Header) -> str:
+def _array_line(path: str, name: str, header: ArrayHeader) -> str:
     meaning = ARRAYS.get((path, name)) or ARRAYS.get((path, "*"), "an array")
     shape = " × ".join(f"{length:,}" for length in header.shape) or "a single number"
-    return f"  - {code(name) + ', ' if name else ''}{header.kind.name}, {shape}: {meaning}"
+    return f"  - {code(name) + ', ' if name else ''}{header.dtype.name}, {shape}: {meaning}"
 
 
 def _settings_lines(settings: Mapping[str, Any]) -> list[str]:

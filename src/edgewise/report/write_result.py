@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..io.atomic import whole_folder, write_text
-from ..io.edge_formats import PACKED
+from ..io.formats import NPZ
 from ..results import RunRecord, fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
@@ -34,7 +34,7 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
     """
     problem: Exception | None = None
     with whole_folder(Path(folder), overwrite, FILES) as draft:
-        record = fill_result(draft, found, ".json" if eap_ig_json else PACKED)
+        record = fill_result(draft, found, ".json" if eap_ig_json else NPZ)
         try:
             write_derived(draft, Findings.read(draft))
         except Exception as error:  # hours of work aren't lost for a picture

@@ -18,7 +18,7 @@ from ..evaluate import CircuitModelDistance, Measure
 from ..graph import Graph
 from ..io.atomic import MARKERS, check_file, whole_folder
 from ..io.edge_file import EdgeFile
-from ..io.edge_formats import FORMATS, OF_THE_FIELD, PACKED, read_file, suffixes
+from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.recipe import TUNED
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
@@ -49,7 +49,7 @@ class Conversion:
 
 
 def convert(
-    source: str | Path, target: str | Path, overwrite: bool = False, suffix: str = OF_THE_FIELD[0]
+    source: str | Path, target: str | Path, overwrite: bool = False, suffix: str = EAP_SUFFIXES[0]
 ) -> Conversion:
     """Write scores, or a circuit, from one format to another: a target without suffix is a score folder, or of a folder
     of circuits one of as many files that end in `suffix`.
@@ -61,7 +61,7 @@ def convert(
     source, target = Path(source), Path(target)
     if target.suffix not in ("", *FORMATS):
         raise InputError(
-            f"{target} has the suffix {target.suffix!r}; write to a file that ends in {suffixes()}, "
+            f"{target} has the suffix {target.suffix!r}; write to a file that ends in {SUFFIX_WORDS}, "
             "or to a score folder, whose name has no suffix"
         )
     if target.suffix:
@@ -101,7 +101,7 @@ def convert_to_submission(
     if is_result(source):
         circuits, notes = _circuits_of_run(source, measure, method)
     elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
-        circuits, notes = [_untested(read_file(path)) for path in circuit_files(source)], ()
+        circuits, notes = [_untested(read_edge_file(path)) for path in circuit_files(source)], ()
     else:
         raise InputError(
             f"{source} is no folder of circuits; give one with nine circuit files or a result folder, "
@@ -118,7 +118,7 @@ def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
         nothing = "no edge is in_graph: a score folder has no circuit"
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), nothing)
-    held, notes = read_file(source), []
+    held, notes = read_edge_file(source), []
     if held.mask is None or not held.mask.any():
         _refuse_packed(source, target)
     graph = held.graph
@@ -126,27 +126,25 @@ def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
         notes.append("every score is 0: the source has none")
     if held.mask is None:
         notes.append("no edge is in_graph: the source doesn't say")
-    if held.beyond:
-        notes.append(f"not kept, because it isn't about edges: {', '.join(held.beyond)}")
+    if held.unread:
+        notes.append(f"not kept, because it isn't about edges: {', '.join(held.unread)}")
     if held.score is None:
         score: NDArray[np.floating] = np.zeros(graph.n_edges)
-    elif source.suffix == PACKED:
+    elif source.suffix == NPZ:
         score = np.nan_to_num(held.score)
-        notes.append(
-            "edges outside have score 0: the source has scores of those inside only" * (target.suffix != PACKED)
-        )
+        notes.append("edges outside have score 0: the source has scores of those inside only" * (target.suffix != NPZ))
     else:
-        score = held.scored()
-        notes.append("scores of edges outside aren't kept" * (target.suffix == PACKED))
+        score = held.require_scores()
+        notes.append("scores of edges outside aren't kept" * (target.suffix == NPZ))
     circuit = Circuit.empty(graph) if held.mask is None else Circuit(graph, held.mask)
     circuit.save(target, score, held.about)
     return graph, tuple(filter(None, notes))
 
 
 def _refuse_packed(source: Path, target: Path) -> None:
-    if target.suffix == PACKED:
-        words = f"{source} has scores, but no circuit, and a {PACKED} keeps scores of the edges in a circuit only"
-        raise InputError(f"{words}; write a {' or '.join(OF_THE_FIELD)}, or select a circuit first")
+    if target.suffix == NPZ:
+        words = f"{source} has scores, but no circuit, and a {NPZ} keeps scores of the edges in a circuit only"
+        raise InputError(f"{words}; write a {' or '.join(EAP_SUFFIXES)}, or select a circuit first")
 
 
 def _has_circuits(source: Path) -> bool:
@@ -197,7 +195,7 @@ def _untested(held: EdgeFile) -> Circuit:
             f"{held.path} has a circuit of the method that was best on {TEST}, which a submission mustn't look at; "
             "give the result folder and --method, or run with --tune"
         )
-    return Circuit(held.graph, held.members())
+    return Circuit(held.graph, held.require_mask())
 
 
 def _circuits_of_run(folder: Path, measure: Measure, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:

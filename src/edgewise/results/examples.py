@@ -19,9 +19,9 @@ from ..errors import InputError
 from ..evaluate import Attention
 from ..evaluate.attention import pairs
 from ..graph import Graph
-from ..io.atomic import write_arrays, write_json
-from ..io.reading import read_arrays, read_format
-from ..io.records import typed
+from ..io.arrays import read_arrays, write_arrays
+from ..io.atomic import write_json
+from ..io.records import convert_record, read_format
 from ..tasks import Example
 from .run_record import RunRecord
 
@@ -92,7 +92,7 @@ def read_examples(folder: str | Path, run: RunRecord) -> tuple[Prompt, ...]:
     path = Path(folder) / "examples.json"
     if not os.path.isfile(path):
         return ()
-    held: ExamplesRecord = typed(ExamplesRecord, read_format(path, FORMAT, VERSION), str(path))
+    held: ExamplesRecord = convert_record(ExamplesRecord, read_format(path, FORMAT, VERSION), str(path))
     prompts = tuple(held["prompts"])
     told = held["left_out"] >= 0 and len(prompts) + held["left_out"] == run.test.examples
     if not told or len(prompts) > MOST_PROMPTS or held["split"] != run.test.split:

@@ -32,10 +32,10 @@ from ..core.scores import fill_folder
 from ..core.statistics import EdgeStatistics
 from ..errors import InputError
 from ..evaluate import FAITHFULNESS, MEASURES, Curve, Measure, Resampled, check_metric, resample
-from ..io.atomic import write_arrays, write_json, write_text
-from ..io.edge_formats import PACKED
-from ..io.reading import read_arrays, read_format, read_json
-from ..io.records import typed
+from ..io.arrays import read_arrays, write_arrays
+from ..io.atomic import write_json, write_text
+from ..io.formats import NPZ
+from ..io.records import convert_record, read_format, read_json
 from ..method import choose, plain, record_name
 from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED
 from .examples import fill_examples
@@ -103,7 +103,7 @@ class Result:
         return f"Result({self.run.model!r} on {self.run.task!r}, {len(self.rows)} curves)"
 
 
-def fill_result(folder: Path, found: Discovery, circuits: str = PACKED) -> RunRecord:
+def fill_result(folder: Path, found: Discovery, circuits: str = NPZ) -> RunRecord:
     """Fill a folder that exists with all that a discovery found; gives its record.
 
     circuits  what the files in circuits/ end in, and so their format
@@ -140,7 +140,7 @@ def read_result(folder: str | Path) -> Result:
         raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
     try:
         run = RunRecord.from_record(read_format(folder / "run.json", FORMAT, VERSION))
-        records: list[CurveRecord] = typed(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
+        records: list[CurveRecord] = convert_record(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
         _check_records(records, run)
         arrays = read_arrays(
             folder / "circuits.npz", _shapes(len(records), len(records[0]["sizes"]), run), ("values", "full", "empty")

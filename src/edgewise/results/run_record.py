@@ -15,8 +15,8 @@ from ..core.statistics import Bootstrap
 from ..errors import InputError
 from ..evaluate import Ablation, Faithfulness, resample
 from ..graph import Graph
-from ..io.records import Makers, members, typed
-from ..method import parameters, plain, record_name
+from ..io.records import Decoders, convert_fields, convert_record
+from ..method import plain, record_name
 from ..recipes.outcome import Competence
 from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
@@ -136,10 +136,10 @@ class RunRecord:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> RunRecord:
         """The record that was written as JSON; says what it lacks, and what isn't of its type."""
-        found = cls(**members(cls, parameters(cls), record, "the run's record", {Graph: _graph}))
+        found = convert_record(cls, record, "the run's record", {Graph: _graph})
         for name, hint in WITHIN.items():
-            typed(hint, getattr(found, name), f"the run's {name}")
-        members(Settings, parameters(Settings), found.settings, "the run's settings", NAMED)
+            convert_record(hint, getattr(found, name), f"the run's {name}")
+        convert_fields(Settings, found.settings, "the run's settings", NAMED)
         _check(found)
         return found
 
@@ -177,7 +177,7 @@ WITHIN: Mapping[str, Any] = {
 
 
 # A run may have used methods that only its author has: they are known by name.
-NAMED: Makers = {
+NAMED: Decoders = {
     family: partial(record_name, family.__name__.lower())
     for family in (Scorer, Metric, Ablation, Faithfulness, Bootstrap)
 }
@@ -208,8 +208,10 @@ def check_interval(one: IntervalRecord) -> None:
 
 def _graph(record: Any) -> Graph:
     """A graph that is written with the number of its edges."""
-    given = typed(Mapping[str, Any], record, "the run's graph")
-    graph: Graph = typed(Graph, {name: value for name, value in given.items() if name != "edges"}, "the run's graph")
+    given = convert_record(Mapping[str, Any], record, "the run's graph")
+    graph: Graph = convert_record(
+        Graph, {name: value for name, value in given.items() if name != "edges"}, "the run's graph"
+    )
     if type(given.get("edges")) is not int or given["edges"] != graph.n_edges:
         raise InputError(f"the run's graph has {graph.n_edges:,} edges, but its record says otherwise")
     return graph

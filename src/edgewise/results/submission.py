@@ -26,7 +26,7 @@ from ..evaluate import SIZES, size_to_edges
 from ..graph import Graph
 from ..io.atomic import whole_folder
 from ..io.edge_file import EdgeFile
-from ..io.edge_formats import FORMATS, OF_THE_FIELD, read_file
+from ..io.formats import EAP_SUFFIXES, FORMATS, read_edge_file
 from ..io.reading import wrap_read_errors
 
 MODELS = {
@@ -148,13 +148,13 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
     return SubmissionCheck(checks, tuple(problems))
 
 
-def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
+def circuit_files(folder: Path, SUFFIX_WORDS: Collection[str] = tuple(FORMATS)) -> list[Path]:
     """The files in a folder that end like circuits."""
     with wrap_read_errors(folder):
         return sorted(
             path
             for path in folder.iterdir()
-            if path.suffix in suffixes and path.name[0] != "." and os.path.isfile(path)
+            if path.suffix in SUFFIX_WORDS and path.name[0] != "." and os.path.isfile(path)
         )
 
 
@@ -178,9 +178,9 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     except InputError as error:
         problem = str(error) if given else f"{path.name!r} names no task and model, such as ioi_gpt2"
         return FolderCheck(name, None, None, None, (problem,))
-    files = circuit_files(path, OF_THE_FIELD)
+    files = circuit_files(path, EAP_SUFFIXES)
     if not files:
-        return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(OF_THE_FIELD)}",))
+        return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(EAP_SUFFIXES)}",))
     layout = LAYOUTS[len(files) > 1]
     problems = _check_circuits(files, model) if len(files) > 1 else _check_importances(files[0], model)
     return FolderCheck(name, task, model, layout, tuple(problems))
@@ -189,7 +189,7 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
 def _check_importances(path: Path, model: str) -> list[str]:
     try:
         held = _read_of(path, model)
-        held.scored()
+        held.require_scores()
     except InputError as error:
         return [str(error)]
     if held.mask is None:
@@ -214,7 +214,7 @@ def _check_circuits(paths: Sequence[Path], model: str) -> list[str]:
 
 def _read_of(path: Path, model: str) -> EdgeFile:
     """A file of a submission, which must be of the model that its folder names."""
-    held = read_file(path)
+    held = read_edge_file(path)
     _check_graph(held.graph, model, f"{path} is")
     return held
 
@@ -249,8 +249,8 @@ def _size(limits: Sequence[int], size: int) -> str:
 
 def check_field_suffix(suffix: str) -> None:
     """Refuse what no file of the field ends in."""
-    if suffix not in OF_THE_FIELD:
-        raise unknown_name("suffix", suffix, OF_THE_FIELD)
+    if suffix not in EAP_SUFFIXES:
+        raise unknown_name("suffix", suffix, EAP_SUFFIXES)
 
 
 def _new_folder(target: Path) -> AbstractContextManager[Path]:

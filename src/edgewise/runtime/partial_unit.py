@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..io.atomic import array_header, draft_of, is_array, is_held, let_go, name_target_in_errors, remove
-from ..io.reading import read_array
+from ..io.arrays import array_header, is_array, read_array
+from ..io.atomic import draft_of, is_held, let_go, name_target_in_errors, remove
 
 # Name -> shape of a row, and type.
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]

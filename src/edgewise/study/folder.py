@@ -32,8 +32,7 @@ from ..io.atomic import (
     remove_drafts,
     write_json,
 )
-from ..io.reading import read_format
-from ..io.records import typed
+from ..io.records import convert_record, read_format
 from ..recipes.outcome import Competence
 from ..recipes.recipe import Recipe
 from ..runtime.store import FILES as STORE_FILES
@@ -170,7 +169,7 @@ def read_plan(folder: Path) -> Plan:
     found = read_record(folder)
     try:
         for name in SEEN:
-            typed(list[str] if name == "versions" else dict[str, str], found.get(name), f"plan.{name}")
+            convert_record(list[str] if name == "versions" else dict[str, str], found.get(name), f"plan.{name}")
         return Plan.from_record({name: value for name, value in found.items() if name not in SEEN})
     except InputError as error:
         raise InputError(f"{folder / PLAN} can't be read: {error}") from None
@@ -184,7 +183,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 def _read(folder: Path) -> StudyRecord:
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
-    found: StudyRecord = typed(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
+    found: StudyRecord = convert_record(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
     return found
 
 
@@ -223,7 +222,7 @@ def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
         return None
     where = str(store.folder / key)
     try:
-        about: CellRecord = typed(CellRecord, unit.about, "its record")
+        about: CellRecord = convert_record(CellRecord, unit.about, "its record")
         _check(about, plan)
         validation = _repeats(about, VALIDATION, [[choice] for choice in plan.recipes(0)], unit, plan)
         groups = [[(b, one.recipe) for one in same] for b in BOTH_MEASURES for same in by_name(validation[b]).values()]

@@ -14,7 +14,8 @@ from reprlib import repr as short
 from typing import Any, TypeVar
 
 from ..errors import SHOWN, InputError
-from ..io.reading import file_size, first_line, parse_json, wrap_read_errors
+from ..io.reading import file_size, first_line, wrap_read_errors
+from ..io.records import parse_json
 from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")

@@ -16,7 +16,7 @@ from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
 from ...graph import Graph
 from ...io.edge_file import EdgeFile
-from ...io.edge_formats import FORMATS, read_file
+from ...io.formats import FORMATS, read_edge_file
 from ...method import record_name
 from ...results import Prompt, Result, ResultRow, RunRecord, is_result, read_attention, read_examples, read_learned
 from ...results.submission import circuit_files
@@ -158,11 +158,11 @@ def view_of_run(folder: Path, found: Findings) -> View:
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
     """A circuit, or those of a folder: one row for names that differ by their sizes alone."""
-    held = [read_file(one) for one in files]
+    held = [read_edge_file(one) for one in files]
     graph = held[0].graph
     if any(one.graph != graph for one in held):
         raise InputError(f"the circuits in {path} are of different graphs; show them on pages apart")
-    held.sort(key=lambda one: np.count_nonzero(one.members()))
+    held.sort(key=lambda one: np.count_nonzero(one.require_mask()))
     named: dict[str, list[EdgeFile]] = {}
     for one in held:
         named.setdefault(SIZE.sub("", one.path.stem) if len(files) > 1 else one.path.stem, []).append(one)
@@ -180,7 +180,7 @@ def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun,
         score = score if one.score is None else np.where(np.isnan(score), one.score, score)
     score = np.nan_to_num(score)
     facts = {known: str(largest.about[known]) for known in ("model", "task") if known in largest.about}
-    circuits = tuple(Circuit(one.graph, one.members()) for one in held)
+    circuits = tuple(Circuit(one.graph, one.require_mask()) for one in held)
     circuits = tuple(one for one in circuits if one.n_edges) or circuits[-1:]  # of empty ones there is nothing to see
     sizes = tuple(ViewSize(one.n_edges / graph.n_edges, one.n_edges, one.n_edges) for one in circuits)
     return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)

@@ -1,0 +1,60 @@
+"""Read and write files about edges in the format of their suffix."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..graph import Graph
+from . import circuit_npz, eap_json, eap_pt
+from .edge_file import EdgeFile
+from .reading import file_size, wrap_read_errors
+
+NPZ = ".npz"
+# Suffix -> module with `read` and `write`. None imports torch before it needs it.
+FORMATS: dict[str, ModuleType] = {".json": eap_json, ".pt": eap_pt, NPZ: circuit_npz}
+# The formats that EAP-IG and MIB read, too.
+EAP_SUFFIXES = (".json", ".pt")
+SUFFIX_WORDS = ".json, .pt or .npz"
+
+
+def read_edge_file(path: Path) -> EdgeFile:
+    """Return the content of an EAP-IG json or pt, or of an edgewise npz."""
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder; a circuit is a file that ends in {SUFFIX_WORDS}")
+    file_size(path)  # before the suffix: a missing file is the more likely mistake
+    check_suffix(path)
+    with wrap_read_errors(path):
+        content: EdgeFile = FORMATS[path.suffix].read(path)
+    return content
+
+
+def write_edge_file(
+    path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
+) -> None:
+    """Write a circuit in the format of the path's suffix.
+
+    Parameters
+    ----------
+    mask
+        [edge] Whether each edge is in the circuit.
+    score
+        [edge] The signed scores that the circuit was selected by.
+    about
+        Plain data that says how the circuit was made.
+    """
+    check_suffix(path)
+    FORMATS[path.suffix].write(path, graph, mask, score, about)
+
+
+def check_suffix(path: Path) -> None:
+    """Raise InputError if the suffix of a path is of no known format."""
+    if path.suffix not in FORMATS:
+        raise InputError(f"{path} has the suffix {path.suffix!r}; a circuit is a file that ends in {SUFFIX_WORDS}")
