@@ -32,7 +32,7 @@ GRAPH = Graph(2, 2, 6)
 @pytest.mark.parametrize(
     "content, words",
     [(b'{"a": 1, "a": 1}', "'a' is there more than once"), (b'[{"b": {"a": 1, "c": 2, "a": 3}}]', "more than once"),
-     (b"[NaN]", "NaN is no finite"), (b"[-Infinity]", "-Infinity is no finite"), (b"[1e999]", "1e999 is no finite"),
+     (b"[NaN]", "isn't JSON"), (b"[-Infinity]", "isn't JSON"), (b"[1e999]", "out of range"),
      (b'["\\ud800"]', "isn't JSON"), (b'{"\\uDFFF": 1}', "isn't JSON"), (b'["\\ud83d\\u0041"]', "isn't JSON"),
      (b'["\xff"]', "isn't JSON"), (b"\xef\xbb\xbf[]", "isn't JSON"), (b"", "isn't JSON"), (b"[1,]", "isn't JSON"),
      (b"[" * 10**5, "isn't JSON"), (b"1" * 10**4, "isn't JSON"), ("[1]".encode("utf-16"), "isn't JSON")],
@@ -66,20 +66,12 @@ def test_text_about_half_characters_is_no_half_character(tmp_path):
     assert read_json(path) == ["\\ud800", "\U0001f600"]
 
 
-def test_numbers_that_are_none_pass_only_where_they_are_asked_for(tmp_path):
-    path = tmp_path / "file.json"
-    path.write_text("[NaN, 1e999]")
-    assert np.isnan(read_json(path, finite=False)[0])
-    with pytest.raises(InputError, match="finite"):
-        read_json(path)
-
-
 @pytest.mark.parametrize("read", [read_json, read_array, lambda path: read_arrays(path, {}), read_torch])
 def test_what_is_no_file_is_refused_at_once(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "circle").symlink_to("circle")
     for path, words in (
-        (tmp_path, "a folder"), (tmp_path / "pipe", "no regular"), (tmp_path / "none", "no file"),
+        (tmp_path, "a folder"), (tmp_path / "pipe", "not a regular"), (tmp_path / "none", "no file"),
         (tmp_path / "circle", "can't be read"), (tmp_path / ("n" * 300), "can't be read"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=words):
@@ -212,8 +204,8 @@ TYPED = [
     (Part, {"name": "a", "graph": None}),
 ]  # fmt: skip
 UNTYPED = [
-    (int, True), (int, 3.0), (int, "3"), (int, None), (int, 2**63), (float, True), (float, "3"), (float, 10**400),
-    (float, float("nan")), (float, float("inf")), (str, 3), (bool, 1), (bool, "true"), (None, 0), (int | None, "a"),
+    (int, True), (int, 3.0), (int, "3"), (int, None), (float, True), (float, "3"), (float, 10**400),
+    (str, 3), (bool, 1), (bool, "true"), (None, 0), (int | None, "a"),
     (tuple[int, ...], [1, "a"]), (tuple[int, ...], "12"), (tuple[int, ...], 3), (list[float], {"a": 1}),
     (tuple[int, str], [1]), (dict[str, bool], {"a": 1}), (dict[str, bool], [True]), (dict[str, Any], {1: 2}),
     (Literal["a", "b"], "c"), (Literal[1], True), (Part, {"name": "a"}), (Part, {"name": "a", "graph": None, "b": 1}),

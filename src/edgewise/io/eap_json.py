@@ -49,7 +49,7 @@ def read(path: Path) -> EdgeFile:
         data = path.read_bytes()
     try:
         content = msgspec.json.decode(data, type=Content)
-        cfg, nodes, about = (parse_json(part) for part in (content.cfg, content.nodes, content.edgewise))
+        cfg, nodes, about = (parse_json(bytes(part)) for part in (content.cfg, content.nodes, content.edgewise))
         edges = msgspec.json.decode(content.edges, type=dict[str, Edge])
     except msgspec.ValidationError as error:
         raise InputError(f"{path} isn't an EAP-IG file with the keys cfg, nodes and edges: {error}") from None

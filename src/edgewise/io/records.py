@@ -88,7 +88,11 @@ def convert_record(kind: Any, data: Any, where: str, decoders: Decoders | None =
         If the data is of another type. A dataclass or TypedDict needs all its keys and no others.
     """
     if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
-        return kind(**convert_fields(kind, data, where, decoders))
+        values = convert_fields(kind, data, where, decoders)
+        try:
+            return kind(**values)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
     return _convert(kind, data, where, decoders or {})
 
 
