@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..core.ranking import Ranking
 from ..errors import InputError
 from ..evaluate import MEASURES, Ablation, Measure
-from ..io.records import Makers, members, typed
-from ..method import Method, from_record, parameters, record_name
+from ..io.records import Decoders, convert_record
+from ..method import Method, from_record, record_name
 from ..models.memory import Need
 from ..score import SCORERS, Scorer
 from ..tasks import Metric, Task
@@ -101,11 +101,11 @@ class Learner(Method, ABC):
     @classmethod
     def from_record(cls: type[L], record: Mapping[str, Any]) -> L:
         """Return the learner that `record` describes."""
-        makers: Makers = {
+        decoders: Decoders = {
             Measure: partial(from_record, "goal", MEASURES),
             Scorer: partial(from_record, "scorer", SCORERS),
         }
         record_name("learner", record)
-        values = typed(Mapping[str, Any], record, "learner")
+        values = convert_record(Mapping[str, Any], record, "learner")
         fields = {"measure" if name == "goal" else name: value for name, value in values.items() if name != "name"}
-        return cls(**members(cls, parameters(cls), fields, "learner", makers))
+        return convert_record(cls, fields, "learner", decoders)  # type: ignore[no-any-return]

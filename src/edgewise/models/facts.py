@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..io.reading import read_json, wrap_read_errors
+from ..io.reading import wrap_read_errors
+from ..io.records import read_json
 from .cache import described
 from .config import check_read, check_written
 from .families import FAMILIES, check_config

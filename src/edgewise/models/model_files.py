@@ -13,7 +13,8 @@ from typing import Any
 
 from ..errors import InputError
 from ..io.atomic import file_digest
-from ..io.reading import file_size, read_json, wrap_read_errors
+from ..io.reading import file_size, wrap_read_errors
+from ..io.records import read_json
 from .gguf_header import NUMBERS_PER_BYTE
 
 DEMO = "demo"

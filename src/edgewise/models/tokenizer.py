@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..io.reading import file_size, read_json, wrap_read_errors
+from ..io.reading import file_size, wrap_read_errors
+from ..io.records import read_json
 from .model import bos_name
 from .model_files import ModelFiles
 
@@ -59,7 +60,7 @@ def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
 
 def _check_text_growth(path: Path) -> None:
     """Raise InputError if a tokenizer's replacements, applied one after the other, make a text too long for memory."""
-    record = read_json(path, largest=MAX_TOKENIZER_BYTES) if path.is_file() else None
+    record = read_json(path, max_bytes=MAX_TOKENIZER_BYTES) if path.is_file() else None
     normalizers, growth = [record.get("normalizer") if isinstance(record, dict) else None], 1
     while normalizers:
         normalizer = normalizers.pop()

@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..io.arrays import read_array, write_array
 from ..io.atomic import (
     draft_of,
     file_digest,
@@ -28,10 +29,9 @@ from ..io.atomic import (
     refuse_foreign,
     remove,
     remove_drafts,
-    write_array,
     write_json,
 )
-from ..io.reading import read_array, read_format
+from ..io.records import read_format
 from .partial_unit import LOG, PART, Columns, PartialUnit, open_partial_unit
 
 FORMAT, VERSION = "edgewise-unit", 2

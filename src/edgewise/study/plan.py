@@ -13,9 +13,9 @@ from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Measure
 from ..io.atomic import tree_digest
-from ..io.records import Makers, members, typed
+from ..io.records import Decoders, convert_record
 from ..learn import Learner, learner_from_record
-from ..method import Method, as_record, check_is, from_record, parameters
+from ..method import Method, as_record, check_is, from_record
 from ..recipes.recipe import Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
@@ -160,12 +160,12 @@ class Plan:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
         """The plan that `record` came from, read back from JSON."""
-        makers: Makers = {
+        decoders: Decoders = {
             Solver: partial(from_record, "solver", SOLVERS),
-            Settings: lambda found: Settings.from_record(typed(Mapping[str, Any], found, "settings")),
+            Settings: lambda found: Settings.from_record(convert_record(Mapping[str, Any], found, "settings")),
             Learner: learner_from_record,
         }
-        solvers = typed(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
+        solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MOST_VALUES:
             raise InputError(f"a study tries at most {MOST_VALUES} solvers, but {len(solvers)} were given")
-        return cls(**members(cls, parameters(cls), record, "plan", makers))
+        return convert_record(cls, record, "plan", decoders)
