@@ -28,7 +28,7 @@ from edgewise.report.formatting import format_interval, format_number, format_sc
 from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
-from edgewise.results import fill_result, read_circuits, read_result
+from edgewise.results import fill_result, read_result
 from edgewise.runtime import Session
 from edgewise.runtime.progress import ignore_progress
 
@@ -274,6 +274,11 @@ def runs(tmp_path_factory):
     return folder
 
 
+def read_circuits(folder: Path):
+    """(measure, recipe) -> one circuit per size."""
+    return {(outcome.measure, outcome.name): outcome.circuits for outcome in read_result(folder).outcomes}
+
+
 def write(folder: Path, found: Discovery) -> None:
     """A result folder without figures, which take most of the time."""
     folder.mkdir()
@@ -345,7 +350,7 @@ def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(run
 def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
     circuits, result = read_circuits(runs / "one"), read_result(runs / "one")
     for measure in (CMD, CPR):
-        for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.rows[0].curve.asked[1]), 1)):
+        for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.outcomes[0].curve.asked[1]), 1)):
             opened = open_circuit(runs / "one", "mine", measure.name.lower(), size)
             assert opened.circuit == circuits[measure, "Mine"][place] and not opened.reason
             assert (opened.row.measure, opened.row.name, opened.place) == (measure, "Mine", place)

@@ -14,7 +14,7 @@ import torch
 from conftest import build
 from test_tasks import GOOD, write
 
-from edgewise import SIZES, Circuit, EdgeScores, Graph, Settings
+from edgewise import SIZES, Circuit, EdgeScores, Graph, Settings, read_result
 from edgewise.cli import main
 from edgewise.results.result_folder import VERSION
 
@@ -83,8 +83,8 @@ def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgew
 
     curves = {(c["benchmark"], c["method"]): c["sizes"] for c in json.loads((folder / "curve.json").read_text())}
     for sizes in curves.values():
-        assert [size["share"] for size in sizes] == list(SIZES)
-        assert sizes[-1]["faithfulness"] == 1 and sizes[-1]["edges_kept"] == DEMO.n_edges
+        assert [size["share"] for size in sizes] == list(SIZES) and sizes[-1]["edges_kept"] == DEMO.n_edges
+    assert all(outcome.curve.faithfulness[-1] == 1 for outcome in read_result(folder).outcomes)
     for measure in ("CMD", "CPR"):
         for best, greedy in zip(curves[measure, "ILP"], curves[measure, "Greedy"], strict=True):
             assert best["objective"] >= greedy["objective"] - 1e-12
@@ -413,8 +413,8 @@ def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypat
 
 def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION}))
-    assert "isn't a whole result folder" in refused(edgewise, "report", tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION - 1}))
+    assert "isn't a complete result folder" in refused(edgewise, "report", tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
     assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
 
 

@@ -21,7 +21,6 @@ from edgewise import (
     discover,
     load_model,
     load_task,
-    read_circuits,
     read_result,
     write_result,
 )
@@ -86,7 +85,8 @@ def submitted(target):
 
 def circuits_of(run, measure, method):
     """Those of one of a run's methods that are submitted, smallest first."""
-    return sorted(read_circuits(run)[measure, method][:-1], key=lambda circuit: circuit.n_edges)
+    circuits = next(row.circuits for row in read_result(run).of(measure) if row.name == method)
+    return sorted(circuits[:-1], key=lambda circuit: circuit.n_edges)
 
 
 @pytest.fixture(scope="module")

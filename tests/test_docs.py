@@ -49,9 +49,9 @@ def test_methods_of_ones_own_run_straight_from_the_page(tmp_path, monkeypatch):
     two, one = (edgewise.score_edges(model, train, edgewise.EapIg(steps)).values for steps in (2, 1))
     np.testing.assert_allclose(names["scores"].values, 2 * two - one, rtol=1e-3, atol=1e-4)
     result = edgewise.read_result("results/mine")
-    assert [row.name for row in result.rows] == ["Greedy", "LogitsFirst + Shrinkage"]
-    assert result.run.settings["scorer"] == "Halfway"
-    assert result.run.settings["ablation"] == {"name": "Blend", "share": 0.25}
+    assert [row.name for row in result.outcomes] == ["Greedy", "LogitsFirst + Shrinkage"]
+    assert result.settings.scorer.name == "Halfway"
+    assert result.settings.ablation.record() == {"name": "Blend", "share": 0.25}
 
 
 def test_the_readmes_python_runs(tmp_path, monkeypatch, capsys):

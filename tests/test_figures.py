@@ -16,9 +16,10 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 from PIL import Image
 
-from edgewise import CMD, CPR, Circuit, Curve, Graph, RunRecord, Settings, discover, wrap_model, write_result
+from edgewise import CMD, CPR, Circuit, Curve, EdgeScores, Graph, Settings, discover, wrap_model, write_result
 from edgewise.core.statistics import EdgeStatistics
 from edgewise.evaluate import compare, faithfulness_intervals, size_to_edges
+from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import edge_kinds, findings
 from edgewise.report.figures import FIGURES, circuit, drawing, rendered, write_figures
@@ -27,7 +28,7 @@ from edgewise.report.figures.curves import SCALES
 from edgewise.report.figures.scores import DECADES
 from edgewise.report.figures.study import study_figure
 from edgewise.report.findings import Findings
-from edgewise.results import Result, ResultRow
+from edgewise.select.selection import Selection, Status
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 METHODS = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")
@@ -63,7 +64,7 @@ def made(
     known = EdgeStatistics(graph, mean, mean - half, mean + 2 * half, kept, ~kept, np.where(kept, mean, 0))
     full, empty = rng.normal(4, 0.5, examples), rng.normal(0, 0.5, examples)
     asked = tuple(size_to_edges(size, count) for size in sizes)
-    rows, circuits = [], {}
+    rows, scores = [], EdgeScores(graph, mean[None])
     for measure in measures:
         for number, name in enumerate(names):
             order = np.argsort(-np.abs(mean) * np.exp(rng.normal(0, 0.5, count)))
@@ -71,17 +72,19 @@ def made(
             shares = np.array(sizes)[:, None] ** (0.2 / (1 + number % 3))
             values = empty + shares * (full - empty) + far * rng.normal(0, 0.2, (len(sizes), examples))
             curve = Curve(tuple(sizes), asked, tuple(one.n_edges for one in ours), values, full, empty)
-            recipe = {"solver": "ilp", "filter": "none", "pnr": None, "learner": None, "choices": []}
-            rows.append(ResultRow(measure, name, recipe, curve.area(measure), curve, ()))
-            circuits[measure, name] = ours
-    about = {"portfolio": {b.name: {} for b in measures}, "tuning": None, "graph": graph} | run
-    return Findings(Result(replace(RunRecord.of(small), **about), tuple(rows)), known, circuits)
+            selections = tuple(
+                Selection(one, "ilp", Status.OPTIMAL, few, 0.0, 0.0, 0.0) for one, few in zip(ours, asked, strict=True)
+            )
+            rows.append(Outcome(measure, Recipe(alias=name), selections, curve))
+    info = replace(small.run, graph=graph, **run)
+    result = replace(small, run=info, outcomes=tuple(rows), statistics=known, load_scores=lambda: scores)
+    return Findings(result)
 
 
-ONE = {"benchmarks": (CMD,), "names": METHODS[:2]}
+ONE = {"measures": (CMD,), "names": METHODS[:2]}
 KINDS = {
     "usual": {},
-    "one metric, one example": {"benchmarks": (CPR,), "examples": 1},
+    "one metric, one example": {"measures": (CPR,), "examples": 1},
     "one method": ONE | {"names": ("Greedy",)},
     "no greedy, parallel": {"names": ("mine", "yours"), "graph": Graph(2, 2, 4, parallel=True)},
     "tiny": ONE | {"graph": Graph(1, 1, 1), "sizes": (0, 0.1, 0.5, 1.0)},
@@ -95,7 +98,7 @@ KINDS = {
     "huge faithfulness": ONE | {"far": 1e305},
     "long names": ONE | {"names": (LONGEST, LONGEST + "x"), "model": LONGEST, "task": "w " * 200},
     "strange names": ONE | {"names": ("_hidden", "$x_1$", r"\frac{1}", "two\nlines", "\x1b[31m"), "model": "$a_b$"},
-    "many methods": {"names": [f"method {number}" for number in range(60)], "benchmarks": (CMD,)},
+    "many methods": {"names": [f"method {number}" for number in range(60)], "measures": (CMD,)},
 }
 
 
@@ -263,8 +266,8 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
     for outcomes in parts.values():
         one = replace(small, outcomes=tuple(outcomes))
         names = [(o.measure, o.recipe.name) for o in outcomes]
-        rows = tuple(row for row in found.result.rows if (row.measure, row.name) in names)
-        mine = replace(found, result=replace(found.result, run=RunRecord.of(one), rows=rows))
+        rows = tuple(row for row in found.result.outcomes if (row.measure, row.name) in names)
+        mine = replace(found, result=replace(found.result, outcomes=rows))
         for b in (CMD, CPR):
             assert mine.result.exported(b).name == one.exported(b).recipe.name
     for b in (CMD, CPR):

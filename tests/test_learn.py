@@ -54,6 +54,7 @@ from edgewise.learn.top_k_learner import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes.portfolio import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
+from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
 
@@ -316,7 +317,7 @@ def outcomes(heights, name_seed=0):
         problem = SelectionProblem.build(graph, np.arange(8.0), "signed", 0)
         selections = tuple(solve(problem.with_budget(k), solver) for k in (1, 4, 8))
         ranking = Ranking(graph, np.arange(8.0))
-        found.append(Outcome(CMD, Recipe(solver), (ranking,) * 3, selections, curve))
+        found.append(Outcome(CMD, Recipe(solver), selections, curve, (ranking,) * 3))
     return found
 
 
@@ -344,14 +345,13 @@ def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
         assert mixed.recipe.name == "Portfolio" and found.exported(b) is mixed
         assert all(b.better * mixed.area >= b.better * other.area for other in others)
     assert set(found.learned) == {TopKLearner(**SHORT).for_measure(b) for b in (CMD, CPR)}
-    record = write_result(found, tmp_path / "r")
-    assert record.circuits["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
-    assert list(record.portfolio["CPR"]) == ["0.05", "0.3", "1"]
+    write_result(found, tmp_path / "r")
+    record = result_summary(found)
+    assert record["circuits"]["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
+    assert list(record["portfolio"]["CPR"]) == ["0.05", "0.3", "1"]
     rows = read_result(tmp_path / "r").of(CMD)
     assert [row.name for row in rows] == ["Greedy", "ILP", "Learned", "ILP + Learned", "Portfolio"]
-    assert rows[2].recipe["learner"]["goal"] == "CMD" and rows[4].recipe["choices"] == list(
-        record.portfolio["CMD"].values()
-    )
+    assert rows[2].recipe.learner.measure == CMD and rows[4].choices == tuple(record["portfolio"]["CMD"].values())
 
 
 def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_path):
@@ -385,8 +385,8 @@ def test_a_run_shows_learned_rows_and_what_the_portfolio_took(edgewise, tmp_path
     words = ("run", "--learned", "--learn-steps", 10, "--examples", 8, "--stability", 0, "--out", tmp_path / "r")
     code, out, _ = edgewise(*words)
     assert code == 0 and "ILP + Learned" in out and "Portfolio CMD" in out
-    run = json.loads((tmp_path / "r" / "run.json").read_text())
-    assert run["circuits"]["CMD"]["chosen_on"] == "validation" and len(run["portfolio"]["CPR"]) == 10
+    result = read_result(tmp_path / "r")
+    assert result.exported(CMD).chosen_on == "validation" and len(result.exported(CPR).choices) == 10
     assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == 0
     code, _, err = edgewise("report", tmp_path / "r")
     assert code == 0, err

@@ -28,6 +28,7 @@ from edgewise import (
     as_published,
     jaccard,
     overlap,
+    read_result,
     score_edges,
     select_circuits,
     summarise,
@@ -35,7 +36,7 @@ from edgewise import (
     wrap_model,
 )
 from edgewise.io.formats import read_edge_file
-from edgewise.recipes.settings import PUBLISHED
+from edgewise.recipes.settings import PUBLISHED, published_words
 from edgewise.recipes.stability import recipe_overlap
 from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task
 
@@ -106,12 +107,10 @@ def test_a_run_as_published_says_so(edgewise, tmp_path):
     words = ("run", "--examples", 12, "--as-published", "--out", tmp_path / "out")
     code, out, _ = edgewise(*words)
     assert code == 0 and all(text in " ".join(out.split()) for text in PUBLISHED.values())
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert run["as_published"] == dict(PUBLISHED) and run["settings"]["faithfulness"] == "ratio"
-    curves = {(c["benchmark"], c["method"]): c for c in json.loads((tmp_path / "out" / "curve.json").read_text())}
-    assert curves["CMD", "Greedy"]["sizes"][0]["share"] == 0
-    grown = [size["edges_kept"] for size in curves["CMD", "Bootstrapping"]["sizes"]]
-    assert grown[-1] <= run["edges_kept_by_bootstrap"] < run["graph"]["edges"]
+    result = read_result(tmp_path / "out")
+    assert published_words(result.settings) == dict(PUBLISHED) and result.settings.sizes[0] == 0
+    filtered = next(outcome for outcome in result.of(CMD) if outcome.name == "Bootstrapping")
+    assert filtered.curve.kept[-1] <= result.statistics.kept.sum() < result.run.graph.n_edges
     assert edgewise("report", tmp_path / "out")[0] == 0
 
 
@@ -170,7 +169,7 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
         return evaluated(model, part, *rest, **more)
 
     monkeypatch.setattr(curves, "evaluate_circuits", evaluate)
-    monkeypatch.setattr(curves, "AT_ONCE", 10**9)  # one call per fold
+    monkeypatch.setattr(curves, "CHUNK_SIZE", 10**9)  # one call per fold
     found = tune(model, task, given, settings)
     row_of = {given.values[row].tobytes(): row for row in range(len(task))}
     place = {example: row for row, example in enumerate(task.examples)}
@@ -209,19 +208,16 @@ def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatc
     monkeypatch.setattr("edgewise.recipes.tuning.KAPPA", (1.0,))
     code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
     assert code == 0 and "Tuned CMD" in out and "held-out examples of train + validation" in out
-    run = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert (run["train"]["split"], run["train"]["examples"]) == ("train + validation", 24)
-    assert run["test"]["examples"] == 12
-    assert len(run["tuning"]["candidates"]["CMD"]) == 3 * 5 * 2 and len(run["tuning"]["candidates"]["CPR"]) == 3 * 5
-    best = min(one["area"] for one in run["tuning"]["candidates"]["CMD"])
-    chosen = run["tuning"]["chosen"]["CMD"]
-    assert chosen["area"] == best and chosen["against_greedy"]["difference"] <= 0
-    assert run["intervals"]["CMD"]["Tuned"]["low"] <= run["areas"]["CMD"]["Tuned"]
-    assert set(run["overlap"]) == {"CMD", "CPR"} and len(run["overlap"]["CMD"]["Greedy"]["sizes"]) == 10
-    # What was tuned is what is written, not what was best on test.
-    tuned = run["circuits"]["CMD"]
-    assert tuned["recipe"] == chosen["method"] and tuned["chosen_on"] == "train + validation"
-    about = read_edge_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
-    assert about["recipe"] == chosen["method"]
+    result = read_result(tmp_path / "out")
+    run, tuning = result.run, result.tuning
+    assert (run.train.split, run.train.examples, run.test.examples) == ("train + validation", 24, 12)
+    assert [len(tuning.candidates[measure]) for measure in (CMD, CPR)] == [3 * 5 * 2, 3 * 5]
+    assert tuning.best(CMD).area == min(candidate.area for candidate in tuning.candidates[CMD])
+    assert tuning.lead[CMD].difference <= 0
+    assert set(result.overlap) == {CMD, CPR} and len(result.overlap[CMD]["Greedy"]) == 10
+    # The exported circuits are those of the tuned recipe, not of the best one on test.
+    tuned, about = result.exported(CMD), read_edge_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
+    assert tuned.name == "Tuned" and tuned.chosen_on == about["chosen_on"] == "train + validation"
+    assert tuned.recipe.combination == tuning.best(CMD).recipe.name == about["recipe"]
     assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")
     assert "2 to 1000" in refused(edgewise, "run", "--stability", 1, "--out", tmp_path / "more")

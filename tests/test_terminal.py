@@ -15,7 +15,7 @@ import test_cli
 from rich.console import Console
 from test_cli import refused, score_file
 
-from edgewise import Circuit
+from edgewise import CMD, Circuit, read_result
 from edgewise.cli import console, main
 from edgewise.report.study_tables import latex, markdown, terminal
 from edgewise.runtime.progress import ProgressLines, progress_bars
@@ -50,7 +50,7 @@ def test_a_run_shows_a_circuit_its_curve_and_what_is_in_the_folder(folder):
     table = out.split("CMD, lower is better")[1].split("best: ")[0]
     assert max(map(len, table.splitlines())) <= 60
     # Marks survive the pipe.
-    areas = json.loads((folder / "run.json").read_text())["areas"]["CMD"]
+    areas = {outcome.name: outcome.area for outcome in read_result(folder).of(CMD)}
     best = min(areas, key=areas.get)
     assert re.search(rf"^{re.escape(best)} +{areas[best]:.4f}  best", table, re.M)
     assert "strongest edges" in out and "heads and MLPs" in out and "1.00 ┤" in out

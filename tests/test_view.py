@@ -28,21 +28,15 @@ from edgewise import (
 )
 from edgewise.learn import TopKLearner
 from edgewise.recipes.recipe import GREEDY
+from edgewise.recipes.run_info import Prompt
 from edgewise.report import figures
 from edgewise.report.findings import Findings
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
 from edgewise.report.write_result import NotShownWarning, write_derived
-from edgewise.results import (
-    Prompt,
-    read_attention,
-    read_circuits,
-    read_examples,
-    read_learned,
-    read_result,
-    read_statistics,
-)
+from edgewise.results import read_result
+from edgewise.results.examples import read_attention
 from edgewise.select import Ilp
 
 EVIL = "</script><script>alert(1)</script><!-- <b>& \"'"
@@ -105,11 +99,11 @@ def folder(tmp_path_factory):
 
 
 def test_the_page_of_a_run_holds_what_was_found(folder):
-    result, circuits = read_result(folder), read_circuits(folder)
+    result = read_result(folder)
     about, arrays = unpacked((folder / "viewer.html").read_text("utf-8"))
     graph, statistics = result.run.graph, Findings.read(folder).statistics
     np.testing.assert_allclose(statistics.mean, EdgeScores.load(folder).mean())
-    resampled = read_statistics(folder)
+    resampled = result.statistics
     np.testing.assert_allclose(statistics.high - statistics.low, resampled.high - resampled.low)
     edges = graph.edges_between(arrays["source"].astype(int), arrays["destination"].astype(int))
     assert sorted(edges) == list(range(graph.n_edges))
@@ -117,23 +111,25 @@ def test_the_page_of_a_run_holds_what_was_found(folder):
     for name in ("mean", "low", "high"):
         np.testing.assert_allclose(arrays[f"run0.{name}"], getattr(statistics, name)[edges], rtol=2**-12)
     assert (arrays["run0.unstable"] == statistics.sign_unstable[edges]).all()
-    assert [(row["benchmark"], row["method"]) for row in about["rows"]] == list(circuits_in_order(circuits))
-    for place, (row, learned) in enumerate(zip(result.rows, read_learned(folder, result), strict=True)):
+    names = [(outcome.measure.name, outcome.name) for outcome in result.outcomes]
+    assert [(row["benchmark"], row["method"]) for row in about["rows"]] == names
+    for place, row in enumerate(result.outcomes):
+        learned = result.learned.get(row.recipe.learner)
         said, masks = about["rows"][place], arrays[f"row{place}.masks"]
         # A size that asks for no edge isn't shown.
         kept = [at for at, asked in enumerate(row.curve.asked) if asked]
         assert 0 < len(kept) < len(row.curve.asked)
         assert [size["share"] for size in said["sizes"]] == [row.curve.shares[at] for at in kept]
         for size, at in enumerate(kept):
-            assert (masks[size] == circuits[row.measure, row.name][at].mask[edges]).all()
+            assert (masks[size] == row.circuits[at].mask[edges]).all()
             assert said["sizes"][size]["kept"] == masks[size].sum()
             assert said["sizes"][size]["faithfulness"] == pytest.approx(row.curve.faithfulness[at])
         np.testing.assert_allclose(arrays[f"row{place}.metric"], row.curve.values[kept], rtol=2**-12, atol=1e-30)
         assert said["area"] == row.area and said["interval"][0] <= row.area <= said["interval"][1]
-        assert (f"row{place}.value" in arrays) == (row.recipe["learner"] is not None)
+        assert (f"row{place}.value" in arrays) == (row.recipe.learner is not None)
         if learned is not None:
-            np.testing.assert_allclose(arrays[f"row{place}.value"], learned[edges], rtol=2**-12)
-    seen = read_attention(folder, result.run)
+            np.testing.assert_allclose(arrays[f"row{place}.value"], learned.value[edges], rtol=2**-12)
+    seen = result.attention
     assert seen is not None and about["runs"][0]["patterns"] == {
         "examples": list(seen.examples),
         "heads": list(seen.heads),
@@ -142,18 +138,13 @@ def test_the_page_of_a_run_holds_what_was_found(folder):
         assert (arrays[f"run0.pattern{place}"] == values).all()
 
 
-def circuits_in_order(circuits):
-    return ((measure.name, method) for measure, method in circuits)
-
-
 def test_learned_rankings_are_kept_with_the_result(folder):
     result = read_result(folder)
-    found = read_learned(folder, result)
-    assert [value is not None for value in found] == [row.recipe["learner"] is not None for row in result.rows]
-    assert not np.array_equal(found[2], found[4])
+    learned = {learner.measure: ranking.value for learner, ranking in result.learned.items()}
+    assert set(learned) == {CMD, CPR} and not np.array_equal(learned[CMD], learned[CPR])
     with np.load(folder / "learned.npz") as held:
         assert sorted(held.files) == ["CMD", "CPR"]
-        np.testing.assert_array_equal(held["CPR"], found[4])
+        np.testing.assert_array_equal(held["CPR"], learned[CPR])
 
 
 def test_equal_views_give_equal_pages_and_shown_is_what_circuits_are_exported_of(folder):
@@ -294,7 +285,7 @@ def test_a_tokenizer_that_fails_costs_nobody_a_run(tmp_path, piece):
     found = discover(model, random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
     write_result(found, tmp_path / "r")
     first = random_task(2, seed=1).examples[0]
-    said = read_examples(tmp_path / "r", read_result(tmp_path / "r").run)
+    said = read_result(tmp_path / "r").prompts
     assert said[0].clean == tuple(f"<{token}>" for token in first.clean) and said[0].correct == f"<{first.correct}>"
 
 
@@ -305,7 +296,7 @@ def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda found: 1 / 0})
     with pytest.warns(NotShownWarning, match=r"all that was found.*division by zero.*edgewise report"):
         write_result(found, tmp_path / "r")
-    assert [row.name for row in read_result(tmp_path / "r").rows] == ["Greedy"]
+    assert [row.name for row in read_result(tmp_path / "r").outcomes] == ["Greedy"]
     monkeypatch.undo()
     write_derived(tmp_path / "r", Findings.read(tmp_path / "r"))
     assert (tmp_path / "r" / "viewer.html").is_file() and (tmp_path / "r" / "README.md").is_file()
@@ -345,14 +336,13 @@ def test_files_have_their_own_scores_and_say_if_there_are_none(tmp_path):
 def test_long_prompts_are_kept_as_far_as_they_fit(tmp_path, monkeypatch):
     test = random_task(4, seed=1)
     first, second = (2 * example.length for example in test.examples[:2])
-    monkeypatch.setattr("edgewise.results.examples.MOST_TOKENS", first + second + 1)
+    monkeypatch.setattr("edgewise.recipes.run_info.MAX_TOKENS", first + second + 1)
     found = discover(wrap_model(build("gpt2")), random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
     write_result(found, tmp_path / "r")
-    run = read_result(tmp_path / "r").run
-    assert [len(prompt.clean) for prompt in read_examples(tmp_path / "r", run)] == [first / 2, second / 2]
+    assert [len(prompt.clean) for prompt in read_result(tmp_path / "r").prompts] == [first / 2, second / 2]
     about, arrays = unpacked((tmp_path / "r" / "viewer.html").read_text("utf-8"))
     assert len(about["runs"][0]["prompts"]) == 2 and arrays["row0.metric"].shape[1] == 4
     path = tmp_path / "r" / "examples.json"
     path.write_text(path.read_text().replace('"left_out": 2', '"left_out": 1'))
     with pytest.raises(InputError, match="other prompts"):
-        read_examples(tmp_path / "r", run)
+        read_result(tmp_path / "r")

@@ -22,12 +22,12 @@ from edgewise.cli.console import check_words, err, print_json, say, warn
 from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import TopKLearner
+from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.outcome import Competence
 from edgewise.report.comparisons import Contest, pair_tables, pairs
 from edgewise.report.formatting import one_line, safe_text, shorten
 from edgewise.report.study_tables import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
-from edgewise.results import ResultRow
 from edgewise.runtime import Session
 from edgewise.score import MaskIg
 from edgewise.study import Cell, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
@@ -60,10 +60,9 @@ def curve(seed: int) -> Curve:
     return Curve((0.1, 0.3, 0.6, 1.0), COUNTS, COUNTS, values, full, empty)
 
 
-def rows(names: list[str]) -> list[ResultRow]:
-    recipe = {"solver": "ilp", "filter": "none", "pnr": None, "learner": None}
+def rows(names: list[str]) -> list[Outcome]:
     found = [(name, b, curve(n)) for n, name in enumerate(names) for b in (CMD, CPR)]
-    return [ResultRow(b, name, recipe, one.area(b), one, ()) for name, b, one in found]
+    return [Outcome(b, Recipe(alias=name), (), one) for name, b, one in found]
 
 
 def printed(*things: object, width: int = 200) -> str:

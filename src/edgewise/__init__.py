@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .recipes.tuning import Tuning, tune
     from .report.study_tables import write_study
     from .report.write_result import write_result
-    from .results import RunRecord, check_submission, convert, read_circuits, read_result
+    from .results import check_submission, convert, read_result
     from .runtime.engine import Engine
     from .runtime.local_engine import Local
     from .runtime.ray_engine import Ray
@@ -79,7 +79,7 @@ _HOMES = {
     ".core.ranking": ("Ranking",),
     ".report.study_tables": ("write_study",),
     ".report.write_result": ("write_result",),
-    ".results": ("RunRecord", "check_submission", "convert", "read_circuits", "read_result"),
+    ".results": ("check_submission", "convert", "read_result"),
     ".score": ("Eap", "EapIg", "MaskIg", "Scorer"),
     ".score.run_scorer": ("score_edges",),
     ".score.base": ("BatchScores",),
@@ -105,9 +105,9 @@ __all__ = """
     CMD CPR SIZES Ablation Accuracy BatchScores Measure Bootstrap Circuit Curve Discovery Eap EapIg
     EdgeScores EdgeStatistics Engine Evaluation Example Faithfulness Filter Graph Greedy Grid Ilp InputError Kl
     TopKLearner Local LogitDifference MaskIg Mean Metric MibFaithfulness Model ModelSource NoFilter Outcome Patching
-    Plan PositionalMean ProbabilityDifference PromptPair Ranking RatioFaithfulness Ray Readout Recipe RunRecord Scorer
+    Plan PositionalMean ProbabilityDifference PromptPair Ranking RatioFaithfulness Ray Readout Recipe Scorer
     Selection SelectionProblem Session Settings Shrinkage Solution Solver Status Store Study Task TopN Tuning Zero
     as_published auroc check_submission compare convert discover evaluate_circuits inspect_model jaccard learn_ranking
-    load_model load_task make_task overlap paper_recipes read_circuits read_result read_study run_study score_edges
+    load_model load_task make_task overlap paper_recipes read_result read_study run_study score_edges
     select_circuits solve solve_path summarise tune wrap_model write_result write_study
 """.split()

@@ -1,14 +1,16 @@
 """The whole flow on one page: model + task -> scores -> ranking -> circuits -> curves.
 
-`discover` calls one function per stage. Recipes say which circuits are selected, and how: a ranking source (scores or a
-learner), a filter, a share of positive edges (PNR) and a solver.
+`discover` calls one function per stage and returns a `Discovery`, which is also what a result folder is read back as.
+Recipes say how circuits are selected: a ranking source (scores or a learner), a filter, a share of positive edges (PNR)
+and a solver.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +23,18 @@ from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .learn import Learner
 from .method import check_is
 from .models import Model
-from .recipes.curves import evaluate_recipes, evaluate_selected, learn_rankings, rank_edges, score_task
-from .recipes.outcome import Competence, Outcome
+from .recipes.curves import (
+    MeasureRecipe,
+    evaluate_selections,
+    learn_rankings,
+    rank_edges,
+    score_task,
+    select_recipes,
+)
+from .recipes.outcome import Outcome
 from .recipes.portfolio import portfolio
-from .recipes.recipe import GREEDY, PORTFOLIO, Recipe, Recipes, merge_recipes, name_recipes, paper_recipes
+from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
+from .recipes.run_info import Prompt, RunInfo, decode_prompts, describe_run
 from .recipes.settings import DEFAULTS, Settings
 from .recipes.stability import overlap_by_size
 from .recipes.tuning import Tuning, tune
@@ -32,38 +42,56 @@ from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task
 
 # Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
-LARGEST_OVERLAP = 2_000_000_000
+MAX_OVERLAP_BYTES = 2_000_000_000
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """The result of a run: its inputs, and everything that it computed.
+    """The result of a run, as `discover` returns it and as `read_result` reads it from a folder.
 
-    scores      of train; `statistics` are those of the settings' bootstrap
-    learned     the rankings of recipes that have a learner
-    outcomes    of every recipe, by benchmark
-    competence  how well the model does the test examples
-    tuning      how one more recipe was chosen by cross-validation on train; None if that wasn't requested
-    overlap     benchmark -> recipe -> the overlap of circuits over resamples of train [size], NaN where they are empty
-    attention   of the exported circuits' heads on a few test examples; None if that wasn't requested
-    seconds     that each stage took; stored scores count with the time that computing them took
+    Attributes
+    ----------
+    run
+        Facts about the run: model, examples, seed, accuracy, seconds, versions.
+    statistics
+        Of every edge, by the bootstrap of the settings.
+    outcomes
+        One per measure and recipe.
+    learned
+        Learner -> ranking, for recipes that have a learner.
+    tuning
+        How one more recipe was chosen by cross-validation on train. None without tuning.
+    overlap
+        Measure -> recipe name -> overlap of circuits over resamples of train, [size]. NaN where they are empty.
+    prompts
+        The first of the evaluated examples, as text.
+    attention
+        Of the heads in exported circuits, on a few of the evaluated examples. None if there is none.
+    load_scores
+        Returns the scores of train. They are large, so those of a folder are read when `scores` is first used.
     """
 
-    model: Model
-    train: Task
-    test: Task
+    run: RunInfo
     settings: Settings
-    scores: EdgeScores
     statistics: EdgeStatistics
-    learned: Mapping[Learner, Ranking]
     outcomes: tuple[Outcome, ...]
-    competence: Competence
+    learned: Mapping[Learner, Ranking]
     tuning: Tuning | None
-    overlap: Mapping[Measure, Mapping[Recipe, FloatArray]]
+    overlap: Mapping[Measure, Mapping[str, FloatArray]]
+    prompts: tuple[Prompt, ...]
     attention: Attention | None
-    seed: int
-    seconds: Mapping[str, float]
+    load_scores: Callable[[], EdgeScores]
+
+    @cached_property
+    def scores(self) -> EdgeScores:
+        """The scores of train, [example, edge]."""
+        return self.load_scores()
+
+    @cached_property
+    def mean_scores(self) -> FloatArray:
+        """[edge] the mean over the examples of train, which circuits are selected by without a filter."""
+        return self.scores.mean()
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -79,17 +107,20 @@ class Discovery:
         return outcomes
 
     def best(self, measure: Measure) -> Outcome:
-        """Return the outcome of the best area: the highest CPR, the lowest CMD."""
+        """Return the outcome of the best area: the highest CPR, the lowest CMD. Ties go to the first."""
         return max(self.of(measure), key=lambda outcome: measure.better * outcome.area)
 
     def exported(self, measure: Measure) -> Outcome:
-        """Return the outcome to take circuits from: one chosen without the evaluated examples (a portfolio, a tuned
-        recipe), or else the best, which was chosen on them."""
+        """Return the outcome whose circuits are written as files.
+
+        It is the last one that was chosen without the evaluated examples (a portfolio, a tuned recipe), or else the
+        best on them.
+        """
         return _exported(self.of(measure), measure)
 
     def __repr__(self) -> str:
-        best = "; ".join(f"{b.name} {self.best(b).area:.4f} by {self.best(b).recipe.name}" for b in self.measures)
-        return f"Discovery({self.model.name!r} on {self.test.name!r}: {best})"
+        names = ", ".join(f"{m.name} of {len(self.of(m))} recipes" for m in self.measures)
+        return f"Discovery({self.run.model!r} on {self.run.task!r}: {names})"
 
 
 def discover(
@@ -97,7 +128,7 @@ def discover(
     train: Task,
     test: Task,
     settings: Settings = DEFAULTS,
-    recipes: Recipes | None = None,
+    recipes: Recipes | Sequence[MeasureRecipe] | None = None,
     *,
     validation: Task | None = None,
     tune_among: Recipes | None = None,
@@ -111,7 +142,9 @@ def discover(
     Parameters
     ----------
     recipes
-        Measure -> recipes. By default those of the paper. Recipes with a learner are learned on train.
+        Measure -> recipes. By default those of the paper. Recipes with a learner are learned on train. Recipes of one
+        name get their hyper-parameters as part of it. A list of (measure, recipe) pairs is evaluated in its order, and
+        names are left as they are.
     validation
         Examples by which a portfolio chooses the best recipe of every size. None leaves the portfolio out.
     tune_among
@@ -124,62 +157,76 @@ def discover(
         Of the folds of tuning and of the resamples of `stability`.
     session
         Store, engine and progress. With a store, a stopped call resumes.
+
+    Returns
+    -------
+    One outcome per measure and recipe, and what they were made from.
     """
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
-    recipes = name_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
-    clock, tuning = _Clock(), None
+    pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
+    clock = _Clock()
     with session.reporting() as session:
-        scores = score_task(model, train, settings, session)
-        test_scores = score_task(model, test, settings, session) if _resamples_test(recipes) else None
+        scores, test_scores = _score(model, train, test, settings, pairs, session)
         clock.lap("score")
-        statistics = _statistics(scores, test_scores, settings)
+        statistics = _summarise(scores, test_scores, settings)
         clock.lap("bootstrap")
+        tuning, tuned = None, []
         if tune_among is not None:
             tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
-            recipes = merge_recipes(recipes, tuning.chosen)
+            tuned = [(measure, recipe) for measure, chosen in tuning.chosen.items() for recipe in chosen]
+            measures = dict.fromkeys(measure for measure, _ in (*pairs, *tuned))
+            pairs = [pair for measure in measures for pair in (*pairs, *tuned) if pair[0] == measure]
         clock.lap("tune")
-        choices = [(measure, recipe) for measure, listed in recipes.items() for recipe in listed]
-        learned = learn_rankings(model, train, [recipe for _, recipe in choices], settings, session)
+        learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
+        ranked = rank_edges(pairs, scores, test_scores, learned)
         clock.lap("learn")
-        ranked = rank_edges(choices, scores, test_scores, learned)
-        measured = evaluate_recipes(model, test, ranked, settings, session)
-        outcomes = _mark_tuned(measured.outcomes, tuning, train)
+        selections = select_recipes(ranked, settings, session)
+        clock.lap("select")
+        outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
+        outcomes = tuple(replace(o, chosen_on=train.split) if (o.measure, o.recipe) in tuned else o for o in outcomes)
         if validation is not None:
-            validated, _ = evaluate_selected(model, validation, ranked, measured.selected, settings, session)
-            outcomes += tuple(portfolio(validated, measured.outcomes, b, validation.split) for b in recipes)
-        clock.lap("measure")
+            validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
+            measures = dict.fromkeys(measure for measure, _ in pairs)
+            outcomes += tuple(portfolio(validated, outcomes, measure, validation.split) for measure in measures)
+        clock.lap("evaluate")
         overlap = _overlap(scores, outcomes, settings, stability, seed, session)
         clock.lap("overlap")
         patterns = _attention(model, test, outcomes, statistics, attention)
         clock.lap("attention")
-    scoring = {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
+    total = sum(clock.seconds.values())
+    seconds = clock.seconds | {"score": scores.provenance["seconds"], "total": total}
     return Discovery(
-        model, train, test, settings, scores, statistics, learned, outcomes, measured.competence, tuning, overlap,
-        patterns, seed, {**clock.seconds, **measured.seconds, **scoring},
-    )  # fmt: skip
+        run=describe_run(model, train, test, accuracy, seed, seconds),
+        settings=settings,
+        statistics=statistics,
+        outcomes=outcomes,
+        learned=learned,
+        tuning=tuning,
+        overlap=overlap,
+        prompts=decode_prompts(test.examples, model.tokenizer),
+        attention=patterns,
+        load_scores=lambda: scores,
+    )
 
 
-def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, train: Task) -> tuple[Outcome, ...]:
-    """Set `chosen_on` of the outcomes of recipes that tuning chose."""
-    tuned = [] if tuning is None else [(b, recipe) for b, listed in tuning.chosen.items() for recipe in listed]
-    return tuple(replace(o, chosen_on=train.split) if (o.measure, o.recipe) in tuned else o for o in outcomes)
+def _score(
+    model: Model, train: Task, test: Task, settings: Settings, pairs: Sequence[MeasureRecipe], session: Session
+) -> tuple[EdgeScores, EdgeScores | None]:
+    """Return the scores of train, and those of test if a filter resamples them, as the paper's public script does."""
+    needs_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
+    scores = score_task(model, train, settings, session)
+    return scores, score_task(model, test, settings, session) if needs_test else None
 
 
-def _resamples_test(recipes: Recipes) -> bool:
-    """Whether a filter resamples the scores of the evaluated examples, as the paper's public script does."""
-    return any(recipe.filter.on_evaluated for listed in recipes.values() for recipe in listed)
-
-
-def _statistics(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
-    """Return the statistics of the settings' bootstrap, or those without a filter if there is a single example."""
+def _summarise(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
+    """Return the statistics of the settings' bootstrap. A single example can't be resampled."""
     resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
     return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
 
 
 def _exported(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
-    """Return the last outcome that was chosen without the evaluated examples, or else the best."""
     candidates = [outcome for outcome in outcomes if outcome.measure == measure]
     chosen_before = [outcome for outcome in candidates if outcome.chosen_on]
     return chosen_before[-1] if chosen_before else max(candidates, key=lambda outcome: measure.better * outcome.area)
@@ -187,17 +234,17 @@ def _exported(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
 
 def _overlap(
     scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
-) -> dict[Measure, dict[Recipe, FloatArray]]:
+) -> dict[Measure, dict[str, FloatArray]]:
     """Return the overlap of greedy's circuits and of the exported recipe's, over resamples of the scores."""
-    if not resamples or scores.n_examples < 2 or scores.values.nbytes > LARGEST_OVERLAP:
+    if not resamples or scores.n_examples < 2 or scores.values.nbytes > MAX_OVERLAP_BYTES:
         return {}
     return {
-        b: {
-            recipe: overlap_by_size(scores, recipe, b, settings, resamples, seed, session)
-            for recipe in dict.fromkeys((GREEDY, _exported(outcomes, b).recipe))
-            if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't made of rows of scores
+        measure: {
+            recipe.name: overlap_by_size(scores, recipe, measure, settings, resamples, seed, session)
+            for recipe in dict.fromkeys((GREEDY, _exported(outcomes, measure).recipe))
+            if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
         }
-        for b in dict.fromkeys(outcome.measure for outcome in outcomes)
+        for measure in dict.fromkeys(outcome.measure for outcome in outcomes)
     }
 
 
@@ -208,11 +255,13 @@ def _attention(
 
     The examples go from the worst to the best of the first measure's exported circuit.
     """
-    exported = [_exported(outcomes, b) for b in dict.fromkeys(outcome.measure for outcome in outcomes)]
-    graph, n_circuits = model.graph, np.zeros(model.graph.n_nodes)
+    if not n_examples:
+        return None
+    exported = [_exported(outcomes, measure) for measure in dict.fromkeys(outcome.measure for outcome in outcomes)]
+    n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in exported:
-        n_circuits += np.sum([selection.circuit.nodes for selection in outcome.selections], axis=0)
-    heads = strongest_heads(graph, np.abs(statistics.mean))
+        n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)
+    heads = strongest_heads(model.graph, np.abs(statistics.mean))
     heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
     measure, curve = exported[0].measure, exported[0].curve
     by_example = curve.definition.of(curve.values[curve.telling], curve.full, curve.empty)
@@ -223,7 +272,7 @@ def _attention(
 
 
 class _Clock:
-    """Measure how long each stage took."""
+    """Measures how long each stage took."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -436,7 +436,7 @@ def run_schema() -> Schema:
         **fields(
             of={
                 "format": one_of("edgewise-result"),
-                "version": one_of(2),
+                "version": one_of(3),
                 "model": is_text,
                 "weights": is_text,
                 "task": is_text,
@@ -446,28 +446,20 @@ def run_schema() -> Schema:
                 "threads": is_count,
                 "bos": or_null(is_count),
                 "settings": is_object,
-                "as_published": or_null(is_object),
                 "graph": is_object,
-                "sign_instability": is_number,
                 "train": is_object,
                 "test": is_object,
                 "accuracy": is_object,
-                "edges_kept_by_bootstrap": is_count,
-                "areas": is_object,
-                "intervals": is_object,
                 "tuning": or_null(is_object),
                 "overlap": is_object,
-                "portfolio": is_object,
-                "circuits": is_object,
                 "seconds": is_object,
                 "versions": is_object,
             }
         ),
         **fields("train", of=split | {"examples": is_positive}),
         **fields("test", of=split | {"examples": one_of(5)}),
-        **fields("graph", of=SHAPE | {"edges": one_of(EDGES)}),
+        **fields("graph", of=SHAPE),
         **fields("accuracy", of={"top": is_number, "beats": is_number}),
-        **{("areas", b, method): is_number for b, found in run["areas"].items() for method in found},
         **{("seconds", name): is_number for name in run["seconds"]},
         **{("versions", name): is_text for name in run["versions"]},
         (): is_object,
@@ -484,19 +476,18 @@ CURVE = Schema(
         ("*",): is_object,
         ("*", "benchmark"): is_text,
         ("*", "method"): is_text,
-        ("*", "area"): is_number,
         ("*", "pnr"): or_null(is_number),
-        ("*", "faithfulness"): is_text,
+        ("*", "alias"): is_text,
+        ("*", "chosen_on"): is_text,
         ("*", "choices"): is_list,
         ("*", "sizes"): is_list,
-        ("*", "solver"): is_text,
         ("*", "sizes", "*"): is_object,
         ("*", "sizes", "*", "share"): is_number,
         ("*", "sizes", "*", "edges_asked"): is_count,
         ("*", "sizes", "*", "edges_kept"): is_count,
     },
     frozenset(
-        {("*", name) for name in ("benchmark", "method", "area", "faithfulness", "sizes")}
+        {("*", name) for name in ("benchmark", "method", "alias", "chosen_on", "sizes")}
         | {("*", "sizes", "*", name) for name in ("share", "edges_asked", "edges_kept")}
     ),
     frozenset({(), ("*", "sizes")}),
@@ -1060,9 +1051,9 @@ def _named(draw: Draw) -> Input:
     run, curve = (json.loads(valid.result()[file]) for file in ("run.json", "curve.json"))
     if place == "method":
         old = curve[1]["method"]
-        curve[1]["method"] = name
-        for part in ("areas", "intervals", "overlap"):
-            run[part] = {b: {(name if m == old else m): v for m, v in found.items()} for b, found in run[part].items()}
+        curve[1]["method"] = curve[1]["alias"] = name
+        overlap = run["overlap"].items()
+        run["overlap"] = {b: {(name if m == old else m): v for m, v in found.items()} for b, found in overlap}
     elif place == "split":
         run["test"]["split"] = name
     elif place == "version":

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from edgewise import Circuit, EdgeScores, InputError, Ranking, read_circuits, read_result
+from edgewise import Circuit, EdgeScores, InputError, Ranking, read_result
 from edgewise.report.viewer.view import view_of
 
 from . import attacks, valid
@@ -128,10 +128,9 @@ def read_ranking(folder: Path, given: Input) -> None:
 
 def read_results(folder: Path, given: Input) -> None:
     """A result folder, with its circuits."""
-    found, circuits = read_result(folder), read_circuits(folder)
+    found = read_result(folder)
     graph = found.run.graph
-    hold(len(circuits) == len(found.rows), "every curve has its circuits")
-    for row in found.rows:
+    for row in found.outcomes:
         hold(
             _is_finite(row.curve.values) and _is_finite(row.curve.full) and _is_finite(row.curve.empty),
             "curves are finite",
@@ -139,10 +138,10 @@ def read_results(folder: Path, given: Input) -> None:
         hold(row.curve.values.shape == (len(row.curve.shares), found.run.test.examples), "curves are [size, example]")
         hold(_is_finite(row.area) and _is_finite(row.curve.shares), "areas and shares are finite")
         hold(
-            all(circuit.graph == graph for circuit in circuits[row.measure, row.name]),
+            all(circuit.graph == graph for circuit in row.circuits),
             "circuits are of the run's graph",
         )
-        counts = tuple(circuit.n_edges for circuit in circuits[row.measure, row.name])
+        counts = tuple(circuit.n_edges for circuit in row.circuits)
         hold(counts == row.curve.kept, "circuits have as many edges as their curve says")
     _strict(found.run.record())
     view = view_of([folder])

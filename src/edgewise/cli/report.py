@@ -13,7 +13,7 @@ from .run import show_areas
 from .study import report_study
 
 if TYPE_CHECKING:
-    from ..results import RunRecord
+    from ..pipeline import Discovery
 
 NAME = "report"
 
@@ -35,33 +35,34 @@ def command(
 
 
 def _report_run(folder: Path, json: bool) -> None:
+    from ..recipes.settings import published_words
     from ..report.findings import Findings
     from ..report.tables import key_value_table
     from ..report.write_result import write_derived
+    from ..results import read_result, result_summary
 
-    found = Findings.read(folder)
-    result, written = found.result, write_derived(folder, found)
+    result = read_result(folder)
+    written = write_derived(folder, Findings(result))
     if json:
-        print_json({"run": result.run.record(), "written": [str(path) for path in written]})
+        print_json({"run": result_summary(result), "written": [str(path) for path in written]})
         return
-    out.print(key_value_table(str(folder), _facts(result.run)))
-    for words in (result.run.as_published or {}).values():
+    out.print(key_value_table(str(folder), _facts(result)))
+    for words in (published_words(result.settings) or {}).values():
         say(f"as published: {words}")
     show_areas(result)
     say(f"made anew: {', '.join(str(path) for path in written)}")
 
 
-def _facts(run: RunRecord) -> dict[str, str]:
+def _facts(result: Discovery) -> dict[str, str]:
     """What a run was, in words."""
-    from ..method import record_name
     from ..report.formatting import short_name
 
-    scorer, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
+    run, settings = result.run, result.settings
     return {
         "model": f"{short_name(run.model)} ({run.graph.n_edges:,} edges)",
         "task": f"{short_name(run.task)}, {run.test.examples} examples of {run.test.split}",
         "accuracy": f"{run.accuracy.top:.1%}",
-        "scored by": f"{scorer} on {run.train.examples} examples of {run.train.split}",
-        "ablation": ablation,
-        "sign instability": f"{run.sign_instability:.1%}",
+        "scored by": f"{settings.scorer.name} on {run.train.examples} examples of {run.train.split}",
+        "ablation": settings.ablation.name,
+        "sign instability": f"{result.statistics.sign_instability:.1%}",
     }

@@ -6,7 +6,7 @@ import warnings
 from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from ..recipes.forecast import Forecast
     from ..recipes.recipe import Recipes
     from ..recipes.settings import Settings
-    from ..results import Result, RunRecord
     from ..runtime.engine import Engine
     from ..tasks import Task
 
@@ -120,7 +119,7 @@ def command(
     from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
     from ..recipes.settings import as_published as published
     from ..recipes.tuning import tuning_recipes
-    from ..results.result_folder import FILES
+    from ..results.result_folder import FILES, result_summary
     from ..runtime.session import Session
     from ..runtime.store import NO_STORE, open_partial_store
     from ..score import has_partial_scores
@@ -171,11 +170,11 @@ def command(
             )  # fmt: skip
         for learning, ranking in found.learned.items():
             warn_of_trend(learning.measure.name, ranking)
-        record = _write(found, folder, overwrite, eap_ig_json)
+        _write(found, folder, overwrite, eap_ig_json)
     if json:
-        print_json(record.record() | {"out": str(folder)})
+        print_json(result_summary(found) | {"out": str(folder)})
     else:
-        _show(folder, record)
+        _show(folder, found)
 
 
 def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed: int, tune: bool) -> tuple[Task, Task]:
@@ -243,58 +242,58 @@ def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> Non
         say(f"as published: {words}")
 
 
-def _write(found: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> RunRecord:
+def _write(found: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> None:
     """Write what was found; what can't be shown of it is a warning."""
     from ..report.write_result import NotShownWarning, write_result
 
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", NotShownWarning)
-        record = write_result(found, folder, overwrite, eap_ig_json)
+        write_result(found, folder, overwrite, eap_ig_json)
     for one in raised:
         if issubclass(one.category, NotShownWarning):
             warn(f"warning: {one.message}")
-    return record
 
 
-def show_areas(result: Result) -> None:
+def show_areas(result: Discovery) -> None:
     """Print the areas of all methods, and what their marks mean."""
     from ..report.tables import LEGEND, area_table
 
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    for words in (*LEGEND, f"faithfulness: {result.rows[0].curve.definition.words}"):
+    for words in (*LEGEND, f"faithfulness: {result.settings.faithfulness.words}"):
         aside(words)
 
 
-def _show(folder: Path, record: RunRecord) -> None:
+def _show(folder: Path, result: Discovery) -> None:
     """Print what a run came to."""
-    from ..report.open_circuit import open_circuit
+    from ..report.open_circuit import open_run_circuit
     from ..report.tables import LOW_ACCURACY
-    from ..results import read_result
+    from ..results import result_summary
 
-    top, beats = record.accuracy.top, record.accuracy.beats
+    record, graph = result_summary(result), result.run.graph
+    top, beats = result.run.accuracy.top, result.run.accuracy.beats
     say(f"accuracy: the top answer is right in {top:.1%}; the correct answer beats the incorrect in {beats:.1%}")
     if beats < LOW_ACCURACY:
         warn("warning: the model hardly does this task; a circuit for it may mean nothing")
-    show_areas(read_result(folder))
-    for measure, overlaps in record.overlap.items():
+    show_areas(result)
+    for measure, overlaps in record["overlap"].items():
         shown = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
         say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {shown}")
-    say(f"{record.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
-    chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record.circuits.items())
+    say(f"{result.statistics.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
+    chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record["circuits"].items())
     say(f"circuits/ has those of {chosen}")
     _explain_tuning(record)
-    for measure, choices in record.portfolio.items():
+    for measure, choices in record["portfolio"].items():
         # A small graph has sizes that ask for no edge: all methods are alike there.
-        seen = [(share, one) for share, one in choices.items() if int(float(share) * record.graph.n_edges)]
+        seen = [(share, one) for share, one in choices.items() if int(float(share) * graph.n_edges)]
         runs = [(method, [share for share, _ in same]) for method, same in groupby(seen, lambda one: one[1])]
         taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
         say(f"Portfolio {measure}, by share of the edges: {taken}")
-    show_open(open_circuit(folder))
-    others = [f"edgewise show {folder} --metric {measure}" for measure in list(record.circuits)[1:]]
+    show_open(open_run_circuit(result))
+    others = [f"edgewise show {folder} --metric {measure}" for measure in list(record["circuits"])[1:]]
     aside(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
     say(f"results in {folder}: {', '.join(_contents(folder))}")
-    aside(f"{record.seconds['total']:.0f} s in all")
+    aside(f"{result.run.seconds['total']:.0f} s in all")
 
 
 def _contents(folder: Path) -> list[str]:
@@ -308,17 +307,17 @@ def _sizes(shares: list[str]) -> str:
     return shares[0] if len(shares) == 1 else f"{shares[0]}-{shares[-1]}"
 
 
-def _explain_tuning(record: RunRecord) -> None:
+def _explain_tuning(record: dict[str, Any]) -> None:
     from ..report.formatting import format_interval, format_number
 
-    tuning = record.tuning or {"chosen": {}}
+    tuning = record["tuning"] or {"chosen": {}}
     for measure, best in tuning["chosen"].items():
-        method, parameters = best["method"], record.circuits[measure]["parameters"]
+        method, parameters = best["method"], record["circuits"][measure]["parameters"]
         greedy, lead = tuning["candidates"][measure][0]["area"], best["against_greedy"]
         ours = f"{method}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
         low_high = format_interval(lead["low"], lead["high"], signed=True)
         less = f"{format_number(lead['difference'], signed=True)} {low_high}"
-        split = record.train.split
+        split = record["train"]["split"]
         say(f"Tuned {measure}: {ours} against greedy's {format_number(greedy)} on held-out examples of {split}: {less}")
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.circuit import Circuit
+    from ..recipes.outcome import Outcome
     from ..report.open_circuit import OpenCircuit
-    from ..results import ResultRow
 
 NAME = "show"
 
@@ -77,7 +77,7 @@ def show_circuit(
         say("it has no scores: edges are in the graph's order, heads and MLPs by how many edges they have")
 
 
-def show_curve(row: ResultRow) -> None:
+def show_curve(row: Outcome) -> None:
     """Print the curve of a method."""
     from ..report.terminal_curve import can_show, curve_lines
 

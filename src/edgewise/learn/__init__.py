@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..lazy import lazy_names
-from ..method import as_known, record_name
+from ..method import placeholder, record_name
 from .base import Learner, LearningCost, LearningProblem
 from .top_k_learner import TopKLearner, size_chances
 
@@ -16,5 +16,6 @@ __getattr__ = lazy_names(__name__, {"learn_ranking": ".run_learner"})
 
 
 def learner_from_record(record: Mapping[str, Any]) -> Learner:
-    """Return the learner that `Learner.record` described."""
-    return LEARNERS[as_known("learner", record_name("learner", record), LEARNERS)].from_record(record)
+    """Return the learner that `Learner.record` described. A custom one that isn't registered is a placeholder."""
+    name = record_name("learner", record)
+    return LEARNERS[name].from_record(record) if name in LEARNERS else placeholder(Learner, record)  # type: ignore[type-abstract]

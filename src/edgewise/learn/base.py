@@ -102,8 +102,8 @@ class Learner(Method, ABC):
     def from_record(cls: type[L], record: Mapping[str, Any]) -> L:
         """Return the learner that `record` describes."""
         decoders: Decoders = {
-            Measure: partial(from_record, "goal", MEASURES),
-            Scorer: partial(from_record, "scorer", SCORERS),
+            Measure: partial(from_record, "goal", MEASURES, family=Measure),
+            Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
         }
         record_name("learner", record)
         values = convert_record(Mapping[str, Any], record, "learner")

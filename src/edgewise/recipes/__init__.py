@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .curves import evaluate_recipes, evaluate_selected, learn_rankings, rank_edges, score_task
+    from .curves import evaluate_selections, learn_rankings, rank_edges, score_task, select_recipes
     from .forecast import Forecast, evaluating, forecast, learning, scoring
-    from .outcome import Competence, Measured, Outcome, RankedRecipe
+    from .outcome import ModelAccuracy, Outcome, RankedRecipe
     from .portfolio import portfolio
     from .recipe import (
         GREEDY,
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
         Recipes,
         learned_recipes,
         merge_recipes,
-        name_recipes,
         paper_recipes,
         select_circuits,
         shrinkage_recipes,
     )
+    from .run_info import Prompt, RunInfo, TaskInfo
     from .settings import DEFAULTS, PUBLISHED, Settings, as_published, published_words
     from .stability import jaccard, mean_overlap, overlap, recipe_overlap
     from .tuning import Tuning, tune, tuning_recipes, tuning_task
 
 _HOMES = {
-    ".curves": ("evaluate_recipes", "evaluate_selected", "learn_rankings", "rank_edges", "score_task"),
-    ".outcome": ("Competence", "RankedRecipe", "Measured", "Outcome"),
+    ".curves": ("evaluate_selections", "learn_rankings", "rank_edges", "score_task", "select_recipes"),
+    ".outcome": ("ModelAccuracy", "Outcome", "RankedRecipe"),
     ".forecast": ("Forecast", "evaluating", "forecast", "learning", "scoring"),
     ".portfolio": ("portfolio",),
     ".recipe": (
         "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merge_recipes", "paper_recipes",
-        "select_circuits", "shrinkage_recipes", "name_recipes",
+        "select_circuits", "shrinkage_recipes",
     ),
+    ".run_info": ("Prompt", "RunInfo", "TaskInfo"),
     ".settings": ("DEFAULTS", "PUBLISHED", "Settings", "as_published", "published_words"),
     ".stability": ("jaccard", "mean_overlap", "overlap", "recipe_overlap"),
     ".tuning": ("Tuning", "tune", "tuning_recipes", "tuning_task"),

@@ -1,8 +1,7 @@
-"""The one way from rankings to curves: select circuits by each recipe, evaluate the distinct ones once, make curves."""
+"""From rankings to curves: select circuits by each recipe, and evaluate the distinct ones once."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,15 +23,15 @@ from ..runtime.unit_keys import unit_key
 from ..score import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
-from .outcome import Competence, Measured, Outcome, RankedRecipe
+from .outcome import ModelAccuracy, Outcome, RankedRecipe
 from .recipe import Recipe, select_circuits
 from .settings import Settings
 
-Choice = tuple[Measure, Recipe]
+MeasureRecipe = tuple[Measure, Recipe]
 # This many recipes, or circuits, are computed and stored together: enough to share the clean and the corrupted run, few
 # enough that a stopped run loses little.
-AT_ONCE = 100
-TOP, BEATS = Accuracy(), LogitDifference()
+CHUNK_SIZE = 100
+TOP_ANSWER, ANSWER_DIFFERENCE = Accuracy(), LogitDifference()
 
 
 def score_task(model: Model, task: Task, settings: Settings, session: Session) -> EdgeScores:
@@ -58,7 +57,7 @@ def learn_rankings(
 
 
 def rank_edges(
-    choices: Iterable[Choice],
+    recipes: Iterable[MeasureRecipe],
     scores: EdgeScores,
     test_scores: EdgeScores | None = None,
     learned: Mapping[Learner, Ranking] | None = None,
@@ -67,7 +66,7 @@ def rank_edges(
 
     Parameters
     ----------
-    choices
+    recipes
         (measure, recipe) pairs.
     scores
         Of train.
@@ -78,7 +77,7 @@ def rank_edges(
     """
     rankings: dict[Method, Ranking] = dict((learned or {}).items())
     ranked = []
-    for measure, recipe in choices:
+    for measure, recipe in recipes:
         source = recipe.learner or recipe.filter
         if source not in rankings:
             resampled = test_scores if recipe.filter.on_evaluated and test_scores is not None else scores
@@ -87,24 +86,12 @@ def rank_edges(
     return ranked
 
 
-def evaluate_recipes(
-    model: Model, task: Task, ranked: Sequence[RankedRecipe], settings: Settings, session: Session
-) -> Measured:
-    """Select a circuit of every size by every recipe, and evaluate them on a task."""
-    started = time.perf_counter()
-    selections = select_all(ranked, settings, session)
-    selected = time.perf_counter()
-    outcomes, competence = evaluate_selected(model, task, ranked, selections, settings, session)
-    seconds = {"select": selected - started, "evaluate": time.perf_counter() - selected}
-    return Measured(outcomes, competence, seconds, tuple(selections))
-
-
-def select_all(ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> list[tuple[Selection, ...]]:
+def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> list[tuple[Selection, ...]]:
     """Return, for every recipe, a selection of every size. The session's store keeps them."""
     selections: list[tuple[Selection, ...]] = []
     session.report("select", 0, len(ranked))
-    for start in range(0, len(ranked), AT_ONCE):
-        part = ranked[start : start + AT_ONCE]
+    for start in range(0, len(ranked), CHUNK_SIZE):
+        part = ranked[start : start + CHUNK_SIZE]
         key = unit_key(
             "selections",
             rankings=[entry.ranking.digest for entry in part],
@@ -140,15 +127,20 @@ def _read_selections(unit: Unit, ranking: Ranking) -> list[tuple[Selection, ...]
     ]
 
 
-def evaluate_selected(
+def evaluate_selections(
     model: Model,
     task: Task,
     ranked: Sequence[RankedRecipe],
     selections: Sequence[tuple[Selection, ...]],
     settings: Settings,
     session: Session,
-) -> tuple[tuple[Outcome, ...], Competence]:
-    """Evaluate circuits that were selected, distinct ones once; return curves, and how well the model does the task."""
+) -> tuple[tuple[Outcome, ...], ModelAccuracy]:
+    """Evaluate selected circuits on a task, distinct ones once.
+
+    Returns
+    -------
+    One outcome per recipe, and how well the model itself does the task.
+    """
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
     evaluation = _evaluate(model, task, circuits, settings, session)
     row_of = {circuit: row for row, circuit in enumerate(circuits)}
@@ -163,25 +155,25 @@ def evaluate_selected(
             evaluation.empty,
             settings.faithfulness,
         )
-        outcomes.append(Outcome(entry.measure, entry.recipe, (entry.ranking,) * len(row), row, curve))
-    top, difference = (evaluation.of_model[metric.name] for metric in (TOP, BEATS))
-    return tuple(outcomes), Competence(float(top.mean()), float((difference > 0).mean()))
+        outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
+    top, difference = (evaluation.of_model[metric.name] for metric in (TOP_ANSWER, ANSWER_DIFFERENCE))
+    return tuple(outcomes), ModelAccuracy(float(top.mean()), float((difference > 0).mean()))
 
 
 def _evaluate(
     model: Model, task: Task, circuits: Sequence[Circuit], settings: Settings, session: Session
 ) -> Evaluation:
-    """Evaluate circuits, `AT_ONCE` in a call; the metrics of the model itself come with the first call."""
+    """Evaluate circuits, `CHUNK_SIZE` in a call; the metrics of the model itself come with the first call."""
     parts, total = [], len(circuits) * len(task)
-    for start in range(0, max(1, len(circuits)), AT_ONCE):
+    for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
         parts.append(
             evaluate_circuits(
-                model, task, circuits[start : start + AT_ONCE], settings.metric, settings.ablation,
-                of_model=() if start else (TOP, BEATS), batch_size=settings.batch_size, memory=settings.memory,
-                session=_shifted(session, start * len(task), total),
+                model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
+                of_model=() if start else (TOP_ANSWER, ANSWER_DIFFERENCE), batch_size=settings.batch_size,
+                memory=settings.memory, session=_shifted(session, start * len(task), total),
             )
         )  # fmt: skip
-        session.report("evaluate", min(start + AT_ONCE, len(circuits)) * len(task), total)
+        session.report("evaluate", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
     return replace(parts[0], values=np.concatenate([part.values for part in parts]))
 
 

@@ -1,12 +1,14 @@
-"""What is tried and what it came to: the values on the way from rankings to curves. They need no torch."""
+"""The result of one recipe: a circuit per size, and their faithfulness curve. Needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+from ..core.circuit import Circuit
 from ..core.ranking import Ranking
-from ..evaluate import Curve, Measure
+from ..evaluate import Curve, Measure, Resampled, resample
 from ..select import Selection
 from .recipe import Recipe
 
@@ -22,52 +24,63 @@ class RankedRecipe:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one recipe came to, for one of the benchmark's two metrics: a circuit per size, and their curve.
+    """The circuits of one recipe for one measure, one per size, and their curve.
 
-    rankings   that the circuits were selected from, one per size
-    chosen_on  the examples that it was chosen by, if it was chosen before anybody looked at the evaluated ones
-    choices    of a portfolio: the method that each size takes
+    Attributes
+    ----------
+    selections
+        One per size. Read from a folder, circuits are loaded when they are accessed.
+    rankings
+        What the circuits were selected from, one per size. Empty if the outcome was read from a folder.
+    chosen_on
+        The split that the recipe was chosen on, if it was chosen without the evaluated examples. Otherwise empty.
+    choices
+        Of a portfolio: the name of the recipe that each size takes.
     """
 
     measure: Measure
     recipe: Recipe
-    rankings: tuple[Ranking, ...]
-    selections: tuple[Selection, ...]
+    selections: Sequence[Selection]
     curve: Curve
+    rankings: tuple[Ranking, ...] = ()
     chosen_on: str = ""
     choices: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        """The name of the recipe."""
+        return self.recipe.name
+
+    @property
+    def circuits(self) -> tuple[Circuit, ...]:
+        """The circuits, one per size."""
+        return tuple(selection.circuit for selection in self.selections)
+
+    @cached_property
     def area(self) -> float:
-        """CPR or CMD."""
+        """CPR, CMD or the area of a custom measure."""
         return self.curve.area(self.measure)
 
+    @cached_property
+    def resampled(self) -> Resampled:
+        """The area on bootstrap resamples of the evaluated examples: its interval, and paired comparisons."""
+        return resample(self.curve, self.measure)
+
     def __repr__(self) -> str:
-        return f"Outcome({self.measure.name} {self.recipe.name}: {self.area:.4f})"
+        return f"Outcome({self.measure.name} {self.name}: {self.area:.4f})"
 
 
 @dataclass(frozen=True)
-class Competence:
-    """How well the model does the task: how often its top answer is right, and the correct one beats the incorrect."""
+class ModelAccuracy:
+    """How well the model does a task, as shares of the examples.
+
+    Attributes
+    ----------
+    top
+        Examples whose most likely next token is a correct answer.
+    beats
+        Examples whose correct answer has a higher logit than the incorrect one.
+    """
 
     top: float
     beats: float
-
-
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """The outcomes of all recipes that were tried on a task, in their order, and how well the model does it.
-
-    seconds   that selecting and evaluating took
-    selected  the circuits of every recipe, one per size
-    """
-
-    outcomes: tuple[Outcome, ...]
-    competence: Competence
-    seconds: Mapping[str, float]
-    selected: tuple[tuple[Selection, ...], ...]
-
-    @property
-    def curves(self) -> list[Curve]:
-        """Every outcome's curve."""
-        return [outcome.curve for outcome in self.outcomes]

@@ -1,7 +1,7 @@
-"""Portfolios: at every size the recipe that validation prefers, so that a curve takes the best of all of them.
+"""Portfolios: at every size the recipe that is best on validation.
 
 Which ranking and solver is best differs by size. An area is a sum over sizes with positive weights, so choosing the
-best height at every size is choosing the best area. The evaluated examples have no part in it.
+best height at every size gives the best area. The evaluated examples are not used.
 """
 
 from __future__ import annotations
@@ -9,38 +9,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ..evaluate import Measure
 from .outcome import Outcome
 from .recipe import PORTFOLIO, Recipe
 
 
 def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
-    """The outcome on test that takes, at every size, the recipe of the best height on validation; of equals the first.
+    """Return the outcome on test that takes, at every size, the recipe of the best height on validation.
 
-    Both sequences are of the same recipes in the same order; `split` names the examples that were chosen by.
+    Parameters
+    ----------
+    validation, test
+        Outcomes of the same recipes in the same order. Ties go to the first.
+    split
+        The name of the examples that recipes are chosen on.
     """
-    places = [place for place, outcome in enumerate(test) if outcome.measure == measure]
-    heights = [measure.height(validation[place].curve.faithfulness) for place in places]
-    chosen = [
-        test[places[max(range(len(places)), key=lambda one, size=size: measure.better * heights[one][size])]]  # type: ignore[misc]
-        for size in range(len(heights[0]))
-    ]
-    return mix(chosen, split)
-
-
-def mix(chosen: Sequence[Outcome], split: str) -> Outcome:
-    """The outcome that has, at every size, that size of the outcome chosen for it."""
+    rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
+    heights = measure.better * np.array([measure.height(validation[row].curve.faithfulness) for row in rows])
+    chosen = [test[rows[best]] for best in heights.argmax(0)]
     first, sizes = chosen[0].curve, range(len(chosen))
-    values = first.values.copy()
-    for size in sizes:
-        values[size] = chosen[size].curve.values[size]
-    kept = tuple(chosen[size].curve.kept[size] for size in sizes)
+    curve = replace(
+        first,
+        kept=tuple(chosen[size].curve.kept[size] for size in sizes),
+        values=np.stack([chosen[size].curve.values[size] for size in sizes]),
+    )
     return Outcome(
-        chosen[0].measure,
+        measure,
         Recipe(alias=PORTFOLIO),
-        tuple(chosen[size].rankings[size] for size in sizes),
         tuple(chosen[size].selections[size] for size in sizes),
-        replace(first, kept=kept, values=values),
-        split,
-        tuple(one.recipe.name for one in chosen),
+        curve,
+        tuple(chosen[size].rankings[size] for size in sizes),
+        chosen_on=split,
+        choices=tuple(outcome.name for outcome in chosen),
     )

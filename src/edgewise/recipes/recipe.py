@@ -14,12 +14,13 @@ import numpy as np
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
-from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
+from ..core.statistics import FILTERS, NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure, size_to_edges
-from ..learn import Learner, TopKLearner
-from ..method import check_is, plain
-from ..select import Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
+from ..io.records import Decoders, convert_record
+from ..learn import Learner, TopKLearner, learner_from_record
+from ..method import check_is, from_record, plain
+from ..select import SOLVERS, Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
 from .settings import DEFAULTS, Settings
 
 
@@ -75,10 +76,20 @@ class Recipe:
         return ", ".join(f"{name} {value:g}" for name, value in self.parameters.items())
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         return {name: plain(value) for name, value in vars(self).items()}
 
+    @classmethod
+    def from_record(cls, record: Any, where: str = "recipe") -> Recipe:
+        """Return the recipe that `record` wrote. Custom methods that aren't registered become placeholders."""
+        return convert_record(cls, record, where, DECODERS)  # type: ignore[no-any-return]
 
+
+DECODERS: Decoders = {
+    Solver: lambda record: from_record("solver", SOLVERS, record, Solver),
+    Filter: lambda record: from_record("filter", FILTERS, record, Filter),
+    Learner: learner_from_record,
+}
 GREEDY = Recipe()
 # The name of a recipe that was chosen beforehand, by cross-validation.
 TUNED = "Tuned"
@@ -130,28 +141,32 @@ def merge_recipes(*several: Recipes) -> Recipes:
     return {b: tuple(dict.fromkeys(recipe for some in several for recipe in some.get(b, ()))) for b in names}
 
 
-def name_recipes(recipes: Recipes) -> Recipes:
-    """The same recipes, those that share a name told apart by their hyper-parameters: tables and folders go by name.
+def list_recipes(recipes: Recipes | Sequence[tuple[Measure, Recipe]]) -> list[tuple[Measure, Recipe]]:
+    """Return recipes as (measure, recipe) pairs.
 
-    Refuses what are no recipes, before any work is done.
+    In a mapping, recipes of one measure that share a name get their hyper-parameters as part of it, because tables and
+    folders identify recipes by name. A list of pairs is returned as it is. Raise InputError for anything else.
     """
-    if not isinstance(recipes, Mapping) or not recipes or not all(isinstance(b, Measure) for b in recipes):
-        raise InputError(f"recipes map benchmarks to recipes, such as {{CMD: [Recipe()]}}, but {recipes!r} was given")
-    for measure, some in recipes.items():
-        if not isinstance(some, Sequence) or not some or not all(isinstance(recipe, Recipe) for recipe in some):
-            raise InputError(f"for {measure.name}, a list of recipes is needed, but {some!r} was given")
-    found: dict[Measure, tuple[Recipe, ...]] = {}
-    for measure, some in recipes.items():
-        names = [recipe.name for recipe in some]
-        ours = tuple(
+    if isinstance(recipes, Sequence) and recipes:
+        pairs = [pair for pair in recipes if isinstance(pair, tuple) and len(pair) == 2]
+        if len(pairs) == len(recipes) and all(isinstance(m, Measure) and isinstance(r, Recipe) for m, r in pairs):
+            return pairs
+    if not isinstance(recipes, Mapping) or not recipes or not all(isinstance(m, Measure) for m in recipes):
+        raise InputError(f"recipes map measures to recipes, such as {{CMD: [Recipe()]}}, but {recipes!r} was given")
+    pairs = []
+    for measure, listed in recipes.items():
+        if not isinstance(listed, Sequence) or not listed or not all(isinstance(recipe, Recipe) for recipe in listed):
+            raise InputError(f"for {measure.name}, a list of recipes is needed, but {listed!r} was given")
+        names = [recipe.name for recipe in listed]
+        named = [
             replace(recipe, alias=f"{recipe.name} ({recipe.words})") if names.count(recipe.name) > 1 else recipe
-            for recipe in some
-        )
-        twice = next((one.name for one in ours if [r.name for r in ours].count(one.name) > 1), None)
-        if twice is not None:
-            raise InputError(f"several recipes for {measure.name} are called {twice!r}; give each an alias of its own")
-        found[measure] = ours
-    return found
+            for recipe in listed
+        ]
+        names = [recipe.name for recipe in named]
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise InputError(f"several recipes for {measure.name} are called {repeated!r}; give each a different alias")
+        pairs += [(measure, recipe) for recipe in named]
+    return pairs
 
 
 def select_circuits(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from ..core.statistics import FILTERS, Bootstrap
@@ -64,13 +63,13 @@ class Settings:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
-        """The settings that `record` came from, read back from JSON."""
+        """Return the settings that `record` wrote. Custom methods that aren't registered become placeholders."""
         decoders: Decoders = {
-            Scorer: partial(from_record, "scorer", SCORERS),
-            Metric: partial(from_record, "metric", METRICS),
-            Ablation: partial(from_record, "ablation", ABLATIONS),
-            Faithfulness: partial(from_record, "faithfulness definition", FAITHFULNESS),
-            Bootstrap: partial(from_record, "filter", FILTERS),
+            Scorer: lambda value: from_record("scorer", SCORERS, value, Scorer),
+            Metric: lambda value: from_record("metric", METRICS, value, Metric),
+            Ablation: lambda value: from_record("ablation", ABLATIONS, value, Ablation),
+            Faithfulness: lambda value: from_record("faithfulness definition", FAITHFULNESS, value, Faithfulness),
+            Bootstrap: lambda value: from_record("filter", FILTERS, value),
         }
         return convert_record(cls, record, "settings", decoders)
 

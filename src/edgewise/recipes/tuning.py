@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
-from ..evaluate import BOTH_MEASURES, Comparison, Curve, Measure, compare
-from ..method import check_is
+from ..evaluate import BOTH_MEASURES, MEASURES, Comparison, Curve, Measure, compare
+from ..io.records import convert_record
+from ..method import check_is, from_record
 from ..runtime.progress import Progress
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
-from .curves import evaluate_recipes, learn_rankings, rank_edges
+from .curves import evaluate_selections, learn_rankings, rank_edges, select_recipes
 from .recipe import GREEDY, TUNED, Recipe, Recipes, combinations
 from .settings import DEFAULTS, Settings
 
@@ -34,6 +35,26 @@ PNR = (None, 0.4, 0.5, 0.6, 0.8)
 KAPPA = (0.5, 1.0, 2.0)
 # The usual intervals need more resamples than the paper's rule; they cost rows, not runs.
 RESAMPLES = 200
+
+
+class TuningRecord(TypedDict):
+    """What run.json holds of a tuning."""
+
+    folds: int
+    examples: int
+    rule: str
+    chosen: Mapping[str, Mapping[str, Any]]
+    candidates: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+class ComparisonRecord(TypedDict):
+    """What `Comparison.record` writes."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,30 @@ class Tuning:
         tried = {b.name: [one.record() for one in found] for b, found in self.candidates.items()}
         about = {"folds": self.n_folds, "examples": self.examples, "rule": RULE}
         return about | {"chosen": best, "candidates": tried}
+
+    @classmethod
+    def from_record(cls, record: Any) -> Tuning:
+        """Return the tuning that `record` wrote."""
+        fields: TuningRecord = convert_record(TuningRecord, record, "tuning")
+        candidates: dict[Measure, tuple[Candidate, ...]] = {}
+        lead: dict[Measure, Comparison] = {}
+        for name, listed in fields["candidates"].items():
+            measure = from_record("measure", MEASURES, name, Measure)
+            candidates[measure] = tuple(
+                Candidate(
+                    Recipe.from_record({key: c[key] for key in c if key not in ("method", "area", "folds")}),
+                    convert_record(float, c.get("area"), "tuning.area"),
+                    convert_record(tuple[float | None, ...], c.get("folds"), "tuning.folds"),
+                )
+                for c in listed
+            )
+            chosen = fields["chosen"].get(name, {})
+            comparison = chosen.get("against_greedy", chosen.get("against_first"))
+            values: ComparisonRecord = convert_record(ComparisonRecord, comparison, f"tuning.chosen.{name}")
+            lead[measure] = Comparison(measure, **values)
+        if not candidates or not all(candidates.values()):
+            raise InputError("tuning has no candidates")
+        return cls(fields["examples"], fields["folds"], candidates, lead)
 
     def _against(self, measure: Measure) -> dict[str, Any]:
         lead, recipe = self.lead[measure].record(), self.baseline(measure).recipe
@@ -145,7 +190,9 @@ def tune(
             learned = learn_rankings(model, task.part(others), tried_recipes, settings, shown)
             ranked = rank_edges(tried, replace(scores, values=scores.values[others]), None, learned)
             within = shown.with_progress(_within(shown.report, fold))
-            curves.append(evaluate_recipes(model, task.part(rows), ranked, settings, within).curves)
+            selections = select_recipes(ranked, settings, within)
+            outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
+            curves.append([outcome.curve for outcome in outcomes])
     order = np.argsort(np.concatenate(held))
     whole = [Curve.joined(parts).at(order) for parts in zip(*curves, strict=True)]
     found_by: dict[Measure, tuple[Candidate, ...]] = {}

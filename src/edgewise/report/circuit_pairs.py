@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Comparison, Measure, resample
 from ..method import plain
+from ..pipeline import Discovery
+from ..recipes.outcome import Outcome
 from ..recipes.stability import jaccard
-from ..results import Result, ResultRow, read_circuits, read_result
+from ..results import read_result
 from .circuit_summary import TOP, ScoredEdge, beside, describe, edge_tables
 from .comparisons import DIFFERENCE, difference_cells
 from .formatting import describe_method, format_number, format_percent, short_name
@@ -143,7 +144,7 @@ def pair_exported(
     here = open_circuit(one, method, measure.name)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
-    size = f"{share:.17g}" if share in read_result(other).rows[0].curve.shares else None
+    size = f"{share:.17g}" if share in read_result(other).settings.sizes else None
     return pair_circuits(here, open_circuit(other, match, measure.name, size), top)
 
 
@@ -155,11 +156,13 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
             f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
         )
     rows = [
-        (row, match) for row in here.rows for match in there.of(row.measure) if match.name.lower() == row.name.lower()
+        (row, match)
+        for row in here.outcomes
+        for match in there.outcomes
+        if match.measure == row.measure and match.name.lower() == row.name.lower()
     ]
     if not rows:
         raise InputError(f"{one} and {other} have no method in common: nothing can be compared")
-    circuits = read_circuits(one, here), read_circuits(other, there)
     paired = _is_paired(here, there)
     return RunPair(
         str(one),
@@ -167,8 +170,7 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
         paired,
         _notes(here, there, paired),
         tuple(
-            _overlaps(row, match, circuits[0][row.measure, row.name], circuits[1][match.measure, match.name])
-            for row, match in rows
+            _overlaps(row, match) for row, match in rows
         ),
         tuple(
             _areas(row, match, paired)
@@ -184,29 +186,31 @@ def _shared(one: Circuit, other: Circuit) -> Shared:
     return Shared(both, one.n_edges - both, other.n_edges - both, overlap)
 
 
-def _overlaps(row: ResultRow, match: ResultRow, here: Sequence[Circuit], there: Sequence[Circuit]) -> Overlaps:
+def _overlaps(row: Outcome, match: Outcome) -> Overlaps:
     """At the sizes that both have, but for those that ask for no edge."""
-    ours, theirs = dict(zip(row.curve.shares, here, strict=True)), dict(zip(match.curve.shares, there, strict=True))
+    ours = dict(zip(row.curve.shares, row.circuits, strict=True))
+    theirs = dict(zip(match.curve.shares, match.circuits, strict=True))
     asking = [row.curve.shares[place] for place in row.curve.asking]
     shares = tuple(share for share in asking if share in theirs)
     return Overlaps(row.measure, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
 
 
-def _measured_by(result: Result) -> tuple[Any, ...]:
-    return result.run.settings["metric"], result.rows[0].curve.definition
+def _measured_by(result: Discovery) -> tuple[Any, ...]:
+    return result.settings.metric, result.settings.faithfulness
 
 
-def _is_paired(here: Result, there: Result) -> bool:
+def _is_paired(here: Discovery, there: Discovery) -> bool:
     return here.run.test.prompts == there.run.test.prompts and _measured_by(here) == _measured_by(there)
 
 
-def _areas(row: ResultRow, match: ResultRow, paired: bool) -> AreaPair:
+def _areas(row: Outcome, match: Outcome, paired: bool) -> AreaPair:
     # Equal seeds draw equal examples, so that draws are paired; other seeds draw on their own.
-    ours, theirs = resample(row.curve, row.measure), resample(match.curve, match.measure, seed=0 if paired else 1)
+    ours = row.resampled
+    theirs = match.resampled if paired else resample(match.curve, match.measure, seed=1)
     return AreaPair(row.measure, row.name, ours.estimate, theirs.estimate, ours.less(theirs))
 
 
-def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
+def _notes(here: Discovery, there: Discovery, paired: bool) -> tuple[str, ...]:
     notes = []
     if _measured_by(here) != _measured_by(there):
         notes.append("the runs measure faithfulness differently, so their areas aren't compared")
@@ -219,10 +223,10 @@ def _notes(here: Result, there: Result, paired: bool) -> tuple[str, ...]:
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
     for name in ("scorer", "ablation"):
-        ours, theirs = (describe_method(result.run.settings[name]) for result in (here, there))
+        ours, theirs = (describe_method(plain(getattr(result.settings, name))) for result in (here, there))
         if ours != theirs:
             notes.append(f"another {name}: {ours} here, {theirs} there")
-    if here.rows[0].curve.shares != there.rows[0].curve.shares:
+    if here.settings.sizes != there.settings.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
     return tuple(notes)
 

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import InputError
-from ..evaluate import Comparison, Faithfulness, Measure, Resampled, resample
+from ..evaluate import Comparison, Faithfulness, Measure, Resampled
 from ..method import as_known, plain
-from ..results import Result
+from ..pipeline import Discovery
 from ..study import Study
 from .formatting import format_interval, format_number, short_name
 from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables
@@ -56,11 +56,11 @@ class Pair:
         return about | names | areas | self.comparison.record() | {"verdict": self.comparison.verdict}
 
 
-def contests_of_run(result: Result) -> list[Contest]:
+def contests_of_run(result: Discovery) -> list[Contest]:
     """A run has one contest per metric."""
-    run, definition = result.run, result.rows[0].curve.definition
+    run, definition = result.run, result.settings.faithfulness
     return [
-        Contest(run.task, run.model, b, definition, {row.name: resample(row.curve, b) for row in result.of(b)})
+        Contest(run.task, run.model, b, definition, {row.name: row.resampled for row in result.of(b)})
         for b in result.measures
     ]
 

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from ..core.circuit import Circuit
-from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics
-from ..evaluate import FAITHFUL, USUAL, Comparison, Measure, resample
-from ..method import record_name
+from ..evaluate import FAITHFUL, USUAL, Comparison, Measure
+from ..pipeline import Discovery
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
-from ..results import Result, ResultRow, read_circuits, read_result, read_statistics
+from ..results import read_result
 from .formatting import format_percent, short_name, shorten
 
 # More methods can't be told apart.
@@ -30,36 +30,42 @@ class Findings:
     bootstrap's, around these means rather than around those over its few resamples.
     """
 
-    result: Result
-    statistics: EdgeStatistics
-    circuits: Mapping[tuple[Measure, str], tuple[Circuit, ...]]
+    result: Discovery
 
     @classmethod
     def read(cls, folder: str | Path) -> Findings:
         """Those of a result folder."""
-        result = read_result(folder)
-        known, mean = read_statistics(folder, result), EdgeScores.load(folder).mean()
-        known = replace(known, mean=mean, low=mean + known.low - known.mean, high=mean + known.high - known.mean)
-        return cls(result, known, read_circuits(folder, result))
+        return cls(read_result(folder))
+
+    @cached_property
+    def statistics(self) -> EdgeStatistics:
+        """Of every edge, around the means over the training examples."""
+        known, mean = self.result.statistics, self.result.mean_scores
+        return replace(known, mean=mean, low=mean + known.low - known.mean, high=mean + known.high - known.mean)
+
+    @cached_property
+    def circuits(self) -> Mapping[tuple[Measure, str], tuple[Circuit, ...]]:
+        """(measure, recipe) -> one circuit per size."""
+        return {(outcome.measure, outcome.name): outcome.circuits for outcome in self.result.outcomes}
 
     @property
     def title(self) -> str:
         """Which model does which task, scored how."""
-        run = self.result.run
-        how = (record_name(name, run.settings[name]) for name in ("scorer", "ablation"))
+        run, settings = self.result.run, self.result.settings
+        how = (settings.scorer.name, settings.ablation.name)
         return "  ·  ".join(shorten(name) for name in (short_name(run.model), short_name(run.task), *how))
 
-    def telling(self, measure: Measure) -> tuple[ResultRow, int]:
+    def telling(self, measure: Measure) -> tuple[Outcome, int]:
         """What to look at first: the exported row, and the place of the size in it that `TELLING` names."""
         row = self.result.exported(measure)
         return row, row.curve.telling
 
-    def reference(self, measure: Measure) -> ResultRow:
+    def reference(self, measure: Measure) -> Outcome:
         """The row that others are compared with: greedy, or the best if greedy wasn't tried."""
         rows = self.result.of(measure)
         return next((row for row in rows if row.name == GREEDY.name), self.result.best(measure))
 
-    def rows(self, measure: Measure) -> list[ResultRow]:
+    def rows(self, measure: Measure) -> list[Outcome]:
         """The rows to show, the best first; of very many the best, the exported one and the reference."""
         ordered = sorted(self.result.of(measure), key=lambda row: -measure.better * row.area)
         always = (self.result.exported(measure), self.reference(measure))
@@ -71,9 +77,10 @@ class Findings:
         found = {}
         for measure in self.result.measures:
             reference = self.reference(measure)
-            other = resample(reference.curve, measure)
             found[measure] = {
-                row.name: resample(row.curve, measure).less(other) for row in self.rows(measure) if row is not reference
+                row.name: row.resampled.less(reference.resampled)
+                for row in self.rows(measure)
+                if row is not reference
             }
         return found
 

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..core.scores import EdgeScores
 from ..errors import InputError
 from ..evaluate import FAITHFUL, Curve, Measure
 from ..io.formats import read_edge_file
 from ..method import as_known
-from ..results import Result, ResultRow, is_result, read_circuits, read_result
+from ..pipeline import Discovery
+from ..recipes.outcome import Outcome
+from ..results import is_result, read_result
 from .formatting import format_number, format_percent
 
 # What folders hold that have no circuit -> what to do instead.
@@ -40,7 +41,7 @@ class OpenCircuit:
     name: str
     circuit: Circuit
     score: NDArray[np.floating] | None
-    row: ResultRow | None = None
+    row: Outcome | None = None
     place: int = 0
     reason: str = ""
 
@@ -56,7 +57,7 @@ def open_circuit(
     """
     path = Path(path)
     if is_result(path):
-        return _of_run(path, method, metric, size)
+        return open_run_circuit(read_result(path), method, metric, size)
     for marker, advice in ELSEWHERE.items():
         if os.path.isfile(path / marker):
             raise InputError(f"{path} {advice.format(path)}")
@@ -72,23 +73,25 @@ def open_circuit(
     return OpenCircuit(str(path), circuit, None if score is None else np.nan_to_num(score))
 
 
-def _of_run(folder: Path, method: str | None, metric: str | None, size: str | None) -> OpenCircuit:
-    result = read_result(folder)
+def open_run_circuit(
+    result: Discovery, method: str | None = None, metric: str | None = None, size: str | None = None
+) -> OpenCircuit:
+    """Return a circuit of a run; see `open_circuit`."""
     measure = _benchmark(result, metric)
     row = result.exported(measure) if method is None else _row(result, measure, method)
     place, reason = _usual_size(row.curve) if size is None else (_size(row.curve, size), "")
-    circuit = read_circuits(folder, result)[measure, row.name][place]
+    circuit = row.selections[place].circuit
     share = format_percent(row.curve.shares[place])
     name = f"{row.name} for {measure.name} at {share} % of the edges"
-    return OpenCircuit(name, circuit, EdgeScores.load(folder).mean(), row, place, reason)
+    return OpenCircuit(name, circuit, result.mean_scores, row, place, reason)
 
 
-def _benchmark(result: Result, metric: str | None) -> Measure:
+def _benchmark(result: Discovery, metric: str | None) -> Measure:
     known = {b.name: b for b in result.measures}
     return known[as_known("metric", metric, known)] if metric is not None else result.measures[0]
 
 
-def _row(result: Result, measure: Measure, method: str) -> ResultRow:
+def _row(result: Discovery, measure: Measure, method: str) -> Outcome:
     rows = {row.name: row for row in result.of(measure)}
     return rows[as_known(f"method for {measure.name}", method, rows)]
 

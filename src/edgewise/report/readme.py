@@ -13,7 +13,7 @@ from typing import Any
 from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Measure
 from ..io.arrays import ArrayHeader, read_headers
 from ..io.atomic import PAGE, PAGE_MARK, is_our_page, write_text
-from ..results import Result
+from ..pipeline import Discovery
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
 from ..study.folder import FILES as STUDY_FILES
@@ -99,7 +99,7 @@ class Piece:
     arrays: Mapping[str, ArrayHeader]
 
 
-def write_result_readme(folder: Path, result: Result) -> list[Path]:
+def write_result_readme(folder: Path, result: Discovery) -> list[Path]:
     """Write a result folder's README.md, unless one lies there that edgewise didn't write; gives what was written."""
     return _write(folder, result_page(result, _pieces(folder, RESULT_FILES)))
 
@@ -109,12 +109,12 @@ def write_study_readme(folder: Path, plan: Plan) -> None:
     _write(folder, study_page(plan, _pieces(folder, STUDY_FILES)))
 
 
-def result_page(result: Result, pieces: Sequence[Piece]) -> str:
+def result_page(result: Discovery, pieces: Sequence[Piece]) -> str:
     """The page of a result folder that holds these files."""
-    run, settings = result.run, result.run.settings
-    methods = list(dict.fromkeys(row.name for row in result.rows))
+    run, settings = result.run, result.settings.record()
+    methods = list(dict.fromkeys(row.name for row in result.outcomes))
     best = {b: result.best(b) for b in result.measures}
-    curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.rows)
+    curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.outcomes)
     made = [
         f"model: {code(run.model)}, {code(run.graph)}, {run.graph.n_edges:,} edges, {code(run.dtype)}",
         f"task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, evaluated on "
@@ -131,9 +131,9 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
     ]
     read = [
         "import edgewise, numpy as np",
-        'result = edgewise.read_result(".")                # result.run is run.json; result.rows are the curves',
-        'circuits = edgewise.read_circuits(".")            # (metric, method) -> a circuit per size',
-        'scores = edgewise.EdgeScores.load(".")            # scores.values is [example, edge]',
+        'result = edgewise.read_result(".")                # result.run are facts; result.outcomes the curves',
+        'circuits = result.best(edgewise.CMD).circuits     # a circuit per size',
+        'scores = result.scores                            # scores.values is [example, edge]',
         'intervals = np.load("statistics.npz")             # intervals["low"][result.run.graph.edge_index(NAME)]',
     ]
     found = [f"best {b.name}: {format_number(row.area)}, by {code(row.name)}" for b, row in best.items()]
@@ -143,7 +143,7 @@ def result_page(result: Result, pieces: Sequence[Piece]) -> str:
             "What came out": [
                 *_bullets(found),
                 "",
-                *_meanings(result.measures, result.rows[0].curve.definition.name),
+                *_meanings(result.measures, result.settings.faithfulness.name),
             ],
             "Files": _file_lines(pieces, OF_RESULT),
             "Axes of the arrays": _bullets(axes),

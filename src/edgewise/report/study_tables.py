@@ -47,8 +47,8 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
                 "task": cell.task,
                 "model": cell.model,
                 "examples": dict(cell.examples),
-                "accuracy": cell.competence.top,
-                "beats": cell.competence.beats,
+                "accuracy": cell.accuracy.top,
+                "beats": cell.accuracy.beats,
             }
             for cell in study.cells
         ],

@@ -10,9 +10,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate import CONFIDENCE, Comparison, Curve, Measure, Resampled, resample
+from ..evaluate import CONFIDENCE, Comparison, Curve, Measure, Resampled
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
-from ..results import ResultRow
 from .formatting import format_interval, format_number, safe_text
 
 # A model whose correct answer beats the incorrect one less often hardly does a task.
@@ -33,12 +33,12 @@ GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
 
 
-def area_table(chosen: Sequence[ResultRow], measure: Measure, width: int = WIDTH) -> list[Table]:
+def area_table(chosen: Sequence[Outcome], measure: Measure, width: int = WIDTH) -> list[Table]:
     """The paper's ablation table for one metric, with marks as `LEGEND` has them; the best is also bold, and whatever
     beats greedy underlined. Intervals are over the evaluated examples."""
     sign = measure.better
     best = max(sign * row.area for row in chosen)
-    areas = {row.name: resample(row.curve, measure) for row in chosen}
+    areas = {row.name: row.resampled for row in chosen}
     greedy = areas.get(GREEDY.name)
     rows = []
     for row in chosen:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..io.atomic import whole_folder, write_text
 from ..io.formats import NPZ
-from ..results import RunRecord, fill_result
+from ..results import fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
 from .findings import Findings
@@ -24,8 +24,8 @@ class NotShownWarning(UserWarning):
     """A result is written, but what it is shown by isn't."""
 
 
-def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> RunRecord:
-    """Write all that a discovery found, with its figures, whole or not at all; gives its record.
+def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> None:
+    """Write all that a discovery found, with its figures, whole or not at all.
 
     eap_ig_json  whether the files in circuits/ are in EAP-IG's json: of a large graph these are many megabytes each
 
@@ -34,9 +34,9 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
     """
     problem: Exception | None = None
     with whole_folder(Path(folder), overwrite, FILES) as draft:
-        record = fill_result(draft, found, ".json" if eap_ig_json else NPZ)
+        fill_result(draft, found, ".json" if eap_ig_json else NPZ)
         try:
-            write_derived(draft, Findings.read(draft))
+            write_derived(draft, Findings(found))
         except Exception as error:  # hours of work aren't lost for a picture
             if isinstance(error, OSError) or isinstance(error.__context__, OSError):
                 raise  # a full disk holds the data no more than the pictures
@@ -44,12 +44,11 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
     if problem is not None:
         words = f"{folder} has all that was found, but figures, page or README failed ({problem})"
         warnings.warn(f"{words}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
-    return record
 
 
 def write_derived(folder: Path, found: Findings) -> list[Path]:
     """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
-    page, text = folder / "viewer.html", page_of(view_of_run(folder, found))  # reads the rest, so it comes first
+    page, text = folder / "viewer.html", page_of(view_of_run(found))
     figures = write_figures(folder / "figures", found)
     write_text(page, text)
     return [*figures, page, *write_result_readme(folder, found.result)]  # the last names every file

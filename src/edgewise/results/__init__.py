@@ -1,16 +1,5 @@
-"""What is left of a run: its record and its folder, conversions of it, submissions to the benchmark."""
+"""Result folders: write and read runs, convert files, check submissions to the MIB benchmark."""
 
 from .convert import Conversion, convert, convert_to_submission
-from .examples import Prompt, read_attention, read_examples
-from .result_folder import (
-    Result,
-    ResultRow,
-    fill_result,
-    is_result,
-    read_circuits,
-    read_learned,
-    read_result,
-    read_statistics,
-)
-from .run_record import RunRecord
+from .result_folder import fill_result, is_result, read_result, result_summary
 from .submission import SubmissionCheck, check_submission

@@ -19,10 +19,11 @@ from ..graph import Graph
 from ..io.atomic import MARKERS, check_file, whole_folder
 from ..io.edge_file import EdgeFile
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import TUNED
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
-from .result_folder import ResultRow, is_result, read_circuits, read_result
+from .result_folder import is_result, read_result
 from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
 
 DEFAULT = CircuitModelDistance()
@@ -201,17 +202,17 @@ def _untested(held: EdgeFile) -> Circuit:
 def _circuits_of_run(folder: Path, measure: Measure, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:
     """The circuits of one of a run's methods, at the sizes of a submission."""
     row = _row_to_submit(folder, measure, method)
-    by_share = dict(zip(row.curve.shares, read_circuits(folder)[measure, row.name], strict=True))
+    by_share = dict(zip(row.curve.shares, row.circuits, strict=True))
     missing = [f"{share:g}" for share in SHARES if share not in by_share]
     if missing:
         raise InputError(f"{folder} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
     return [by_share[share] for share in SHARES], (f"circuits by {row.name}, for {measure.name}",)
 
 
-def _row_to_submit(folder: Path, measure: Measure, method: str | None) -> ResultRow:
+def _row_to_submit(folder: Path, measure: Measure, method: str | None) -> Outcome:
     """The method that is named, or the tuned one, or the best on a split that isn't test."""
     result = read_result(folder)
-    rows = {row.name.lower(): row for row in result.of(measure)}
+    rows = {row.name.lower(): row for row in result.outcomes if row.measure == measure}
     if not rows:
         raise InputError(f"{folder} has no circuits for {measure.name}; give another --benchmark, or run it again")
     if method is None and TUNED.lower() in rows:

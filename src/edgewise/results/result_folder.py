@@ -1,216 +1,81 @@
-"""The result folder: every outcome of a run as data, from which everything else can be rebuilt.
+"""The result folder of a run. `fill_result` writes a `Discovery`, `read_result` reads it back.
 
-run.json          settings, versions, seed, timings, the definition of faithfulness, accuracy of the model, areas
-scores/           [example, edge] scores
+run.json          model, examples, seed, versions, seconds, settings, accuracy, tuning, overlap
+scores/           scores, [example, edge]
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
-circuits.npz      every circuit of every recipe and size, as packed bits, and the values of every curve
-learned.npz       the rankings that were learned, one array [edge] for each goal; missing if there are none
-circuits/         a circuit per size, a bit per edge (or as EAP-IG json), of what was chosen beforehand (a portfolio, a
-                  tuned recipe), or else of the best on the evaluated examples
-curve.csv/.json   asked and kept edges, metric and faithfulness per recipe and size; in the json also every area's
-                  interval over the evaluated examples, and its paired comparison with greedy
-examples.json     the evaluated prompts, token by token; attention.npz has where heads look on a few of them
+circuits.npz      the circuits of every recipe and size as packed bits, and the metric of every circuit and example
+learned.npz       learned rankings, one array [edge] per learner; missing if there are none
+circuits/         one file per size of each measure's exported recipe
+curve.json        every recipe and how its solver ended; for people also areas, which readers ignore
+curve.csv         a table for people: edges, metric and faithfulness per recipe and size
+examples.json     the evaluated prompts as text; attention.npz has the attention of heads on a few of them
 
-`report` adds what these are shown by: figures/, viewer.html, and README.md, which says what every file and array is.
+`report` adds figures/, viewer.html and README.md, which explains every file and array.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, TypedDict, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..core.scores import fill_folder
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores, fill_folder
 from ..core.statistics import EdgeStatistics
 from ..errors import InputError
-from ..evaluate import FAITHFULNESS, MEASURES, Curve, Measure, Resampled, check_metric, resample
+from ..evaluate import MEASURES, Curve, Measure, check_metric
+from ..graph import Graph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
 from ..io.formats import NPZ
 from ..io.records import convert_record, read_format, read_json
-from ..method import choose, plain, record_name
-from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED
-from .examples import fill_examples
-from .run_record import IntervalRecord, RunRecord, check_interval, exported_record
+from ..learn import Learner
+from ..method import from_record, parameters, plain, record_name
+from ..pipeline import Discovery
+from ..recipes.outcome import Outcome
+from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED, Recipe
+from ..recipes.run_info import RunInfo
+from ..recipes.settings import Settings, published_words
+from ..recipes.stability import mean_overlap
+from ..recipes.tuning import Tuning
+from ..select import Selection
+from .examples import read_attention, read_prompts, write_examples
 
-if TYPE_CHECKING:
-    from ..pipeline import Discovery, Outcome
-
-FORMAT, VERSION = "edgewise-result", 2
+FORMAT, VERSION = "edgewise-result", 3
 # The files of a result folder, by their paths in it.
 FILES = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.(npz|json)|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
     r"|README\.md|viewer\.html|examples\.json|attention\.npz|learned\.npz"
 )
-BY_VALUES = ("metric", "faithfulness")
-RECIPE = ("solver", "filter", "pnr", "learner", "choices")
-STATISTICS = ("mean", "low", "high", "kept", "sign_unstable")
-BOOLEAN = ("kept", "sign_unstable")
+STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
+# Keys of curve.json that are for people: readers compute these numbers from the values per example.
+DERIVED = ("area", "interval", "against_greedy")
 
 
-@dataclass(frozen=True, eq=False)
-class ResultRow:
-    """One recipe's curve, as read back from a folder.
+class RunRecord(TypedDict):
+    """What run.json holds besides the fields of `RunInfo`."""
 
-    recipe  as plain data: solver, filter, pnr, learner, choices
-    area    by the curve's own values
-    """
-
-    measure: Measure
-    name: str
-    recipe: Mapping[str, Any]
-    area: float
-    curve: Curve
-    selections: tuple[Mapping[str, Any], ...]
+    settings: Mapping[str, Any]
+    tuning: Mapping[str, Any] | None
+    overlap: Mapping[str, Mapping[str, list[float | None]]]
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """A result folder, read back."""
-
-    run: RunRecord
-    rows: tuple[ResultRow, ...]
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Those that recipes were tried for."""
-        return tuple(dict.fromkeys(row.measure for row in self.rows))
-
-    def of(self, measure: Measure) -> list[ResultRow]:
-        """The rows of one benchmark."""
-        return [row for row in self.rows if row.measure == measure]
-
-    def best(self, measure: Measure) -> ResultRow:
-        """The row of the best area; of equals the first."""
-        return max(self.of(measure), key=lambda row: measure.better * row.area)
-
-    def exported(self, measure: Measure) -> ResultRow:
-        """The row whose circuits the folder has as files: one that was chosen beforehand, or else the best."""
-        rows = {row.name: row for row in self.of(measure)}
-        beforehand = [PORTFOLIO] * (measure.name in self.run.portfolio) + [TUNED] * (self.run.tuning is not None)
-        return next((rows[name] for name in beforehand if name in rows), self.best(measure))
-
-    def __repr__(self) -> str:
-        return f"Result({self.run.model!r} on {self.run.task!r}, {len(self.rows)} curves)"
-
-
-def fill_result(folder: Path, found: Discovery, circuits: str = NPZ) -> RunRecord:
-    """Fill a folder that exists with all that a discovery found; gives its record.
-
-    circuits  what the files in circuits/ end in, and so their format
-    """
-    (folder / "scores").mkdir()
-    fill_folder(folder / "scores", found.scores)
-    statistics = found.statistics
-    write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
-    _write_arrays(folder / "circuits.npz", found)
-    _write_learned(folder / "learned.npz", found)
-    _write_exported(folder / "circuits", found, circuits)
-    fill_examples(folder, found)
-    areas = [resample(outcome.curve, outcome.measure) for outcome in found.outcomes]
-    greedy = {o.measure: area for o, area in zip(found.outcomes, areas, strict=True) if o.recipe == GREEDY}
-    records = [
-        _record(outcome, area, greedy.get(outcome.measure)) for outcome, area in zip(found.outcomes, areas, strict=True)
-    ]
-    write_json(folder / "curve.json", records)
-    _write_csv(folder / "curve.csv", records)
-    record = RunRecord.of(found)
-    write_json(folder / "run.json", {"format": FORMAT, "version": VERSION} | record.record())
-    return record
-
-
-def is_result(path: str | Path) -> bool:
-    """Whether a path is a result folder, whole or not."""
-    return os.path.isfile(Path(path) / "run.json")
-
-
-def read_result(folder: str | Path) -> Result:
-    """Read a result folder back; says so if it isn't whole."""
-    folder = Path(folder)
-    if not is_result(folder):
-        raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
-    try:
-        run = RunRecord.from_record(read_format(folder / "run.json", FORMAT, VERSION))
-        records: list[CurveRecord] = convert_record(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
-        _check_records(records, run)
-        arrays = read_arrays(
-            folder / "circuits.npz", _shapes(len(records), len(records[0]["sizes"]), run), ("values", "full", "empty")
-        )
-        for name, array in arrays.items():
-            check_metric(f"{name} in circuits.npz", array)
-        rows = tuple(
-            _row(record, values, arrays["full"], arrays["empty"], run)
-            for record, values in zip(records, arrays["values"], strict=True)
-        )
-        return Result(run, rows)
-    except InputError as error:
-        raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
-
-
-def read_circuits(folder: str | Path, result: Result | None = None) -> dict[tuple[Measure, str], tuple[Circuit, ...]]:
-    """Every circuit of a result folder: (benchmark, method) -> one per size. Give `result` if it was read already."""
-    result = result or read_result(folder)
-    graph = result.run.graph
-    shapes = _shapes(len(result.rows), len(result.rows[0].selections), result.run)
-    masks = read_arrays(Path(folder) / "circuits.npz", shapes, ("masks",))["masks"]
-    found = {}
-    for row, packed in zip(result.rows, masks, strict=True):
-        ours = tuple(Circuit(graph, np.unpackbits(one, count=graph.n_edges).astype(bool)) for one in packed)
-        if tuple(circuit.n_edges for circuit in ours) != row.curve.kept:
-            raise InputError(
-                f"{folder} isn't a whole result folder: circuits of {row.name} have other edges; run it again"
-            )
-        found[row.measure, row.name] = ours
-    return found
-
-
-def read_learned(folder: str | Path, result: Result) -> list[np.ndarray | None]:
-    """For every row of a result folder the learned ranking [edge] that its circuits were chosen by; None for scores,
-    and for folders of an earlier edgewise, which didn't keep them."""
-    path = Path(folder) / "learned.npz"
-    names = _learned_names([row.recipe["learner"] for row in result.rows])
-    if not os.path.isfile(path):
-        return [None] * len(result.rows)
-    shapes = {name: ("f", (result.run.graph.n_edges,)) for name in dict.fromkeys(names) if name}
-    found = read_arrays(path, shapes)
-    if not all(np.isfinite(values).all() for values in found.values()):
-        raise InputError(f"{path} has rankings that aren't finite")
-    return [found.get(name) for name in names]
-
-
-def read_statistics(folder: str | Path, result: Result | None = None) -> EdgeStatistics:
-    """What a result folder says of every edge, as the settings' bootstrap found it; edges that failed have score 0.
-    Give `result` if it was read already."""
-    folder, graph = Path(folder), (result or read_result(folder)).run.graph
-    shapes = {name: ("b" if name in BOOLEAN else "f", (graph.n_edges,)) for name in STATISTICS}
-    try:
-        arrays = read_arrays(folder / "statistics.npz", shapes)
-        for name in ("mean", "low", "high"):
-            check_metric(f"{name} in statistics.npz", arrays[name])
-        score = np.where(arrays["kept"], arrays["mean"], 0.0)
-        return EdgeStatistics(graph, score=score, **arrays)
-    except InputError as error:
-        raise InputError(f"{folder} isn't a whole result folder: {error}; run it again") from None
-
-
-class SizeRecord(TypedDict):
-    """What curve.json says of one size of a curve."""
+class SelectionRecord(TypedDict):
+    """One size of a curve in curve.json: how the solver ended."""
 
     share: float
+    solver: str
     edges_asked: int
     edges_kept: int
-    metric: float
-    faithfulness: float
-    solver: str
     objective: float
     bound: float
     gap: float
@@ -223,156 +88,343 @@ class SizeRecord(TypedDict):
 
 
 class CurveRecord(TypedDict):
-    """What curve.json says of one recipe's curve."""
+    """One recipe in curve.json."""
 
-    benchmark: Literal["CMD", "CPR"]
+    benchmark: Any
     method: str
-    solver: str
-    filter: str | Mapping[str, Any]
-    pnr: float | None
-    learner: str | Mapping[str, Any] | None
-    choices: list[str]
-    area: float
-    interval: IntervalRecord
-    against_greedy: ComparisonRecord | None
-    faithfulness: str
-    sizes: list[SizeRecord]
+    solver: Any
+    filter: Any
+    pnr: Any
+    alias: Any
+    learner: Any
+    chosen_on: str
+    choices: tuple[str, ...]
+    sizes: list[SelectionRecord]
 
 
-class ComparisonRecord(TypedDict):
-    """A paired comparison."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-    confidence: float
+def is_result(path: str | Path) -> bool:
+    """Return whether a path is a result folder, complete or not."""
+    return os.path.isfile(Path(path) / "run.json")
 
 
-def _check_records(records: Sequence[CurveRecord], run: RunRecord) -> None:
-    """Refuse curves that aren't those of the run."""
-    areas: dict[str, dict[str, float]] = {}
-    sizes = list(run.settings["sizes"])
-    _learned_names([record["learner"] for record in records])  # refuses a goal that has no name
-    for record in records:
-        record_name("the filter of a curve", record["filter"])
-        areas.setdefault(record["benchmark"], {})[record["method"]] = record["area"]
-        check_interval(record["interval"])
-        if record["interval"]["estimate"] != record["area"] or [s["share"] for s in record["sizes"]] != sizes:
-            raise InputError(f"the curve of {record['method']} has another interval or other sizes than the run")
-    if sum(map(len, areas.values())) != len(records) or not records:
-        raise InputError("curve.json must have a curve for every method, each once")
-    if areas != run.areas:
-        raise InputError("curve.json has other methods or areas than run.json")
-    if len({record["faithfulness"] for record in records}) != 1:
-        raise InputError("the curves in curve.json must be by the same faithfulness")
+def fill_result(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
+    """Write a discovery into an existing, empty folder. `suffix` is the format of the files in circuits/."""
+    (folder / "scores").mkdir()
+    fill_folder(folder / "scores", result.scores)
+    write_arrays(folder / "statistics.npz", {name: getattr(result.statistics, name) for name in STATISTICS})
+    first = result.outcomes[0].curve
+    masks = [[np.packbits(circuit.mask) for circuit in outcome.circuits] for outcome in result.outcomes]
+    values = np.stack([outcome.curve.values for outcome in result.outcomes])
+    write_arrays(
+        folder / "circuits.npz", {"masks": np.array(masks), "values": values, "full": first.full, "empty": first.empty}
+    )
+    if result.learned:
+        names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
+        write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
+    _write_exported(folder / "circuits", result, suffix)
+    write_examples(folder, result)
+    write_json(folder / "curve.json", [_curve_record(result, outcome) for outcome in result.outcomes])
+    _write_csv(folder / "curve.csv", result.outcomes)
+    write_json(folder / "run.json", {"format": FORMAT, "version": VERSION} | _run_record(result))
 
 
-def _shapes(rows: int, sizes: int, run: RunRecord) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """What circuits.npz holds: name -> kind and shape."""
-    examples = (run.test.examples,)
-    return {
-        "masks": ("u1", (rows, sizes, (run.graph.n_edges + 7) // 8)),
-        "values": ("f", (rows, sizes, *examples)),
-        "full": ("f", examples),
-        "empty": ("f", examples),
+def result_summary(result: Discovery) -> dict[str, Any]:
+    """Return the record of a run with its areas and intervals, as `edgewise run --json` prints it."""
+    overlap = {
+        measure.name: {
+            name: {"sizes": _nan_to_none(by_size), "mean": mean_overlap(by_size, result.settings.sizes)}
+            for name, by_size in by_recipe.items()
+        }
+        for measure, by_recipe in result.overlap.items()
+    }
+    exported = {measure.name: _exported_record(result, result.exported(measure)) for measure in result.measures}
+    return _run_record(result) | {
+        "as_published": published_words(result.settings),
+        "sign_instability": result.statistics.sign_instability,
+        "edges_kept_by_bootstrap": int(result.statistics.kept.sum()),
+        "areas": {m.name: {o.name: o.area for o in result.of(m)} for m in result.measures},
+        "intervals": {m.name: {o.name: o.resampled.interval().record() for o in result.of(m)} for m in result.measures},
+        "overlap": overlap,
+        "portfolio": {
+            o.measure.name: {f"{share:g}": name for share, name in zip(o.curve.shares, o.choices, strict=True)}
+            for o in result.outcomes
+            if o.choices
+        },
+        "circuits": exported,
     }
 
 
-def _row(record: CurveRecord, values: np.ndarray, full: np.ndarray, empty: np.ndarray, run: RunRecord) -> ResultRow:
-    sizes = record["sizes"]
-    shares = tuple(size["share"] for size in sizes)
-    asked, kept = (tuple(size["edges_asked"] for size in sizes), tuple(size["edges_kept"] for size in sizes))
-    if not all(0 <= share <= 1 for share in shares) or not all(
-        0 <= less <= more <= run.graph.n_edges for less, more in zip(kept, asked, strict=True)
-    ):
-        raise InputError(f"the curve of {record['method']} has sizes or edges that can't be")
-    definition = choose("faithfulness definition", FAITHFULNESS, record["faithfulness"])
-    curve = Curve(shares, asked, kept, values, full, empty, definition)
-    measure = choose("benchmark", MEASURES, record["benchmark"])
-    area = curve.area(measure)
-    said = [record["area"], *(size[name] for size in sizes for name in BY_VALUES)]  # type: ignore[literal-required]
-    found = [area, *(row[name] for row in curve.rows() for name in BY_VALUES)]
-    if not np.allclose(said, found, rtol=1e-6, atol=1e-9):
-        raise InputError(f"the {measure.name} of {record['method']}, {record['area']:g}, contradicts its values")
-    recipe = {name: record[name] for name in RECIPE}  # type: ignore[literal-required]
-    return ResultRow(measure, record["method"], recipe, area, curve, tuple(sizes))
+def _run_record(result: Discovery) -> dict[str, Any]:
+    """Return the content of run.json."""
+    record = {name: plain(getattr(result.run, name)) for name in parameters(RunInfo)}
+    return record | {
+        "settings": result.settings.record(),
+        "tuning": None if result.tuning is None else result.tuning.record(),
+        "overlap": {
+            measure.name: {name: _nan_to_none(by_size) for name, by_size in by_recipe.items()}
+            for measure, by_recipe in result.overlap.items()
+        },
+    }
 
 
-def _record(outcome: Outcome, area: Resampled, greedy: Resampled | None) -> dict[str, Any]:
-    sizes = [
-        row | {name: value for name, value in selection.record().items() if name not in row}
-        for row, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
-    ]
-    recipe = outcome.recipe
+def _nan_to_none(values: NDArray[np.floating]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
+    greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY), None)
+    compared = greedy is not None and greedy is not outcome
     return {
-        "benchmark": outcome.measure.name,
-        "method": recipe.name,
-        "solver": recipe.solver.name,
-        "filter": plain(recipe.filter),
-        "pnr": recipe.pnr,
-        "learner": plain(recipe.learner),
+        "benchmark": plain(outcome.measure),
+        "method": outcome.name,
+        **outcome.recipe.record(),
+        "chosen_on": outcome.chosen_on,
         "choices": list(outcome.choices),
-        "area": area.estimate,
-        "interval": area.interval().record(),
-        "against_greedy": None if greedy is None or greedy is area else area.less(greedy).record(),
-        "faithfulness": outcome.curve.definition.name,
-        "sizes": sizes,
+        "area": outcome.area,
+        "interval": outcome.resampled.interval().record(),
+        "against_greedy": outcome.resampled.less(greedy.resampled).record() if greedy and compared else None,
+        "sizes": [
+            {"share": share} | selection.record()
+            for share, selection in zip(outcome.curve.shares, outcome.selections, strict=True)
+        ],
     }
 
 
-def _write_csv(path: Path, records: list[dict[str, Any]]) -> None:
-    columns = ["benchmark", "method", *records[0]["sizes"][0]]
+def _write_csv(path: Path, outcomes: Sequence[Outcome]) -> None:
+    rows = [
+        {"benchmark": outcome.measure.name, "method": outcome.name} | size | selection.record()
+        for outcome in outcomes
+        for size, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
+    ]
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns)
+    writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
-    for record in records:
-        for size in record["sizes"]:
-            writer.writerow({"benchmark": record["benchmark"], "method": record["method"], **size})
+    writer.writerows(rows)
     write_text(path, text.getvalue())
 
 
-def _write_arrays(path: Path, found: Discovery) -> None:
-    masks = [[selection.circuit.mask for selection in outcome.selections] for outcome in found.outcomes]
-    curve = found.outcomes[0].curve
-    arrays: dict[str, np.ndarray] = {
-        "masks": np.packbits(np.array(masks), axis=-1),
-        "values": np.stack([outcome.curve.values for outcome in found.outcomes]),
-        "full": curve.full,
-        "empty": curve.empty,
-    }
-    write_arrays(path, arrays)
-
-
-def _write_learned(path: Path, found: Discovery) -> None:
-    learners = [outcome.recipe.learner for outcome in found.outcomes]
-    names = _learned_names([plain(learner) for learner in learners])
-    arrays = {name: found.learned[one].value for name, one in zip(names, learners, strict=True) if one is not None}
-    if arrays:
-        write_arrays(path, arrays)
-
-
-def _learned_names(learners: Sequence[Any]) -> list[str]:
-    """What each learner's ranking is called in learned.npz: by its goal, further ones of that goal numbered; empty for
-    None."""
-    names: dict[str, str] = {}
-    for learner in learners:
-        if learner is not None and _text(learner) not in names:
-            goal = record_name("goal", learner.get("goal", "learned")) if isinstance(learner, Mapping) else "learned"
-            taken = sum(name.partition("-")[0] == goal for name in names.values())
-            names[_text(learner)] = f"{goal}-{taken + 1}" if taken else goal
-    return ["" if learner is None else names[_text(learner)] for learner in learners]
-
-
-def _text(record: Any) -> str:
-    return json.dumps(record, sort_keys=True)
-
-
-def _write_exported(folder: Path, found: Discovery, suffix: str) -> None:
+def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
     folder.mkdir()
-    for measure in found.measures:
-        best = found.exported(measure)
-        origin = {"model": found.model.name, "task": found.test.name, **exported_record(found, best)}
-        for share, selection, ranking in zip(best.curve.shares, best.selections, best.rankings, strict=True):
+    for measure in result.measures:
+        outcome = result.exported(measure)
+        origin = {"model": result.run.model, "task": result.run.task, **_exported_record(result, outcome)}
+        for size, (share, selection) in enumerate(zip(outcome.curve.shares, outcome.selections, strict=True)):
             path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
-            selection.circuit.save(path, ranking.value, origin | selection.record())
+            score = outcome.rankings[size].value if outcome.rankings else None
+            selection.circuit.save(path, score, origin | selection.record())
+
+
+def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
+    """Return which recipe's circuits are written, and on which split it was chosen."""
+    name = outcome.name if outcome.choices else outcome.recipe.combination
+    return {"recipe": name, "parameters": outcome.recipe.words, "chosen_on": outcome.chosen_on or result.run.test.split}
+
+
+def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
+    """Return the name in learned.npz of every learner: its measure, numbered from the second of one measure on."""
+    names: dict[Learner, str] = {}
+    for learner in learners:
+        if learner is not None and learner not in names:
+            measure = record_name("goal", learner.record().get("goal", "learned"))
+            n_before = sum(name.partition("-")[0] == measure for name in names.values())
+            names[learner] = f"{measure}-{n_before + 1}" if n_before else measure
+    return names
+
+
+def read_result(folder: str | Path) -> Discovery:
+    """Return the discovery that a result folder holds. Scores and circuits are loaded when they are first used.
+
+    Raises
+    ------
+    InputError
+        If the path is no result folder, or a file of it is missing, damaged or contradicts another one.
+    """
+    folder = Path(folder)
+    if not is_result(folder):
+        raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
+
+    def load_scores() -> EdgeScores:
+        scores = EdgeScores.load(folder)
+        if scores.graph != run.graph:
+            raise InputError(f"{folder} isn't a complete result folder: its scores are of another graph; run it again")
+        return scores
+
+    try:
+        record, curves = _read_records(folder)
+        info_names = parameters(RunInfo)
+        run: RunInfo = convert_record(RunInfo, {k: v for k, v in record.items() if k in info_names}, "run.json")
+        rest: RunRecord = convert_record(
+            RunRecord, {k: v for k, v in record.items() if k not in info_names}, "run.json"
+        )
+        settings = Settings.from_record(rest["settings"])
+        outcomes = _read_outcomes(folder, run, settings, curves)
+        return Discovery(
+            run=run,
+            settings=settings,
+            statistics=_read_statistics(folder, run.graph),
+            outcomes=outcomes,
+            learned=_read_learned(folder, run.graph, outcomes),
+            tuning=None if rest["tuning"] is None else Tuning.from_record(rest["tuning"]),
+            overlap=_read_overlap(rest["overlap"], settings),
+            prompts=read_prompts(folder, run),
+            attention=read_attention(folder, run),
+            load_scores=load_scores,
+        )
+    except InputError as error:
+        raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
+
+
+def _read_records(folder: Path) -> tuple[dict[str, Any], list[CurveRecord]]:
+    """Return the contents of run.json and curve.json. Those of version 2 are converted to version 3."""
+    path = folder / "run.json"
+    content = read_json(path)
+    is_old = isinstance(content, dict) and content.get("version") == 2
+    run = read_format(path, FORMAT, 2 if is_old else VERSION)
+    curves = convert_record(list[dict[str, Any]], read_json(folder / "curve.json"), "curve.json")
+    if is_old:
+        run, curves = _upgrade_version_2(run, curves)
+    curves = [{key: value for key, value in curve.items() if key not in DERIVED} for curve in curves]
+    records: list[CurveRecord] = convert_record(list[CurveRecord], curves, "curve.json")
+    return run, records
+
+
+def _upgrade_version_2(
+    run: dict[str, Any], curves: list[dict[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return run.json and curve.json of version 2 as those of version 3."""
+    try:
+        names = (*parameters(RunInfo), "settings", "tuning", "overlap")
+        upgraded = {name: run[name] for name in names} | {
+            "graph": {key: value for key, value in run["graph"].items() if key != "edges"},
+            "overlap": {m: {k: one["sizes"] for k, one in both.items()} for m, both in run["overlap"].items()},
+        }
+        records = []
+        for curve in curves:
+            method, measure = curve["method"], curve["benchmark"]
+            chosen_on = run["circuits"][measure]["chosen_on"] if method in (PORTFOLIO, TUNED) else ""
+            recipe = {"alias": ""} | {key: curve[key] for key in ("solver", "filter", "pnr", "learner")}
+            if recipe["solver"] == "ilp":  # version 2 has no time limit
+                recipe["solver"] = {"name": "ilp", "time_limit": None}
+            if Recipe.from_record(recipe).name != method:
+                recipe["alias"] = method
+            sizes = [{k: v for k, v in size.items() if k not in ("metric", "faithfulness")} for size in curve["sizes"]]
+            about = {"benchmark": measure, "method": method, "chosen_on": chosen_on, "choices": curve["choices"]}
+            records.append(about | recipe | {"sizes": sizes})
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"run.json or curve.json of version 2 is damaged ({error!r})") from None
+    return upgraded, records
+
+
+def _read_outcomes(
+    folder: Path, run: RunInfo, settings: Settings, records: Sequence[CurveRecord]
+) -> tuple[Outcome, ...]:
+    names = [(str(record["benchmark"]), record["method"]) for record in records]
+    if not records or len(set(names)) < len(names):
+        raise InputError("curve.json must have every recipe of a measure once")
+    n_recipes, n_sizes, graph = len(records), len(settings.sizes), run.graph
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        "masks": ("u1", (n_recipes, n_sizes, (graph.n_edges + 7) // 8)),
+        "values": ("f", (n_recipes, n_sizes, run.test.examples)),
+        "full": ("f", (run.test.examples,)),
+        "empty": ("f", (run.test.examples,)),
+    }
+    arrays = read_arrays(folder / "circuits.npz", shapes, ("values", "full", "empty"))
+    for name, array in arrays.items():
+        check_metric(f"{name} in circuits.npz", array)
+
+    @cache
+    def read_masks() -> NDArray[np.uint8]:
+        return read_arrays(folder / "circuits.npz", shapes, ("masks",))["masks"]
+
+    outcomes = []
+    for row, record in enumerate(records):
+        sizes = record["sizes"]
+        asked, kept = tuple(size["edges_asked"] for size in sizes), tuple(size["edges_kept"] for size in sizes)
+        if tuple(size["share"] for size in sizes) != settings.sizes:
+            raise InputError(f"the curve of {record['method']} has other sizes than the settings")
+        if not all(0 <= k <= a <= graph.n_edges for k, a in zip(kept, asked, strict=True)):
+            raise InputError(f"the curve of {record['method']} has impossible numbers of edges")
+        recipe = Recipe.from_record({name: record[name] for name in parameters(Recipe)})  # type: ignore[literal-required]
+        if recipe.name != record["method"]:
+            raise InputError(f"the recipe of {record['method']} is that of {recipe.name}")
+        curve = Curve(
+            settings.sizes, asked, kept, arrays["values"][row], arrays["full"], arrays["empty"], settings.faithfulness
+        )
+        measure = from_record("measure", MEASURES, record["benchmark"], Measure)
+        selections = _StoredSelections(folder, graph, sizes, row, read_masks)
+        outcomes.append(
+            Outcome(measure, recipe, selections, curve, chosen_on=record["chosen_on"], choices=record["choices"])
+        )
+    return tuple(outcomes)
+
+
+class _StoredSelections(Sequence[Selection]):
+    """The selections of one recipe. Their circuits are read from the folder when they are accessed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        graph: Graph,
+        records: Sequence[SelectionRecord],
+        row: int,
+        read_masks: Callable[[], NDArray[np.uint8]],
+    ) -> None:
+        self.folder, self.graph, self.records, self.row, self.read_masks = folder, graph, records, row, read_masks
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @overload
+    def __getitem__(self, size: int) -> Selection: ...
+    @overload
+    def __getitem__(self, size: slice) -> Sequence[Selection]: ...
+    def __getitem__(self, size: int | slice) -> Selection | Sequence[Selection]:
+        if isinstance(size, slice):
+            return [self[place] for place in range(len(self))[size]]
+        record = self.records[size]
+        try:
+            mask = np.unpackbits(self.read_masks()[self.row, size], count=self.graph.n_edges).astype(bool)
+            circuit = Circuit(self.graph, mask)
+            if circuit.n_edges != record["edges_kept"]:
+                raise InputError(f"a circuit has {circuit.n_edges} edges, but curve.json says {record['edges_kept']}")
+            return Selection.from_record(circuit, record)
+        except ValueError as error:  # also a status that isn't known
+            raise InputError(f"{self.folder} isn't a complete result folder: {error}; run it again") from None
+
+
+def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
+    """Return the statistics of every edge. Edges that failed the filter have score 0."""
+    arrays = read_arrays(
+        folder / "statistics.npz", {name: (kind, (graph.n_edges,)) for name, kind in STATISTICS.items()}
+    )
+    for name in ("mean", "low", "high"):
+        check_metric(f"{name} in statistics.npz", arrays[name])
+    return EdgeStatistics(graph, score=np.where(arrays["kept"], arrays["mean"], 0.0), **arrays)
+
+
+def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
+    """Return learner -> ranking. Folders of early versions have none."""
+    path = folder / "learned.npz"
+    names = _learner_names(outcome.recipe.learner for outcome in outcomes)
+    if not os.path.isfile(path):
+        return {}
+    arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
+    return {
+        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any())) for learner, name in names.items()
+    }
+
+
+def _read_overlap(
+    record: Mapping[str, Mapping[str, list[float | None]]], settings: Settings
+) -> dict[Measure, dict[str, NDArray[np.float64]]]:
+    overlap = {
+        from_record("measure", MEASURES, measure, Measure): {
+            name: np.array(values, np.float64) for name, values in by_recipe.items()
+        }
+        for measure, by_recipe in record.items()
+    }
+    for by_recipe in overlap.values():
+        for values in by_recipe.values():
+            if values.shape != (len(settings.sizes),) or not ((values >= 0) & (values <= 1) | np.isnan(values)).all():
+                raise InputError("an overlap in run.json must be a share per size, from 0 to 1")
+    return overlap

@@ -148,13 +148,13 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
     return SubmissionCheck(checks, tuple(problems))
 
 
-def circuit_files(folder: Path, SUFFIX_WORDS: Collection[str] = tuple(FORMATS)) -> list[Path]:
+def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
     """The files in a folder that end like circuits."""
     with wrap_read_errors(folder):
         return sorted(
             path
             for path in folder.iterdir()
-            if path.suffix in SUFFIX_WORDS and path.name[0] != "." and os.path.isfile(path)
+            if path.suffix in suffixes and path.name[0] != "." and os.path.isfile(path)
         )
 
 

@@ -1,10 +1,10 @@
-"""The study folder: a plan, and finished units of work; everything else is derived from them.
+"""The study folder: a plan and finished units of work. Everything else is derived from them.
 
-study.json        the plan; a folder goes on only with the plan that it was begun with
+study.json        the plan; a folder is only resumed with the plan that it was started with
 store/            finished units, by the digest of what they depend on: scores, selections, values, cells
-README.md         what every file is
+README.md         explains every file
 tables.md .csv .tex .json, curves.csv, figure.png .svg
-                  derived; no timings, so that the same command gives the same bytes
+                  derived; without timings, so that the same command gives the same bytes
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,7 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.records import convert_record, read_format
-from ..recipes.outcome import Competence
-from ..recipes.recipe import Recipe
+from ..recipes.outcome import ModelAccuracy
 from ..runtime.store import FILES as STORE_FILES
 from ..runtime.store import Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
@@ -43,24 +42,23 @@ from .plan import TEST, VALIDATION, Plan
 
 FORMAT, VERSION = "edgewise-study", 4
 PLAN, STORE = "study.json", "store"
-# Where a study that is to replace another is worked on, in the folder of unfinished work.
-BESIDE = "study"
+# A study that will replace another is run here, inside the folder of unfinished work.
+REPLACEMENT = "study"
 # The files of a study's folder, by their paths in it.
 FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md|store/({STORE_FILES})"
-# What a study keeps with its plan: digests of what it reads and of one's own methods, and the versions then.
-SEEN = ("methods", "files", "versions")
-Choice = tuple[Measure, Recipe]
+# Stored with the plan: digests of custom methods and of the files that it reads, and versions.
+SOURCES = ("methods", "files", "versions")
 
 
 class StudyRecord(TypedDict):
-    """What study.json says; the plan with digests of what it reads and of one's own methods, and the versions then."""
+    """The content of study.json: the plan, with `SOURCES`, and the number of threads."""
 
     threads: int
     plan: dict[str, Any]
 
 
 class RepeatsRecord(TypedDict):
-    """What is kept of a recipe's curves besides their values."""
+    """What a cell's record holds of one recipe. The values of its curves are arrays."""
 
     benchmark: str
     recipe: dict[str, Any]
@@ -70,19 +68,19 @@ class RepeatsRecord(TypedDict):
 
 
 class OverlapRecord(TypedDict):
-    """The overlap of circuits, of every draw."""
+    """The overlap of circuits for every draw of examples."""
 
     greedy: tuple[float, ...]
     chosen: tuple[float, ...]
 
 
 class CellRecord(TypedDict):
-    """What is kept of a cell besides its values."""
+    """The record of a cell. `competence` is the model's accuracy."""
 
     model: str
     task: str
     examples: dict[str, int]
-    competence: Competence
+    competence: ModelAccuracy
     overlap: dict[str, OverlapRecord]
     validation: list[RepeatsRecord]
     test: list[RepeatsRecord]
@@ -90,9 +88,9 @@ class CellRecord(TypedDict):
 
 @dataclass(frozen=True)
 class OpenStudy:
-    """A study's folder while it is worked on, and whether earlier work goes on there.
+    """The folder of a running study, whether it resumes earlier work, and the number of threads that it started with.
 
-    threads  how many the study was begun with: other numbers round otherwise
+    A resumed study uses the same number of threads, because another number changes rounding.
     """
 
     folder: Path
@@ -102,49 +100,58 @@ class OpenStudy:
 
 @contextmanager
 def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[OpenStudy]:
-    """Make a folder ready for a plan; no other process may work on it meanwhile.
+    """Prepare a folder for a plan and lock it against other processes.
 
-    A folder of another plan is refused, unless nothing was finished there yet. With `overwrite` the plan begins anew,
-    beside the folder, and takes its place when all is done: until then what was there stays whole, and the same call
-    goes on after a stop. What is refused leaves no trace.
+    With `overwrite`, the study is run beside the folder and replaces it when it is finished. Until then the old folder
+    stays as it is, and the same call resumes.
+
+    Raises
+    ------
+    InputError
+        If the folder holds finished work of another plan, or files that aren't a study's. Nothing is changed then.
     """
-    wanted = _wanted(plan)
+    record = _plan_record(plan)
     check_place(folder)
     partial = folder.with_name(f".{folder.name}.partial")
-    with Store(partial).lock(folder, f"{BESIDE}/({FILES})") as store:
-        is_there = folder.is_dir() and any(folder.iterdir())
-        if is_there and is_study(folder):
-            read_record(folder)  # refuses what isn't ours, before anything is changed
-        if is_there and (overwrite or not is_study(folder)):
+    with Store(partial).lock(folder, f"{REPLACEMENT}/({FILES})") as store:
+        exists = folder.is_dir() and any(folder.iterdir())
+        if exists and is_study(folder):
+            read_record(folder)
+        if exists and (overwrite or not is_study(folder)):
             refuse_foreign(folder, FILES)
-        if not (is_there and overwrite):
-            with _begun(folder, wanted) as opened:
+        if not (exists and overwrite):
+            with _start(folder, record) as opened:
                 yield opened
             return
-        beside = partial / BESIDE
-        if is_study(beside) and read_record(beside) != wanted:
-            remove(beside)  # of another plan, which was given up
-        with _begun(beside, wanted) as opened:
+        replacement = partial / REPLACEMENT
+        if is_study(replacement) and read_record(replacement) != record:
+            remove(replacement)  # an unfinished study of another plan
+        with _start(replacement, record) as opened:
             yield opened
         with name_target_in_errors(folder):
-            put_in_place(beside, folder)
+            put_in_place(replacement, folder)
         store.remove()
 
 
 @contextmanager
-def _begun(folder: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
-    """The folder with its plan; if nothing was finished in a new one, it is removed."""
-    from ..runtime.engine import thread_count  # torch isn't loaded to read a study
+def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
+    """Write the plan into a folder. A new folder is removed if nothing was finished in it."""
+    from ..runtime.engine import thread_count  # imports torch, which reading a study doesn't need
 
     is_new, store = not folder.exists(), Store(folder / STORE).open()
     with parents_of(folder):
         try:
             resumes = is_study(folder) and not store.is_empty
             if resumes:
-                _refuse_other_plan(folder, wanted)
-            threads = _read(folder)["threads"] if resumes else thread_count()
+                stored = read_record(folder)
+                if different := [name for name, value in record.items() if stored.get(name) != value]:
+                    raise InputError(
+                        f"{folder} holds a study of another plan ({', '.join(different)} differ); "
+                        "choose another folder, or begin anew with --overwrite"
+                    )
+            threads = _read_study_file(folder)["threads"] if resumes else thread_count()
             remove_drafts(folder)
-            write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": wanted})
+            write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
             yield OpenStudy(folder, resumes, threads)
         except BaseException:
             if is_new and store.is_empty:
@@ -152,97 +159,43 @@ def _begun(folder: Path, wanted: Mapping[str, Any]) -> Iterator[OpenStudy]:
             raise
 
 
-def _wanted(plan: Plan) -> dict[str, Any]:
-    """The plan as plain data, with digests of what it reads and of one's own methods, and the versions now."""
-    # JSON has no tuples: compare what will be read back.
-    seen = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
-    return json.loads(json.dumps(plan.record() | seen))
+def _plan_record(plan: Plan) -> dict[str, Any]:
+    """Return the plan as it will be read back from JSON, with `SOURCES`."""
+    sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
+    record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))
+    return record
 
 
 def is_study(folder: Path) -> bool:
-    """Whether a folder holds a study, finished or not."""
+    """Return whether a folder holds a study, finished or not."""
     return os.path.isfile(folder / PLAN)
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the plan of a study folder as plain data, with `SOURCES`."""
+    return _read_study_file(folder)["plan"]
+
+
 def read_plan(folder: Path) -> Plan:
-    """The plan that the study in a folder was begun with."""
-    found = read_record(folder)
+    """Return the plan of a study folder."""
+    record = read_record(folder)
     try:
-        for name in SEEN:
-            convert_record(list[str] if name == "versions" else dict[str, str], found.get(name), f"plan.{name}")
-        return Plan.from_record({name: value for name, value in found.items() if name not in SEEN})
+        for name in SOURCES:
+            convert_record(list[str] if name == "versions" else dict[str, str], record.get(name), f"plan.{name}")
+        return Plan.from_record({name: value for name, value in record.items() if name not in SOURCES})
     except InputError as error:
         raise InputError(f"{folder / PLAN} can't be read: {error}") from None
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """The plan as plain data, as `StudyRecord` has it."""
-    return _read(folder)["plan"]
-
-
-def _read(folder: Path) -> StudyRecord:
+def _read_study_file(folder: Path) -> StudyRecord:
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
-    found: StudyRecord = convert_record(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
-    return found
-
-
-def _refuse_other_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    found = read_record(folder)
-    other = [name for name, value in plan.items() if found.get(name) != value]
-    if other:
-        raise InputError(
-            f"{folder} holds a study of another plan ({', '.join(other)} differ); "
-            "choose another folder, or begin anew with --overwrite"
-        )
-
-
-def cell_key(record: Mapping[str, Any], model: str, task: str) -> str:
-    """The key of what a model and a task came to: of the plan as it was begun, so that any later version finds it."""
-    return f"cell-{hashlib.sha256(json.dumps([record, model, task]).encode()).hexdigest()[:32]}"
-
-
-def keep_cell(store: Store, key: str, cell: Cell) -> None:
-    """Keep what a model and a task came to."""
-    about = {
-        "model": cell.model,
-        "task": cell.task,
-        "examples": dict(cell.examples),
-        "competence": vars(cell.competence),
-        "overlap": {b.name: {who: list(found) for who, found in both.items()} for b, both in cell.overlap.items()},
-        **{split: _records(found) for split, found in (("validation", cell.validation), ("test", cell.test))},
-    }
-    store.save(key, Unit(_arrays("validation", cell.validation) | _arrays("test", cell.test), about))
-
-
-def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
-    """What a model and a task came to, if that was finished; refuses what can't have come of this plan."""
-    unit = store.find(key)
-    if unit is None or store.folder is None:
-        return None
-    where = str(store.folder / key)
-    try:
-        about: CellRecord = convert_record(CellRecord, unit.about, "its record")
-        _check(about, plan)
-        validation = _repeats(about, VALIDATION, [[choice] for choice in plan.recipes(0)], unit, plan)
-        groups = [[(b, one.recipe) for one in same] for b in BOTH_MEASURES for same in by_name(validation[b]).values()]
-        test = _repeats(about, TEST, groups, unit, plan)
-        if any(best(validation[b]).recipe not in [one.recipe for one in test[b]] for b in BOTH_MEASURES):
-            raise InputError("what was best on validation wasn't tested")
-        overlap: dict[Measure, Mapping[str, tuple[float, ...]]] = {
-            b: {"greedy": both["greedy"], "chosen": both["chosen"]}
-            for b in BOTH_MEASURES
-            for both in [about["overlap"][b.name]]
-        }
-    except InputError as error:
-        raise InputError(
-            f"{where} isn't what this study finished: {error}; remove it and run the study again"
-        ) from None
-    return Cell(about["model"], about["task"], about["examples"], about["competence"], validation, test, overlap)
+    record: StudyRecord = convert_record(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
+    return record
 
 
 def read_study(folder: str | Path) -> Study:
-    """A finished study, read back from its folder without a model."""
+    """Return the finished study of a folder. Needs no model."""
     folder = Path(folder)
     plan, record, store = read_plan(folder), read_record(folder), Store(folder / STORE)
     cells = []
@@ -250,88 +203,113 @@ def read_study(folder: str | Path) -> Study:
         for model in plan.models:
             cell = find_cell(store, cell_key(record, model, task), plan)
             if cell is None:
-                raise InputError(f"the study in {folder} isn't finished; give the command that began it again")
+                raise InputError(f"the study in {folder} isn't finished; run the command that began it again")
             cells.append(cell)
     return Study(plan, tuple(cells))
 
 
-def _arrays(split: str, found: Mapping[Measure, tuple[Repeats, ...]]) -> dict[str, np.ndarray]:
-    """Values [recipe, seed, size, example], full and empty [seed, example]."""
-    rows = [one.curves for repeats in found.values() for one in repeats]
-    ends = {f"{split}-{name}": np.array([getattr(curve, name) for curve in rows[0]]) for name in ("full", "empty")}
-    return {f"{split}-values": np.array([[curve.values for curve in curves] for curves in rows])} | ends
+def cell_key(record: Mapping[str, Any], model: str, task: str) -> str:
+    """Return the store's key of a cell. It depends on the stored plan only, so that later versions find it."""
+    return f"cell-{hashlib.sha256(json.dumps([record, model, task]).encode()).hexdigest()[:32]}"
 
 
-def _records(found: Mapping[Measure, tuple[Repeats, ...]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "benchmark": b.name,
-            "recipe": one.recipe.record(),
-            "data_seeds": list(one.data_seeds),
-            "asked": list(one.curves[0].asked),
-            "kept": [list(curve.kept) for curve in one.curves],
-        }
-        for b, repeats in found.items()
-        for one in repeats
-    ]
+def save_cell(store: Store, key: str, cell: Cell) -> None:
+    """Save a finished cell: values [recipe, seed, size, example], full and empty [seed, example] per split."""
+    record: dict[str, Any] = {
+        "model": cell.model,
+        "task": cell.task,
+        "examples": dict(cell.examples),
+        "competence": vars(cell.accuracy),
+        "overlap": {m.name: {who: list(means) for who, means in both.items()} for m, both in cell.overlap.items()},
+    }
+    arrays = {}
+    for split, by_measure in ((VALIDATION, cell.validation), (TEST, cell.test)):
+        listed = [repeats for same in by_measure.values() for repeats in same]
+        record[split] = [
+            {
+                "benchmark": repeats.measure.name,
+                "recipe": repeats.recipe.record(),
+                "data_seeds": list(repeats.data_seeds),
+                "asked": list(repeats.curves[0].asked),
+                "kept": [list(curve.kept) for curve in repeats.curves],
+            }
+            for repeats in listed
+        ]
+        arrays[f"{split}-values"] = np.array([[curve.values for curve in repeats.curves] for repeats in listed])
+        for end in ("full", "empty"):
+            arrays[f"{split}-{end}"] = np.array([getattr(curve, end) for curve in listed[0].curves])
+    store.save(key, Unit(arrays, record))
 
 
-def _check(about: CellRecord, plan: Plan) -> None:
-    if about["model"] not in plan.models or about["task"] not in plan.tasks:
-        raise InputError("it is of another model or task")
-    if set(about["overlap"]) != {b.name for b in BOTH_MEASURES}:
-        raise InputError(f"it must have an overlap for each of {', '.join(b.name for b in BOTH_MEASURES)}")
-    if not {VALIDATION, TEST} <= set(about["examples"]) or min(about["examples"].values()) < 1:
-        raise InputError("it doesn't say how many examples there were")
-    shares = [share for both in about["overlap"].values() for share in (*both["greedy"], *both["chosen"])]
-    if not all(0 <= share <= 1 for share in (about["competence"].top, about["competence"].beats, *shares)):
-        raise InputError("it has an accuracy or an overlap that is no share")
+def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
+    """Return a cell if it is finished. Raise InputError if it can't be of this plan."""
+    unit = store.find(key)
+    if unit is None or store.folder is None:
+        return None
+    try:
+        record: CellRecord = convert_record(CellRecord, unit.about, "its record")
+        accuracy, examples = record["competence"], record["examples"]
+        if record["model"] not in plan.models or record["task"] not in plan.tasks:
+            raise InputError("it is of another model or task")
+        if set(record["overlap"]) != {measure.name for measure in BOTH_MEASURES}:
+            raise InputError("it must have an overlap for each of CMD and CPR")
+        if not {VALIDATION, TEST} <= set(examples) or min(examples.values()) < 1:
+            raise InputError("it doesn't say how many examples there were")
+        shares = [share for both in record["overlap"].values() for share in (*both["greedy"], *both["chosen"])]
+        if not all(0 <= share <= 1 for share in (accuracy.top, accuracy.beats, *shares)):
+            raise InputError("its accuracies and overlaps must be shares, from 0 to 1")
+        validation = _read_repeats(unit, VALIDATION, record["validation"], examples[VALIDATION], plan)
+        test = _read_repeats(unit, TEST, record["test"], examples[TEST], plan)
+        tried = [(m, repeats.recipe) for m in BOTH_MEASURES for repeats in validation[m]]
+        if tried != list(plan.recipes(0)):
+            raise InputError("validation has other recipes than the plan")
+        for measure in BOTH_MEASURES:
+            recipes = [repeats.recipe for repeats in test[measure]]
+            if [recipe.name for recipe in recipes] != list(by_name(validation[measure])):
+                raise InputError("test has other recipes than the plan")
+            if best(validation[measure]).recipe not in recipes:
+                raise InputError("the best recipe on validation wasn't tested")
+    except InputError as error:
+        raise InputError(
+            f"{store.folder / key} isn't a cell of this study: {error}; remove it and run the study again"
+        ) from None
+    overlap: dict[Measure, Mapping[str, tuple[float, ...]]] = {
+        measure: {"greedy": both["greedy"], "chosen": both["chosen"]}
+        for measure in BOTH_MEASURES
+        for both in [record["overlap"][measure.name]]
+    }
+    return Cell(record["model"], record["task"], examples, accuracy, validation, test, overlap)
 
 
-def _repeats(
-    about: CellRecord, split: str, groups: Sequence[Sequence[Choice]], unit: Unit, plan: Plan
+def _read_repeats(
+    unit: Unit, split: str, records: list[RepeatsRecord], n_examples: int, plan: Plan
 ) -> dict[Measure, tuple[Repeats, ...]]:
-    """The curves on a split, of one recipe of each of these groups."""
-    records = about["validation"] if split == VALIDATION else about["test"]
-    recipes = _chosen(records, groups, split)
-    shape = (len(records), plan.seeds, len(plan.settings.sizes), about["examples"][split])
-    values, full, empty = _curve_arrays(unit, split, shape)
-    found: dict[Measure, list[Repeats]] = {b: [] for b in BOTH_MEASURES}
-    for record, (measure, recipe), ours in zip(records, recipes, values, strict=True):
-        seeds, asked = record["data_seeds"], record["asked"]
-        if not len(record["kept"]) == len(seeds) == plan.seeds or not all(0 <= seed < plan.seeds for seed in seeds):
+    """Return the curves of a split: measure -> recipes."""
+    recipes = {json.dumps([m.name, recipe.record()], sort_keys=True): (m, recipe) for m, recipe in plan.recipes(0)}
+    shape = (len(records), plan.seeds, len(plan.settings.sizes), n_examples)
+    shapes = {"values": shape, "full": (shape[1], shape[3]), "empty": (shape[1], shape[3])}
+    arrays = {name: unit.arrays.get(f"{split}-{name}", np.empty(0)) for name in shapes}
+    for name, array in arrays.items():
+        if array.shape != shapes[name] or not array.size:
+            raise InputError(f"{split} has {name} of shape {array.shape}, but its curves need {shapes[name]}")
+        check_metric(f"{split}-{name}", array)
+    repeats: dict[Measure, list[Repeats]] = {measure: [] for measure in BOTH_MEASURES}
+    for row, record in enumerate(records):
+        text = json.dumps([record["benchmark"], record["recipe"]], sort_keys=True)
+        if text not in recipes:
+            raise InputError(f"{split} has other recipes than the plan")
+        measure, recipe = recipes[text]
+        seeds, asked, kept = record["data_seeds"], record["asked"], record["kept"]
+        if not len(kept) == len(seeds) == plan.seeds or not all(0 <= seed < plan.seeds for seed in seeds):
             raise InputError(f"{split} has other seeds than the plan")
-        if any(not 0 <= less <= more for kept in record["kept"] for less, more in zip(kept, asked, strict=False)):
+        if any(not 0 <= k <= a for row_kept in kept for k, a in zip(row_kept, asked, strict=False)):
             raise InputError(f"{split} keeps more edges than it was asked for")
         curves = tuple(
             Curve(
-                plan.settings.sizes, asked, kept, ours[seed], full[seed], empty[seed],
-                plan.settings.faithfulness,
+                plan.settings.sizes, asked, kept[seed], arrays["values"][row, seed], arrays["full"][seed],
+                arrays["empty"][seed], plan.settings.faithfulness,
             )
-            for seed, kept in enumerate(record["kept"])
+            for seed in range(plan.seeds)
         )  # fmt: skip
-        found[measure].append(Repeats(measure, recipe, curves, seeds))
-    return {b: tuple(repeats) for b, repeats in found.items()}
-
-
-def _chosen(records: Sequence[RepeatsRecord], groups: Sequence[Sequence[Choice]], split: str) -> list[Choice]:
-    """The recipe of each group that a record is of."""
-    found = []
-    for record, group in zip(records, groups, strict=False):
-        given = (record["benchmark"], record["recipe"])
-        found += [(b, one) for b, one in group if given == (b.name, json.loads(json.dumps(one.record())))][:1]
-    if len(found) != len(records) or len(found) != len(groups):
-        raise InputError(f"{split} has other recipes than the plan")
-    return found
-
-
-def _curve_arrays(unit: Unit, split: str, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values [recipe, seed, size, example], which is `shape`, full and empty [seed, example]."""
-    names = tuple(f"{split}-{name}" for name in ("values", "full", "empty"))
-    found = [unit.arrays.get(name, np.empty(0)) for name in names]
-    ends = (shape[1], shape[3])
-    if min(shape) < 1 or [array.shape for array in found] != [shape, ends, ends]:
-        raise InputError(f"{split} has arrays of other shapes than its curves")
-    for name, array in zip(names, found, strict=True):
-        check_metric(name, array)
-    return found[0], found[1], found[2]
+        repeats[measure].append(Repeats(measure, recipe, curves, seeds))
+    return {measure: tuple(listed) for measure, listed in repeats.items()}

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ...evaluate import CONFIDENCE, Measure, faithfulness_intervals
-from ...results import ResultRow
+from ...recipes.outcome import Outcome
 from ..findings import Findings, left_out
 from ..formatting import format_number, shorten, with_minus_signs
 from .curves import ABOVE, BELOW, PANEL, Line, draw_panels, panels_width
@@ -41,7 +41,7 @@ def faithfulness_figure(found: Findings) -> Figure:
     return sheet.figure
 
 
-def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
+def _line(row: Outcome, look: Look, is_best: bool) -> Line:
     curve, asked = row.curve, row.curve.asking
     shares = np.array(curve.shares)[asked]
     if not is_best:
@@ -51,7 +51,7 @@ def _line(row: ResultRow, look: Look, is_best: bool) -> Line:
     return Line(look, shares, curve.faithfulness[asked], low, high, is_filled=True)
 
 
-def _label(found: Findings, measure: Measure, row: ResultRow) -> str:
+def _label(found: Findings, measure: Measure, row: Outcome) -> str:
     roles = ["best"] * (row is found.result.best(measure)) + ["exported"] * (row is found.result.exported(measure))
     return f"{shorten(row.name)}  {with_minus_signs(format_number(row.area))}" + (
         f"  ({', '.join(roles)})" if roles else ""
@@ -59,7 +59,7 @@ def _label(found: Findings, measure: Measure, row: ResultRow) -> str:
 
 
 def _caption(found: Findings) -> str:
-    run, curve = found.result.run, found.result.rows[0].curve
+    run, curve = found.result.run, found.result.outcomes[0].curve
     skipped = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
     sizes = f" Sizes up to {share_words(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
     return (

@@ -98,7 +98,8 @@ def _caption(found: Findings, as_good_as_0: int) -> str:
     statistics, run = found.statistics, found.result.run
     positive, negative = (int((sign * statistics.mean > 0).sum()) for sign in (1, -1))
     if run.train.examples > 1:
-        signs = f"The sign changes between bootstrap resamples for {share_words(run.sign_instability)} of the edges of "
+        unstable = share_words(found.result.statistics.sign_instability)
+        signs = f"The sign changes between bootstrap resamples for {unstable} of the edges of "
         signs += "non-negligible mean; below, for what share of the edges of each size."
     else:
         signs = "With a single training example there is nothing to resample."

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...results.examples import MOST_PROMPTS
+from ...recipes.run_info import MAX_PROMPTS
 from ...version import __version__
 from .view import View, ViewRow, ViewRun
 
@@ -94,7 +94,7 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
         arrays.add(f"{name}.unstable", "bits", run.unstable[held])
     for part in ("full", "empty"):
         if (values := getattr(run, part)) is not None:
-            arrays.add(f"{name}.{part}", "f4", values[:MOST_PROMPTS])
+            arrays.add(f"{name}.{part}", "f4", values[:MAX_PROMPTS])
     seen = run.attention
     if seen is not None:
         for place, values in enumerate(seen.values):
@@ -105,7 +105,7 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
         "definition": run.definition,
         "facts": dict(run.facts),
         "examples": 0 if run.full is None else len(run.full),
-        "prompts": [asdict(prompt) for prompt in run.prompts[:MOST_PROMPTS]],
+        "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
         "patterns": None if seen is None else {"examples": seen.examples, "heads": seen.heads},
     }
 
@@ -113,7 +113,7 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
 def _row(row: ViewRow, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
     arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[held] for circuit in row.circuits]))
     if row.metric is not None:
-        arrays.add(f"{name}.metric", "f4", row.metric[:, :MOST_PROMPTS])
+        arrays.add(f"{name}.metric", "f4", row.metric[:, :MAX_PROMPTS])
     if row.value is not None:
         arrays.add(f"{name}.value", "f4", row.value[held])
     return {

@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.circuit import Circuit
+from ...core.ranking import Ranking
 from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
 from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
-from ...method import record_name
-from ...results import Prompt, Result, ResultRow, RunRecord, is_result, read_attention, read_examples, read_learned
+from ...pipeline import Discovery
+from ...recipes.outcome import Outcome
+from ...recipes.run_info import Prompt
+from ...results import is_result, read_result
 from ...results.submission import circuit_files
 from ...study import is_study
 from ..findings import Findings
@@ -127,7 +130,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
 def _part(path: Path) -> View:
     """What one path holds: a run, or files of circuits."""
     if is_result(path):
-        return view_of_run(path, Findings.read(path))
+        return view_of_run(Findings(read_result(path)))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
     if os.path.isdir(path):
@@ -138,22 +141,26 @@ def _part(path: Path) -> View:
     return _of_circuits(path, [path])
 
 
-def view_of_run(folder: Path, found: Findings) -> View:
-    """What there is to see in a result folder, of which the findings were read already."""
+def view_of_run(found: Findings) -> View:
+    """What there is to see in a run."""
     result, statistics = found.result, found.statistics
-    run, curve = result.run, result.rows[0].curve
+    run, curve = result.run, result.outcomes[0].curve
     name = f"{short_name(run.model)} · {short_name(run.task)}"
     seen = ViewRun(
         name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
-        curve.empty, curve.definition.name, read_examples(folder, run), read_attention(folder, run),
+        curve.empty, curve.definition.name, result.prompts, result.attention,
     )  # fmt: skip
     rows = tuple(
-        _row(row, found.circuits[row.measure, row.name], value, run)
-        for row, value in zip(result.rows, read_learned(folder, result), strict=True)
+        _row(row, found.circuits[row.measure, row.name], _learned(result, row))
+        for row in result.outcomes
     )
     first = result.exported(result.measures[0])
-    shown, share = result.rows.index(first), first.curve.shares[first.curve.telling]
+    shown, share = result.outcomes.index(first), first.curve.shares[first.curve.telling]
     return View(name, run.graph, (seen,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
+
+
+def _learned(result: Discovery, row: Outcome) -> Ranking | None:
+    return None if row.recipe.learner is None else result.learned.get(row.recipe.learner)
 
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
@@ -186,8 +193,8 @@ def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun,
     return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
 
 
-def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, run: RunRecord) -> ViewRow:
-    curve, area = row.curve, run.intervals[row.measure.name][row.name]
+def _row(row: Outcome, circuits: Sequence[Circuit], learned: Ranking | None) -> ViewRow:
+    curve, area = row.curve, row.resampled.interval()
     found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
     places = curve.asking or [len(curve.asked) - 1]
     sizes = tuple(
@@ -195,34 +202,23 @@ def _row(row: ResultRow, circuits: Sequence[Circuit], value: FloatArray | None, 
         for at in places
     )
     return ViewRow(
-        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), _parameters(row),
-        row.measure.better, row.area, (area["low"], area["high"]), curve.values[places], value,
+        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), row.recipe.words,
+        row.measure.better, row.area, (area.low, area.high), curve.values[places],
+        None if learned is None else learned.value,
     )  # fmt: skip
 
 
-def _parameters(row: ResultRow) -> str:
-    """What there is to say of a method beyond its name."""
-    recipe = row.recipe
-    said = []
-    if isinstance(recipe["filter"], Mapping) and "resamples" in recipe["filter"]:
-        said.append(f"tau {recipe['filter']['resamples']}")
-    if recipe["pnr"] is not None:
-        said.append(f"PNR {recipe['pnr']:g}")
-    return ", ".join(said)
-
-
-def _facts(result: Result) -> dict[str, str]:
-    run = result.run
-    scorer, metric, ablation = (record_name(name, run.settings[name]) for name in ("scorer", "metric", "ablation"))
+def _facts(result: Discovery) -> dict[str, str]:
+    run, settings = result.run, result.settings
     return {
         "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
         "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
-        "scored by": f"{scorer} on {run.train.examples:,} examples of {run.train.split}",
-        "metric": metric,
-        "ablation": ablation,
-        "faithfulness": result.rows[0].curve.definition.words,
+        "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
+        "metric": settings.metric.name,
+        "ablation": settings.ablation.name,
+        "faithfulness": settings.faithfulness.words,
         "accuracy of the model": f"{run.accuracy.top:.1%}",
-        "edges whose sign is unstable": f"{run.sign_instability:.1%}",
+        "edges whose sign is unstable": f"{result.statistics.sign_instability:.1%}",
         "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
     }
 
