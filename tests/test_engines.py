@@ -200,9 +200,9 @@ def test_work_that_is_done_in_no_time_begins_no_process(monkeypatch):
         assert engine.workers(model) == 4
         score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine))
         assert engine._pool is None
-        monkeypatch.setattr(local, "WORTH", 0.0)
+        monkeypatch.setattr(local, "MIN_POOL_SECONDS", 0.0)
         score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine))
-        assert engine._pool is not None or model.digest in engine._slower
+        assert engine._pool is not None or model.digest in engine._slower_in_pool
 
 
 def test_processes_end_with_the_process_that_began_them(tmp_path):

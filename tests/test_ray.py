@@ -95,7 +95,7 @@ def load_counts(model, task, engine):
 def models_here(model, examples):
     from edgewise.runtime import ray_engine as cluster
 
-    return len(cluster._LOADED)
+    return len(cluster._MODELS)
 
 
 def test_a_model_that_was_made_in_memory_goes_to_the_workers(engine):

@@ -204,8 +204,8 @@ def test_lines_tell_start_quarters_and_end_with_the_time_left():
     assert after(300, "score: loss 0.1", 251, 400).endswith("left, loss 0.1\n")  # it still lives
     assert after(3628, "score", 400, 400) == "score: 400 of 400 in 1 h 06 min\n"
     assert after(0, "score", 400, 400) == ""  # told twice
-    assert after(1, "score", 100, 400) == "score: 100 of 400\n"  # again, from what was found
-    assert after(30, "score", 300, 400) == "score: 300 of 400 after 30.0 s, about 15.0 s left\n"
+    assert after(1, "score", 100, 400) == "score (2): 100 of 400\n"  # it resumes what was stored
+    assert after(30, "score", 300, 400) == "score (2): 300 of 400 after 30.0 s, about 15.0 s left\n"
     assert after(1, "select", 5, 5) == "select: 5 of 5 in 0.0 s\n"
 
 

@@ -153,7 +153,7 @@ def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, s
         jobs = [replace(ready, circuits=circuits[some]) for some in groups]
         found = [_Found(rows, n_model, len(circuits)) for rows in batches if filling.is_missing(rows)]
         pieces = [WorkItem(job, [task.examples[row] for row in batch.rows]) for batch in found for job in jobs]
-        for place, parts in engine.run(model, pieces, of=len(batches) * len(groups)):
+        for place, parts in engine.run(model, pieces, planned=len(batches) * len(groups)):
             batch, some = found[place // len(groups)], groups[place % len(groups)]
             for places, values in parts:
                 batch.put(places, some, values)

@@ -1,7 +1,7 @@
-"""Where jobs run: what an engine is, and the one that is this process.
+"""Engines run jobs on batches of examples.
 
-A job is a pure function of a model and some examples, so it can be run again, or elsewhere. How work is cut into pieces
-is decided before it runs; an engine decides only where each piece runs, so results are the same with any of them.
+A job is a pure function of a model and examples, so it can run again, or in another process. The work is split into
+items before it runs; an engine only decides where each item runs. So results don't depend on the engine.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from ..errors import InputError
 from ..graph import Graph
 from ..tasks.task import Example
 
+# The tensors of models up to this width are so small that threads mostly wait for each other.
 NARROW_D_MODEL = 256
-# Wide models on a CPU are cut into pieces of the usual size: fewer examples take longer, more don't take less. A small
-# task is cut into a quarter at most, down to a few examples; a large one isn't cut into more than many pieces.
-MIN_ITEM_EXAMPLES, USUAL_ITEM_EXAMPLES, MIN_ITEMS, MAX_ITEMS = 4, 8, 4, 256
-# Several accelerators get so many pieces each, so that none waits long for the last.
+# Items of wide models on a CPU have 8 examples: fewer take longer per example, more don't take less. A small task is
+# split into 4 items of at least 4 examples, a large one into at most 256 items.
+USUAL_ITEM_EXAMPLES, MIN_ITEM_EXAMPLES, MIN_ITEMS, MAX_ITEMS = 8, 4, 4, 256
+# Each of several accelerators gets this many items, so that none waits long for the last one.
 ITEMS_PER_DEVICE = 4
 
 T = TypeVar("T")
-# Which of a piece's examples, and what the job made of them: several parts if memory didn't suffice for all at once.
+# Rows of an item's examples, and the result of the job for them. There are several if memory didn't suffice for all.
 PartResults = list[tuple[list[int], Any]]
 
 
 class HasGraph(Protocol):
-    """A model, as far as it matters here."""
+    """A model, as far as this module needs it."""
 
     @property
     def graph(self) -> Graph: ...
@@ -41,31 +42,33 @@ class HasGraph(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class WorkItem:
-    """A piece of work: a job, and the examples that it is done on."""
+    """A job, and the examples to run it on."""
 
     job: Callable[[Any, Sequence[Example]], Any]
     examples: Sequence[Example]
 
 
 class Engine(ABC):
-    """Where the pieces of a model's work run. It may hold processes, which `close`, or the end of a `with`, lets go."""
+    """Runs work items. It may hold processes until `close`, or the end of a `with`."""
 
     name = ""
 
     @abstractmethod
-    def run(self, model: Any, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
-        """The place of every piece and what came of it, as they are done: in any order.
+    def run(
+        self, model: Any, items: Sequence[WorkItem], planned: int | None = None
+    ) -> Iterator[tuple[int, PartResults]]:
+        """Yield the index of every item and its results, in any order.
 
-        of  how many pieces the work had at first, if some of them were done before: what they are rounded by mustn't
-            depend on how many are left
+        `planned` is the number of items before any was done, if some were done by an earlier call. The number of
+        threads, which changes rounding, must not depend on how many items are left.
         """
 
     def workers(self, model: Any) -> int:
-        """How many pieces run at once, at most."""
+        """Return how many items run at once, at most."""
         return 1
 
     def close(self) -> None:
-        """Let processes go; there are none unless an engine says so."""
+        """End the processes, if there are any."""
         return
 
     def __enter__(self) -> Engine:
@@ -76,14 +79,16 @@ class Engine(ABC):
 
 
 class InProcess(Engine):
-    """This process, one piece after the other."""
+    """Runs the items in this process, one after the other."""
 
-    name = "here"
+    name = "in-process"
 
-    def run(self, model: Any, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
-        """In order."""
-        for place, piece in enumerate(pieces):
-            yield place, run_item(model, piece, threads_for(model))
+    def run(
+        self, model: Any, items: Sequence[WorkItem], planned: int | None = None
+    ) -> Iterator[tuple[int, PartResults]]:
+        """Yield the results in order."""
+        for index, item in enumerate(items):
+            yield index, run_item(model, item, threads_for(model))
 
 
 IN_PROCESS = InProcess()
@@ -96,68 +101,64 @@ def run_batches(
     batches: Sequence[Sequence[int]],
     job: Callable[[Any, Sequence[Example]], T],
     in_order: bool = False,
-    of: int | None = None,
+    planned: int | None = None,
 ) -> Iterator[tuple[list[int], T]]:
-    """The rows of every batch and what `job` makes of their examples, as they are done, or in the order of batches.
+    """Yield the rows of every batch and the job's result for them, in any order or `in_order` of the batches.
 
-    A batch that the device has no memory for is halved and tried again. `of` is as in `Engine.run`.
+    A batch that doesn't fit into memory is split in halves. `planned` is as in `Engine.run`.
     """
-    pieces = [WorkItem(job, [examples[row] for row in rows]) for rows in batches]
-    done = engine.run(model, pieces, of)
-    for place, parts in restore_order(done) if in_order else done:
-        for rows, found in parts:
-            yield [batches[place][row] for row in rows], found
+    items = [WorkItem(job, [examples[row] for row in rows]) for rows in batches]
+    results = engine.run(model, items, planned)
+    for index, parts in restore_order(results) if in_order else results:
+        for rows, result in parts:
+            yield [batches[index][row] for row in rows], result
 
 
-def restore_order(done: Iterator[tuple[int, PartResults]]) -> Iterator[tuple[int, PartResults]]:
-    """The same by place: sums that are taken in this order are the same wherever their terms come from."""
+def restore_order(results: Iterator[tuple[int, PartResults]]) -> Iterator[tuple[int, PartResults]]:
+    """Yield results by index, so that their sum doesn't depend on which worker was faster."""
     waiting: dict[int, PartResults] = {}
     following = 0
-    for place, parts in done:
-        waiting[place] = parts
+    for index, parts in results:
+        waiting[index] = parts
         while following in waiting:
             yield following, waiting.pop(following)
             following += 1
 
 
-def order_longest_first(pieces: Mapping[int, WorkItem]) -> list[int]:
-    """The places of pieces, those with the most tokens first: so all workers end at about the same time."""
-    return sorted(pieces, key=lambda place: -sum(example.length for example in pieces[place].examples))
+def order_longest_first(items: Mapping[int, WorkItem]) -> list[int]:
+    """Return the indices of items, most tokens first, so that all workers end at about the same time."""
+    return sorted(items, key=lambda index: -sum(example.length for example in items[index].examples))
 
 
 def choose_item_size(engine: Engine, model: HasGraph, device: torch.device, fits: int, examples: int) -> int:
-    """How many examples make a piece, if so many fit into the memory.
+    """Return how many examples an item has, if `fits` examples fit into memory.
 
-    On a CPU this is the same for every engine, so that all of them round alike: a wide model takes little longer for
-    small pieces, a narrow one much. An accelerator likes large pieces, unless several wait for some.
+    On a CPU this doesn't depend on the engine, so that all engines round alike. An accelerator is fastest with large
+    items, unless several accelerators share the work.
     """
     if device.type == "cpu":
         if is_narrow_model(model):
             return fits
-        return min(
-            fits,
-            max(
-                MIN_ITEM_EXAMPLES,
-                min(USUAL_ITEM_EXAMPLES, math.ceil(examples / MIN_ITEMS)),
-                math.ceil(examples / MAX_ITEMS),
-            ),
-        )
+        usual = min(USUAL_ITEM_EXAMPLES, math.ceil(examples / MIN_ITEMS))
+        return min(fits, max(MIN_ITEM_EXAMPLES, usual, math.ceil(examples / MAX_ITEMS)))
     workers = engine.workers(model)
-    return (
-        fits if workers == 1 else min(fits, max(MIN_ITEM_EXAMPLES, math.ceil(examples / (ITEMS_PER_DEVICE * workers))))
-    )
+    if workers == 1:
+        return fits
+    return min(fits, max(MIN_ITEM_EXAMPLES, math.ceil(examples / (ITEMS_PER_DEVICE * workers))))
 
 
-def run_item(model: Any, piece: WorkItem, threads: int) -> PartResults:
-    """What comes of a piece, with so many threads."""
-    waiting, done = [list(range(len(piece.examples)))], []
+def run_item(model: Any, item: WorkItem, threads: int) -> PartResults:
+    """Run an item with this many threads. Examples that don't fit into memory are split in halves."""
+    waiting, results = [list(range(len(item.examples)))], []
     with use_threads(threads):
         while waiting:
             rows = waiting.pop()
             try:
-                done.append((rows, piece.job(model, [piece.examples[row] for row in rows])))
+                results.append((rows, item.job(model, [item.examples[row] for row in rows])))
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
+                # The allocator of the CPU raises a plain RuntimeError.
+                is_memory_error = isinstance(error, (torch.OutOfMemoryError, MemoryError))
+                if not is_memory_error and "can't allocate memory" not in str(error):
                     raise
                 if len(rows) == 1:
                     raise InputError(
@@ -165,28 +166,31 @@ def run_item(model: Any, piece: WorkItem, threads: int) -> PartResults:
                     ) from None
                 half = len(rows) // 2
                 waiting += [rows[half:], rows[:half]]
-    return done
+    return results
 
 
 def thread_count() -> int:
-    """How many threads a wide model runs with here: sums over other numbers of parts round otherwise."""
+    """Return the number of threads that a wide model runs with. It changes rounding."""
     return torch.get_num_threads()
 
 
 def is_narrow_model(model: HasGraph) -> bool:
-    """Whether tensors are so small that threads spend their time waiting for each other."""
+    """Return whether the model's tensors are too small for threads to help."""
     return model.graph.d_model <= NARROW_D_MODEL
 
 
 def threads_for(model: HasGraph, workers: int = 1) -> int:
-    """The share of the threads that each of some workers has: of one for a narrow model, unless OMP_NUM_THREADS says
-    otherwise; of all for others."""
-    return max(1, (1 if is_narrow_model(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()) // workers)
+    """Return the number of threads of each worker: an equal share.
+
+    A narrow model has one thread in all, unless OMP_NUM_THREADS is set.
+    """
+    total = 1 if is_narrow_model(model) and "OMP_NUM_THREADS" not in os.environ else thread_count()
+    return max(1, total // workers)
 
 
 @contextmanager
 def use_threads(threads: int) -> Iterator[None]:
-    """So many threads within."""
+    """Set the number of torch's threads inside the `with`."""
     before = torch.get_num_threads()
     if threads == before:
         yield
@@ -196,8 +200,3 @@ def use_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out; a CPU's allocator says so in words only."""
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "can't allocate memory" in str(error)

@@ -1,4 +1,4 @@
-"""How another process gets a model: it loads the same files, or is given the module."""
+"""ModelCopy: how another process gets the same model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..models import Model, ModelSource, load_source, wrap_model
 
 @dataclass(frozen=True, eq=False)
 class ModelCopy:
-    """All that another process needs to have the same model.
+    """What another process needs to have the same model.
 
-    content  the hash of what its outputs depend on, by which it is told whether that process has the same
-    source   how it is loaded; None for one that was made, or changed, in memory, whose `module` is given instead
+    content  hash of what the outputs depend on; tells whether the other process has the same files
+    source   how to load the model; None if it was made or changed in memory: then `module` is sent
     """
 
     content: str
@@ -24,11 +24,11 @@ class ModelCopy:
     bos: int | None = None
 
     def load(self, device: str | None = None) -> Model:
-        """The model; on a device if one is said."""
+        """Return the model, on a device if one is given."""
         if self.source is None:
             module = self.module if device is None else self.module.to(device)
             return replace(wrap_model(module, name=self.name, bos="no"), bos=self.bos)
-        # A new one: this one brings along what it knew of the files where it comes from.
+        # A new source, because the one that was sent remembers the content of the sender's files.
         source = replace(self.source, device=device or self.source.device)
         if source.content != self.content:
             raise InputError(
@@ -39,7 +39,7 @@ class ModelCopy:
 
 
 def make_model_copy(model: Model) -> ModelCopy:
-    """How another process gets a model."""
+    """Return a copy that can be sent: the source if its files are the model, else the module itself."""
     if model.source is not None and model.content == model.source.content:
         return ModelCopy(model.content, model.name, model.source)
     return ModelCopy(model.content, model.name, None, model.module, model.bos)

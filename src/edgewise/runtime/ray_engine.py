@@ -1,4 +1,4 @@
-"""A Ray cluster: one that exists, or one that is begun on this machine."""
+"""The Ray engine: workers of a Ray cluster, or of one that starts on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,22 +19,26 @@ from .engine import Engine, PartResults, WorkItem, is_narrow_model, order_longes
 from .local_engine import check_workers
 from .model_copy import ModelCopy, make_model_copy
 
-# How often a piece is tried again when its worker, or its whole machine, is lost.
-MOST_RETRIES = 5
+# How often an item is tried again when its worker, or its whole machine, is lost.
+MAX_RETRIES = 5
 # Seconds within which a cluster must answer.
-CONNECT = 10
-# Pieces that wait at every worker, so that none idles while the next one is sent.
-AHEAD = 2
+CONNECT_SECONDS = 10
+# Items sent to every worker in advance, so that none idles while the next one is on its way.
+ITEMS_AHEAD = 2
 
 
 class Ray(Engine):
-    """Workers of a Ray cluster. Ray decides which piece runs where, and runs again what a lost worker was at.
+    """Runs items on a Ray cluster. Ray decides which item runs where, and runs again the items of lost workers.
 
     A worker is a process with an accelerator of its own, if the cluster has any, or else with its share of the CPUs. It
     loads the model once, from the same files as this process, which must be there on every machine.
 
-    address  of a cluster: 'HOST:PORT', or 'auto' for one that this machine belongs to; None begins one here
-    workers  how many pieces run at once; by default as many as accelerators, or else CPUs
+    Parameters
+    ----------
+    address
+        Of a cluster: 'HOST:PORT', or 'auto' for the one that this machine belongs to. None starts one here.
+    workers
+        How many items run at once; by default as many as accelerators, or else CPUs.
     """
 
     name = "ray"
@@ -45,91 +49,95 @@ class Ray(Engine):
             raise InputError("--engine ray needs the package ray: pip install 'edgewise[ray]'")
         import ray
 
-        self._begun = not ray.is_initialized()
-        if self._begun:
-            _begin(address, workers)
-        self._needs, room = _needs(ray.nodes(), workers)
+        self._is_connection_owner = not ray.is_initialized()
+        if self._is_connection_owner:
+            _connect(address, workers)
+        self._resources, room = _worker_resources(ray.nodes(), workers)
         self._workers = workers or room
-        self._most = self._workers * (AHEAD if room <= self._workers else 1)
-        self._recipe: tuple[str, Any] | None = None
+        self._max_submitted = self._workers * (ITEMS_AHEAD if room <= self._workers else 1)
+        self._copy: tuple[str, Any] | None = None
 
     def workers(self, model: Model) -> int:
-        """As many as were asked for, or as there are."""
+        """Return the number of workers asked for, or that the cluster has room for."""
         return self._workers
 
-    def run(self, model: Model, pieces: Sequence[WorkItem], of: int | None = None) -> Iterator[tuple[int, PartResults]]:
-        """As they are done."""
+    def run(
+        self, model: Model, items: Sequence[WorkItem], planned: int | None = None
+    ) -> Iterator[tuple[int, PartResults]]:
+        """Yield results as they come."""
         import ray
 
-        # Never resolved by Ray itself: a worker that has the model needs no other.
         digest = model.digest
-        recipe = [self._put(model, digest)]
-        jobs = {id(piece.job): piece.job for piece in pieces}
-        shared = {which: ray.put(job) for which, job in jobs.items()}
-        options: dict[str, Any] = {"max_retries": MOST_RETRIES, "max_calls": 0, **self._needs}
-        remote: Any = ray.remote(**options)(_do)
-        threads = 1 if is_narrow_model(model) else max(1, self._needs["num_cpus"])
-        waiting = order_longest_first(dict(enumerate(pieces)))[::-1]
+        if self._copy is None or self._copy[0] != digest:
+            self._copy = (digest, ray.put(make_model_copy(model)))
+        # In a list, Ray doesn't fetch the copy for workers that have the model already.
+        copy = [self._copy[1]]
+        jobs = {id(item.job): item.job for item in items}
+        sent_jobs = {key: ray.put(job) for key, job in jobs.items()}
+        options: dict[str, Any] = {"max_retries": MAX_RETRIES, "max_calls": 0, **self._resources}
+        remote: Any = ray.remote(**options)(_run_in_worker)
+        threads = 1 if is_narrow_model(model) else max(1, self._resources["num_cpus"])
+        waiting = order_longest_first(dict(enumerate(items)))[::-1]
         running: dict[Any, int] = {}
         try:
             while waiting or running:
-                while waiting and len(running) < self._most:
-                    place = waiting.pop()
-                    piece = pieces[place]
-                    running[remote.remote(digest, recipe, shared[id(piece.job)], piece.examples, threads)] = place
+                while waiting and len(running) < self._max_submitted:
+                    index = waiting.pop()
+                    item = items[index]
+                    running[remote.remote(digest, copy, sent_jobs[id(item.job)], item.examples, threads)] = index
                 done, _ = ray.wait(list(running), num_returns=1)
                 for reference in done:
-                    yield running.pop(reference), _result(reference)
+                    yield running.pop(reference), _fetch_result(reference)
         finally:
             for reference in running:
                 with suppress(Exception):
                     ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        """Leave the cluster; one that was begun here ends."""
+        """Leave the cluster; a cluster that was started here ends."""
         import ray
 
-        if self._begun:
+        if self._is_connection_owner:
             ray.shutdown()
 
-    def _put(self, model: Model, digest: str) -> Any:
-        """Where the cluster keeps a model's recipe."""
-        import ray
 
-        if self._recipe is None or self._recipe[0] != digest:
-            self._recipe = (digest, ray.put(make_model_copy(model)))
-        return self._recipe[1]
-
-
-def _begin(address: str | None, workers: int | None) -> None:
+def _connect(address: str | None, workers: int | None) -> None:
+    """Connect to a cluster, or start one."""
     import ray
+    from ray.job_config import JobConfig
 
     if address not in (None, "auto", "local"):
-        _check_reachable(address)
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing of this leaves the machine
+        host, _, port = address.rpartition(":")
+        try:  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+        except (OSError, ValueError, OverflowError) as error:
+            raise _connection_error(address, error) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    cpus = max(workers or 0, os.cpu_count() or 1)
-    here: dict[str, Any] = {} if address else {"num_cpus": cpus, "include_dashboard": False}
+    options: dict[str, Any] = {"runtime_env": _import_folders()}
+    if address is None:
+        options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            ray.init(
-                address or "local", logging_level=logging.ERROR, log_to_driver=False, runtime_env=_own_modules(), **here
-            )
+            config = JobConfig(_py_driver_sys_path=_NoWorkingDirectory())
+            ray.init(address or "local", job_config=config, logging_level=logging.ERROR, log_to_driver=False, **options)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        raise _no_cluster(address, error) from None
+        raise _connection_error(address, error) from None
 
 
-def _check_reachable(address: str) -> None:
-    """Refuse an address where nobody answers: Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=CONNECT).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise _no_cluster(address, error) from None
+class _NoWorkingDirectory(list[str]):
+    """The folders that Ray adds to the import path of workers, without the current one.
+
+    Otherwise workers would import a folder `edgewise`, or any other module, that lies in the current directory.
+    """
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Add all folders but the current one."""
+        super().extend(folder for folder in folders if folder != os.getcwd())
 
 
-def _no_cluster(address: str | None, error: Exception) -> InputError:
+def _connection_error(address: str | None, error: Exception) -> InputError:
     if "AuthenticationError" in type(error.__cause__).__name__ or "InvalidAuthToken" in f"{error} {error.__cause__}":
         return InputError(
             f"the Ray cluster at {address!r} asks for a token: set RAY_AUTH_MODE=token, and the token in "
@@ -138,31 +146,31 @@ def _no_cluster(address: str | None, error: Exception) -> InputError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(
         f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
-        "--address out to begin one here"
+        "--address out to start one here"
     )
 
 
-def _own_modules() -> dict[str, Any]:
-    """How workers find modules of the user's own, as scorers are in: where this process does, if that is there too."""
+def _import_folders() -> dict[str, Any]:
+    """Return a runtime environment in which workers find custom modules where this process finds them."""
     installed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
     folders = [Path(folder).resolve() for folder in sys.path]
-    own = [str(folder) for folder in folders if not any(folder.is_relative_to(one) for one in installed)]
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(own))}} if own else {}
+    custom = [str(folder) for folder in folders if not any(folder.is_relative_to(prefix) for prefix in installed)]
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(custom))}} if custom else {}
 
 
-def _needs(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:
-    """What one worker takes of the cluster's machines, as options of a Ray task, and how many there is room for."""
-    alive = [node["Resources"] for node in nodes if node["Alive"]]
+def _worker_resources(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:
+    """Return the resources of one worker, as options of a Ray task, and how many workers the cluster has room for."""
+    resources = [node["Resources"] for node in nodes if node["Alive"]]
     for kind, option in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
-        each = [int(node.get(kind, 0)) for node in alive]
-        if sum(each):
-            share = max(1, min(sum(each) // (workers or sum(each)), max(each)))
-            return {"num_cpus": 0} | {option: share}, sum(count // share for count in each)
+        counts = [int(node.get(kind, 0)) for node in resources]
+        if sum(counts):
+            share = max(1, min(sum(counts) // (workers or sum(counts)), max(counts)))
+            return {"num_cpus": 0} | {option: share}, sum(count // share for count in counts)
     raise InputError("the Ray cluster has neither GPUs nor CPUs; add a node to it")
 
 
-def _result(reference: Any) -> PartResults:
-    """What came of a piece; an error as it was raised where it ran."""
+def _fetch_result(reference: Any) -> PartResults:
+    """Return the results of an item. An error of the job is raised as it was raised in the worker."""
     import ray
     from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
@@ -171,24 +179,24 @@ def _result(reference: Any) -> PartResults:
     except RayTaskError as error:
         raise error.cause or error from None
     except RayError as error:
-        lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
-        reason = (str(error).splitlines() or [""])[0]
-        why = "maybe for want of memory; try fewer --workers, or a smaller --memory" if lost else reason
+        is_lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
+        advice = "maybe for want of memory; try fewer --workers, or a smaller --memory"
+        reason = advice if is_lost else (str(error).splitlines() or [""])[0]
         raise InputError(
-            f"a piece of the work couldn't be done by any worker of the cluster ({type(error).__name__}): {why}"
+            f"a part of the work couldn't be done by any worker of the cluster ({type(error).__name__}): {reason}"
         ) from None
 
 
-# What a worker process has: one model, by its digest. Nothing else outlives a piece.
-_LOADED: dict[str, Model] = {}
+# The model of a worker process, by its digest.
+_MODELS: dict[str, Model] = {}
 
 
-def _do(digest: str, recipe: list[Any], job: Any, examples: Sequence[Any], threads: int) -> PartResults:
-    """A piece, in a worker."""
+def _run_in_worker(digest: str, copy: list[Any], job: Any, examples: Sequence[Any], threads: int) -> PartResults:
+    """Run an item in a worker, which loads the model if it has another one."""
     import ray
 
-    if digest not in _LOADED:
-        _LOADED.clear()
-        found: ModelCopy = ray.get(recipe[0])
-        _LOADED[digest] = found.load()
-    return run_item(_LOADED[digest], WorkItem(job, examples), threads)
+    if digest not in _MODELS:
+        _MODELS.clear()
+        model_copy: ModelCopy = ray.get(copy[0])
+        _MODELS[digest] = model_copy.load()
+    return run_item(_MODELS[digest], WorkItem(job, examples), threads)

@@ -1,4 +1,4 @@
-"""What long-running functions share: where finished work is kept, where work runs, who is told how far it is."""
+"""Session: what long-running functions share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .store import NO_STORE, Store
 
 @dataclass(frozen=True, eq=False)
 class Session:
-    """Where finished work is kept, where work runs, and what is called as it proceeds.
+    """Where finished work is stored, where work runs, and what is called as it proceeds.
 
     Parameters
     ----------
     store
-        Finished work, and finished parts of it. A stopped run with the same store resumes. The default keeps nothing.
+        Finished work, and finished parts of it. A stopped run with the same store resumes. The default stores nothing.
     engine
         Runs the model: this process by default, `Local()` for several processes, `Ray()` for a cluster.
     progress

@@ -125,7 +125,7 @@ def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session
         shown.report("score", filling.n_done, len(task))
         left = [rows for rows in batches if filling.is_missing(rows)]
         for rows, (values, clean, corrupted) in run_batches(
-            session.engine, model, task.examples, left, job, of=len(batches)
+            session.engine, model, task.examples, left, job, planned=len(batches)
         ):
             filling.put(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
             shown.report("score", filling.n_done, len(task))
