@@ -304,42 +304,42 @@ def write_folder(folder: Path, model: GPT2LMHeadModel, tokenizer: PreTrainedToke
 
 CARD = """# The demo model of edgewise
 
-A small GPT-2, trained from scratch on three of the project's own tasks, so that circuits can be found
-offline, in seconds, in a model that does the task. It is a toy: a stand-in for a language model, not one.
+A small GPT-2, trained from scratch on three built-in tasks. With it you can find circuits offline, in
+seconds, in a model that solves the task. It is a toy, not a general language model.
 
 - Architecture: GPT-2 (`GPT2LMHeadModel`), {layers} layers of {heads} heads, width {width}, context
   {context}, tied embeddings, no dropout; {parameters:,} parameters, float32.
 - Tokenizer: {vocabulary} tokens: the words and marks of the tasks, the letters A to Z, the two-digit
   numbers 00 to 99 and `<bos>`, `<eos>`, `<pad>`, `<unk>`. White space is dropped; longer numbers are split
-  into pairs of digits. `<bos>` belongs in front of every text.
+  into pairs of digits. Every text starts with `<bos>`.
 - Data: the train splits of the built-in tasks `ioi`, `mcqa` and `greater-than`: {texts:,} synthetic texts,
-  each `<bos>` prompt answer `.` `<eos>`. A pair's corrupted prompt is text too, with the other answer. For
-  `greater-than` the answer is drawn evenly from the later years up to {farthest}.
-- Training: {steps} steps of {batch} texts, AdamW, peak rate {peak}, {warmup} steps of warm-up and then a
-  cosine. The mean loss of all other tokens weighs {other} of that of the answers. {seconds:.0f} seconds on
+  each `<bos>` prompt answer `.` `<eos>`. The corrupted prompts are included, with the other answer. For
+  `greater-than` the answer is drawn uniformly from the later years up to {farthest}.
+- Training: {steps} steps of {batch} texts, AdamW, peak learning rate {peak}, {warmup} steps of warm-up, then a
+  cosine schedule. The mean loss of all other tokens has weight {other} relative to the answers. {seconds:.0f} seconds on
   {threads}.
-- Made by: `{command}` with torch {torch}, transformers {transformers}.
-- Licence: MIT, as the project.
+- Command: `{command}` with torch {torch}, transformers {transformers}.
+- Licence: MIT.
 
 ## Measured
 
-On {tested} pairs of each task's test split; none of their prompts is in the training text, but for the
-corrupted ones of `greater-than`, which all splits share (a span from the year 01). Accuracy: the most
-likely of all tokens is the answer (`greater-than`: a later year). Logit difference: correct minus
-incorrect answer, mean over prompts. On corrupted prompts it should be negative; for `greater-than` it
-should be near zero, because both answers are then allowed.
+On {tested} pairs of the test split of each task. None of their prompts is in the training text, except the
+corrupted prompts of `greater-than`, which all splits share (a span from the year 01). Accuracy: the most
+likely token is the answer (`greater-than`: a later year). Logit difference: correct minus incorrect
+answer, mean over prompts. On corrupted prompts it should be negative; for `greater-than` it should be
+near zero, because both answers are then allowed.
 
 | task | accuracy | clean: logit difference | positive | corrupted: logit difference | negative |
 |---|---|---|---|---|---|
 {rows}
 
-`greater-than`: all later years together hold {mass:.3f} more probability than all other two-digit numbers.
+`greater-than`: all later years together have {mass:.3f} more probability than all other two-digit numbers.
 
 ## Limits
 
-It knows {vocabulary} tokens and the sentence patterns of three generators. Any other word is `<unk>`, and
-any other sentence is outside of what it was trained for. Its circuits say how this model does these tasks,
-and nothing about larger models.
+The model knows {vocabulary} tokens and the sentence patterns of three generators. Any other word becomes
+`<unk>`, and it was not trained on other sentences. Its circuits show how this model solves these tasks. They
+say nothing about larger models.
 """
 
 
