@@ -316,8 +316,8 @@ seconds, in a model that solves the task. It is a toy, not a general language mo
   each `<bos>` prompt answer `.` `<eos>`. The corrupted prompts are included, with the other answer. For
   `greater-than` the answer is drawn uniformly from the later years up to {farthest}.
 - Training: {steps} steps of {batch} texts, AdamW, peak learning rate {peak}, {warmup} steps of warm-up, then a
-  cosine schedule. The mean loss of all other tokens has weight {other} relative to the answers. {seconds:.0f} seconds on
-  {threads}.
+  cosine schedule. The mean loss of all other tokens has weight {other} relative to the answers.
+  {seconds:.0f} seconds on {threads}.
 - Command: `{command}` with torch {torch}, transformers {transformers}.
 - Licence: MIT.
 
