@@ -56,7 +56,7 @@ def main() -> None:
         areas = {outcome.recipe.name: resample(outcome.curve, measure) for outcome in found.of(measure)}
         greedy = areas[GREEDY.name]
         for name, area in areas.items():
-            less = area.less(greedy)
+            less = area.minus(greedy)
             print(
                 f"{measure.name} {name:14s} {area.estimate:.4f}  {area.estimate / greedy.estimate:.2f} of greedy's, "
                 f"{less.difference:+.4f} [{less.low:+.4f}, {less.high:+.4f}] {less.verdict}"

@@ -59,7 +59,8 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
             )
             circuits = tuple(one.circuit for one in selections)
             found = area(SIZES, measure.height(reached))
-            rows.append(ViewRow(0, measure.name, recipe.name, sizes, circuits, recipe.words, measure.better, found,
+            rows.append(ViewRow(0, measure.name, recipe.name, sizes, circuits, recipe.parameter_text, measure.better,
+                                found,
                                 (0.9 * found, 1.1 * found), metric))  # fmt: skip
     return View("made up · ioi", graph, (run,), tuple(rows), 0, 5)
 

@@ -7,7 +7,7 @@ train, test = (edgewise.load_task("greater-than", model, split, 60) for split in
 found = edgewise.discover(model, train, test, edgewise.Settings(fill=True))  # fill: circuits of equal size
 
 for measure in (edgewise.CMD, edgewise.CPR):
-    print(f"{measure.name}, the {measure.spelled} ({measure.improves})")
+    print(f"{measure.name}, the {measure.full_name} ({measure.improves})")
     greedy, *others = found.of(measure)
     print(f"  {greedy.recipe.name:27} {greedy.area:.4f}")
     for outcome in others:

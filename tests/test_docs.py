@@ -80,7 +80,7 @@ def test_names_of_the_metrics_are_spelled_out_where_they_first_appear(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     for measure in (edgewise.CMD, edgewise.CPR):
         first = re.search(rf"\b{measure.name}\b", text)
-        assert first is None or measure.spelled in text[: first.end() + 120], measure
+        assert first is None or measure.full_name in text[: first.end() + 120], measure
 
 
 @pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md"])

@@ -242,12 +242,13 @@ def test_differences_are_paired_and_sorted_and_say_what_is_sure(small):
         for name, dot in zip(order, dots, strict=True):
             less = expected[name]
             assert dot.get_xdata()[0] == less.difference
-            assert (dot.get_markerfacecolor() == "white") is (less.verdict == "not told apart")
+            assert (dot.get_markerfacecolor() == "white") is (less.verdict == "not significant")
         low, high = axis.get_xlim()
         assert low < 0 < high
         (arrow,) = [text for text in axis.texts if "better" in text.get_text()]
         assert np.sign(arrow.get_position()[0]) == measure.better
-    assert {one.verdict for both in found.differences.values() for one in both.values()} >= {"better", "not told apart"}
+    verdicts = {one.verdict for both in found.differences.values() for one in both.values()}
+    assert verdicts >= {"better", "not significant"}
 
 
 def test_without_greedy_methods_are_compared_with_the_best(small):
@@ -272,9 +273,9 @@ def test_the_exported_method_is_the_one_whose_circuits_the_folder_has(small, wri
             assert mine.result.exported(b).name == one.exported(b).recipe.name
     for b in (CMD, CPR):
         row = found.result.exported(b)
-        share = row.curve.shares[row.curve.telling]
+        share = row.curve.shares[row.curve.default_size]
         path = written / "circuits" / f"{b.name.lower()}-{share:g}.npz"
-        assert Circuit.load(path) == found.circuits[b, row.name][row.curve.telling]
+        assert Circuit.load(path) == found.circuits[b, row.name][row.curve.default_size]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +290,7 @@ def test_the_size_to_look_at_is_the_smallest_that_is_faithful_or_5_percent(small
     kept = tuple(max(1, number) for number in row.curve.asked)
     curve = replace(row.curve, kept=kept, values=values, full=full, empty=empty)
     mine = replace(found, result=replace(found.result, rows=(replace(row, curve=curve),)))
-    assert mine.result.exported(CMD).curve.telling == expected
+    assert mine.result.exported(CMD).curve.default_size == expected
 
 
 def test_what_an_edge_leads_into_is_what_its_name_says():
@@ -370,7 +371,7 @@ def test_the_strongest_edges_have_their_intervals(small):
 
 def test_agreement_is_the_overlap_of_sets(small):
     found = made(small, measures=(CMD,), graph=Graph(4, 6, 8))
-    rows, size = found.rows(CMD), found.result.exported(CMD).curve.telling
+    rows, size = found.rows(CMD), found.result.exported(CMD).curve.default_size
     sets = [[set(one.edges) for one in found.circuits[CMD, row.name]] for row in rows]
     seen = _overlaps(found, CMD)
     for a, b in combinations(range(len(rows)), 2):

@@ -125,7 +125,7 @@ def test_copies_of_one_example_tell_nothing_apart(measure, copies):
                       np.repeat(c.empty, copies)) for c in (one, other)]  # fmt: skip
         found = compare(*many, measure)
         assert found.difference != 0 and found.low == found.high == found.difference and found.p == 1
-        assert found.verdict == "not told apart" and not found.is_better and not found.is_worse
+        assert found.verdict == "not significant" and not found.is_better and not found.is_worse
         alone = resample(many[0], measure).interval()
         assert alone.low == pytest.approx(alone.estimate) == pytest.approx(alone.high)
 
@@ -148,8 +148,8 @@ def zero(resamples):
 
 
 def test_p_counts_the_smaller_tail_twice_and_is_never_zero():
-    assert Resampled(CPR, 2.0, np.array([1.0, 2.0, 3.0])).less(zero(3)).p == 0.5
-    assert Resampled(CPR, 1.0, np.array([-1.0, 1.0, 2.0] * 33)).less(zero(99)).p == pytest.approx(2 * 34 / 100)
+    assert Resampled(CPR, 2.0, np.array([1.0, 2.0, 3.0])).minus(zero(3)).p == 0.5
+    assert Resampled(CPR, 1.0, np.array([-1.0, 1.0, 2.0] * 33)).minus(zero(99)).p == pytest.approx(2 * 34 / 100)
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -278,7 +278,7 @@ def test_a_filter_of_ones_own():
     np.testing.assert_allclose(found.ranking.value, np.where(kept, middle, 0))
     np.testing.assert_array_equal(found.ranking.kept, kept)
     assert Recipe(Worst(), Median()).name == "Worst + Median"
-    assert Recipe(Worst(), Median(), 0.5).words == "q 0.25, PNR 0.5"
+    assert Recipe(Worst(), Median(), 0.5).parameter_text == "q 0.25, PNR 0.5"
 
 
 def test_a_benchmark_and_a_faithfulness_of_ones_own():

@@ -335,7 +335,7 @@ def test_any_change_of_a_record_is_read_or_raises_input_error(copied, name):
      ("run.json", ("settings", "sizes"), [0.05, 1.0], "shape|other sizes"),
      ("run.json", ("test", "examples"), 9, "shape"), ("run.json", ("test", "examples"), 10**12, "shape"),
      ("run.json", ("accuracy", "top"), "1", "accuracy.top"), ("run.json", ("accuracy", "top"), 1.5, "from 0 to 1"),
-     ("run.json", ("more",), 1, "more"), ("run.json", ("seconds", "total"), "long", "seconds.total"),
+     ("run.json", ("more",), 1, "more"), ("run.json", ("seconds", "total"), "long", "seconds"),
      ("run.json", ("overlap", "CMD", "Greedy"), 1, "overlap"),
      ("run.json", ("overlap", "CMD", "Greedy"), [2, 0, 0], "overlap"),
      ("run.json", ("tuning", "candidates", "CMD"), [], "candidates"),

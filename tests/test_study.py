@@ -65,8 +65,9 @@ def test_recipes_have_the_names_of_the_papers_tables():
     assert [recipe.name for recipe in found[CPR]] == [name for name in PAPER if "PNR" not in name]
     assert Recipe(Greedy(), pnr=0.5).name == "Greedy + PNR" and Recipe(TopN()).name == "Top-n"
     assert Recipe(Ilp(), Shrinkage(2), 0.4).name == "ILP + Shrinkage + PNR"
-    assert Recipe(Ilp(), Shrinkage(2), 0.4).words == "kappa 2, PNR 0.4"
-    assert Recipe(Ilp(), Bootstrap(15)).words == "tau 15" and Recipe(Ilp(), Bootstrap(15)).parameters == {"tau": 15}
+    assert Recipe(Ilp(), Shrinkage(2), 0.4).parameter_text == "kappa 2, PNR 0.4"
+    recipe = Recipe(Ilp(), Bootstrap(15))
+    assert recipe.parameter_text == "tau 15" and recipe.parameters == {"tau": 15}
 
 
 def test_the_grid_is_the_papers_times_the_filters():

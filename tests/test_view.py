@@ -312,7 +312,7 @@ def test_attention_is_kept_from_where_the_circuit_does_worst_to_best():
     model, test = wrap_model(build("gpt2")), random_task(9, seed=1)
     found = discover(model, random_task(3), test, Settings(sizes=(0.02, 0.3, 1.0)), {CMD: (GREEDY,)})
     curve = found.outcomes[0].curve
-    distance = np.abs(1 - (curve.values[curve.telling] - curve.empty) / (curve.full - curve.empty))
+    distance = np.abs(1 - (curve.values[curve.default_size] - curve.empty) / (curve.full - curve.empty))
     assert found.attention.examples[0] == distance.argmax() and found.attention.examples[-1] == distance.argmin()
 
 

@@ -94,7 +94,8 @@ def as_record(value: Any) -> Any:
 def plain(value: Any) -> Any:
     """One value as plain data; a method without parameters is its name."""
     if isinstance(value, Method):
-        return value.record() if parameters(type(value)) else value.name
+        record = value.record()
+        return record if len(record) > 1 else value.name
     if hasattr(value, "tolist"):  # numbers and arrays of NumPy and torch
         return value.tolist()
     return as_record(value) if isinstance(value, tuple | list) or is_dataclass(value) else value

@@ -264,7 +264,7 @@ def _attention(
     heads = strongest_heads(model.graph, np.abs(statistics.mean))
     heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
     measure, curve = exported[0].measure, exported[0].curve
-    by_example = curve.definition.of(curve.values[curve.telling], curve.full, curve.empty)
+    by_example = curve.definition.compute(curve.values[curve.default_size], curve.full, curve.empty)
     order = np.argsort(measure.better * measure.height(by_example), kind="stable")  # undefined ones come last
     order = order[: np.count_nonzero(~np.isnan(by_example))]
     spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)

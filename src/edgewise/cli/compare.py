@@ -83,7 +83,7 @@ def _compare_methods(folder: Path, method: str | None, other: str | None, top: i
         return
     for _, same in groupby(found, key=lambda pair: id(pair.contest)):
         print_tables(pair_tables(list(same), out.width))
-    aside(f"{LEGEND}; faithfulness: {contests[0].faithfulness.words}")
+    aside(f"{LEGEND}; faithfulness: {contests[0].faithfulness.summary}")
     if method is not None and other is not None and is_result(folder):
         for pair in found:
             _show_circuits(pair_exported(folder, folder, pair.contest.measure, method, other, top))

@@ -169,7 +169,7 @@ def _show(record: dict[str, Any], definition: Faithfulness) -> None:
         for row in record["circuits"]
     ]
     print_tables(number_tables(("circuit", "edges", "metric", "faithfulness", INTERVAL), rows, out.width))
-    say(f"metric: {record['metric']}; faithfulness: {definition.words}")
+    say(f"metric: {record['metric']}; faithfulness: {definition.summary}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     warn_of_few(record["examples"])
     say(f"the model itself {format_number(record['full'])}, the empty circuit {format_number(record['empty'])}")

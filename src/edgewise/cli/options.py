@@ -87,7 +87,7 @@ Ablation = Annotated[
 ]
 Faithfulness = Annotated[
     str,
-    typer.Option("--faithfulness", help="; ".join(f"{name}: {one.words}" for name, one in FAITHFULNESS.items()) + "."),
+    typer.Option("--faithfulness", help="; ".join(f"{name}: {f.summary}" for name, f in FAITHFULNESS.items()) + "."),
 ]
 Method = Annotated[
     str, typer.Option("--method", help=f"How edges are scored: {names(SCORERS)}; in `score` also learned.")

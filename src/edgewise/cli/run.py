@@ -260,7 +260,7 @@ def show_areas(result: Discovery) -> None:
 
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    for words in (*LEGEND, f"faithfulness: {result.settings.faithfulness.words}"):
+    for words in (*LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
         aside(words)
 
 

@@ -83,6 +83,7 @@ def show_curve(row: Outcome) -> None:
 
     curve = row.curve
     say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
-    shares, values = [curve.shares[at] for at in curve.asking], curve.faithfulness[curve.asking].tolist()
+    sizes = curve.nonempty_sizes
+    shares, values = [curve.shares[at] for at in sizes], curve.faithfulness[sizes].tolist()
     lines = curve_lines(shares, values, out.width, can_show(out.encoding))
     out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)

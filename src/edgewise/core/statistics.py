@@ -23,18 +23,23 @@ from .ranking import Ranking
 from .scores import EdgeScores, column_chunks
 
 FloatArray = NDArray[np.float64]
-NEGLIGIBLE = 1e-6
-# More resamples, or more standard errors, tell nothing more.
-MOST_RESAMPLES, MOST_ERRORS = 10_000, 1e6
-LARGEST_SEED = 2**63 - 1
+NEGLIGIBLE_MEAN = 1e-6
+# Limits for parameters from files. Larger values change nothing.
+MAX_RESAMPLES, MAX_KAPPA = 10_000, 1e6
+MAX_SEED = 2**63 - 1
 
 
 class Filter(Method, ABC):
-    """How scores per example become what selection reads. Derive from it for a filter of one's own.
+    """Turns scores per example into the scores that selection reads. Derive from it for a custom filter.
 
-    title         what tables call it; empty for no filter
-    on_evaluated  whether it resamples scores of the evaluated examples, rather than those of train
-    drop_failed   whether edges that fail are lost, rather than chosen last
+    Attributes
+    ----------
+    title
+        Its name in tables. Empty for no filter.
+    on_evaluated
+        Whether it resamples the scores of the evaluated examples, rather than those of train.
+    drop_failed
+        Whether edges that fail are never selected, rather than selected last.
     """
 
     title: ClassVar[str] = ""
@@ -48,7 +53,7 @@ class Filter(Method, ABC):
 
     @abstractmethod
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
-        """What is known of every edge, and the score to select by."""
+        """Return the statistics of every edge, and the scores to select by."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class NoFilter(Filter):
     name: ClassVar[str] = "none"
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
-        """Every edge is kept; intervals have no width."""
+        """Keep every edge. Intervals have no width."""
         mean, n_edges = scores.mean(), scores.graph.n_edges
         never = np.zeros(n_edges, bool)
         return EdgeStatistics(scores.graph, mean, mean.copy(), mean.copy(), ~never, never, mean.copy())
@@ -66,12 +71,18 @@ class NoFilter(Filter):
 
 @dataclass(frozen=True)
 class Bootstrap(Filter):
-    """How to resample: `resamples` (tau) draws of as many examples as there are, with replacement.
+    """Keeps edges whose bootstrap interval excludes 0.
 
-    interval    'paper' (mean +- z sd / sqrt(tau)), 'normal' (mean +- z sd) or 'percentile'
-    threshold   an edge is kept if its interval lies above this, or below its negative
-
-    The last two repeat what the paper's public script does: failed edges are lost, the evaluated split is resampled.
+    Attributes
+    ----------
+    resamples
+        How often as many examples as there are are drawn with replacement (the paper's tau).
+    interval
+        'paper' (mean +- z sd / sqrt(resamples)), 'normal' (mean +- z sd) or 'percentile'.
+    threshold
+        An edge is kept if its interval lies above this, or below its negative.
+    drop_failed, on_evaluated
+        What the paper's public script does; see `Filter`.
     """
 
     name: ClassVar[str] = "bootstrap"
@@ -87,25 +98,25 @@ class Bootstrap(Filter):
     def __post_init__(self) -> None:
         if self.interval not in INTERVALS:
             raise unknown_name("interval", self.interval, list(INTERVALS))
-        if not 2 <= self.resamples <= MOST_RESAMPLES:
+        if not 2 <= self.resamples <= MAX_RESAMPLES:
             raise InputError(
-                f"a bootstrap needs at least 2 resamples and at most {MOST_RESAMPLES}, not {self.resamples}"
+                f"a bootstrap needs at least 2 resamples and at most {MAX_RESAMPLES}, not {self.resamples}"
             )
         if not 0 < self.confidence < 1:
             raise InputError(f"the confidence level must lie between 0 and 1, not at {self.confidence}")
         if not 0 <= self.threshold < float("inf"):
             raise InputError(f"the significance threshold must be at least 0, and finite, not {self.threshold}")
-        if not 0 <= self.seed <= LARGEST_SEED:
+        if not 0 <= self.seed <= MAX_SEED:
             raise InputError(f"a seed must be at least 0 and below 2^63, not {self.seed}")
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """tau."""
+        """The resamples, under the paper's name."""
         return {"tau": self.resamples}
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
-        """Mean and interval over the resamples' means; an edge whose interval contains 0 has score 0."""
-        _refuse_single_row(scores)
+        """Return mean and interval over the resamples' means. An edge that fails has score 0."""
+        _require_rows(scores)
         n_edges = scores.graph.n_edges
         weights = resampling_weights(scores.n_examples, self.resamples, self.seed)
         mean, low, high = np.empty((3, n_edges))
@@ -122,7 +133,7 @@ class Bootstrap(Filter):
 
 @dataclass(frozen=True)
 class Shrinkage(Filter):
-    """Be sure rather than large: a score loses `kappa` standard errors of its mean over examples, but not its sign.
+    """Moves scores towards 0 by `kappa` standard errors of their mean over examples.
 
     An edge within kappa standard errors of 0 gets 0. No resampling: the standard error is sd / sqrt(examples).
     """
@@ -132,20 +143,20 @@ class Shrinkage(Filter):
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.kappa <= MOST_ERRORS:
+        if not 0 <= self.kappa <= MAX_KAPPA:
             raise InputError(
-                f"kappa is a number of standard errors, at least 0 and at most {MOST_ERRORS:,.0f}, but {self.kappa} "
+                f"kappa is a number of standard errors, at least 0 and at most {MAX_KAPPA:,.0f}, but {self.kappa} "
                 "was given"
             )
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """kappa."""
+        """The standard errors that scores lose."""
         return {"kappa": self.kappa}
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
-        """The score is the end of the interval that is nearer to 0."""
-        _refuse_single_row(scores)
+        """Return the end of the interval that is nearer to 0 as the score."""
+        _require_rows(scores)
         mean = scores.mean()
         half = self.kappa * standard_error(scores)
         low, high, kept = mean - half, mean + half, np.abs(mean) > half
@@ -153,19 +164,26 @@ class Shrinkage(Filter):
         return EdgeStatistics(scores.graph, mean, low, high, kept, np.zeros(len(mean), bool), score)
 
 
-FILTERS: dict[str, type[Filter]] = {one.name: one for one in (NoFilter, Bootstrap, Shrinkage)}
+FILTERS: dict[str, type[Filter]] = {cls.name: cls for cls in (NoFilter, Bootstrap, Shrinkage)}
 NO_FILTER = NoFilter()
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeStatistics:
-    """What is known of every edge; all arrays are [edge].
+    """Statistics of every edge. All arrays are [edge].
 
-    mean               over the examples, or over the resamples' means if there was a bootstrap
-    low, high          the confidence interval (equal to the mean without a filter)
-    kept               whether the edge passed the filter (all True without one)
-    sign_unstable      whether the resamples' means had both signs
-    score              the signed score to select by: 0 where the filter failed (so chosen last, not lost)
+    Attributes
+    ----------
+    mean
+        Over the examples, or over the resamples' means if there was a bootstrap.
+    low, high
+        The confidence interval. Equal to the mean without a filter.
+    kept
+        Whether the edge passed the filter. All True without one.
+    sign_unstable
+        Whether the resamples' means had both signs.
+    score
+        The signed score to select by. 0 where the filter failed, so that the edge is selected last.
     """
 
     graph: Graph
@@ -188,12 +206,12 @@ class EdgeStatistics:
     @property
     def sign_instability(self) -> float:
         """The share of edges of non-negligible mean whose resamples had both signs."""
-        relevant = np.abs(self.mean) > NEGLIGIBLE
+        relevant = np.abs(self.mean) > NEGLIGIBLE_MEAN
         return float(self.sign_unstable[relevant].mean()) if relevant.any() else 0.0
 
     @property
     def ranking(self) -> Ranking:
-        """What selection reads of them."""
+        """The ranking that selection reads."""
         return Ranking(self.graph, self.score, kept=self.kept)
 
     def __repr__(self) -> str:
@@ -201,12 +219,12 @@ class EdgeStatistics:
 
 
 def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:
-    """Statistics of every edge: as they are, with the bootstrap's filter, shrunk by standard errors, or one's own."""
+    """Return the statistics of every edge by a filter: none, bootstrap, shrinkage or a custom one."""
     check_is("filter", Filter, filter)
     return filter.statistics(scores)
 
 
-def _refuse_single_row(scores: EdgeScores) -> None:
+def _require_rows(scores: EdgeScores) -> None:
     if scores.n_examples < 2:
         raise InputError(
             "these scores have a single row (one example, or a data set's mean), which can't be resampled; "
@@ -215,7 +233,7 @@ def _refuse_single_row(scores: EdgeScores) -> None:
 
 
 def standard_error(scores: EdgeScores) -> FloatArray:
-    """[edge] the standard error of the mean over examples."""
+    """Return the standard error [edge] of the mean over examples."""
     error = np.empty(scores.graph.n_edges)
     for columns in column_chunks((2 * scores.n_examples, len(error))):
         error[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
@@ -223,44 +241,40 @@ def standard_error(scores: EdgeScores) -> FloatArray:
 
 
 def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:
-    """[resample, example] how much each example weighs in each resample; rows sum to 1."""
+    """Return the weight [resample, example] of every example in every resample. Rows sum to 1."""
     drawn = np.random.default_rng(seed).integers(n_examples, size=(resamples, n_examples))
     places = drawn + n_examples * np.arange(resamples)[:, None]
     counts = np.bincount(places.ravel(), minlength=resamples * n_examples)
     return counts.reshape(resamples, n_examples) / n_examples
 
 
-def _normal(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
-    return _around(means, confidence, 1.0)
-
-
-def _paper(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """The paper's rule: the half-width is also divided by sqrt(tau), so it narrows as tau grows."""
-    return _around(means, confidence, 1 / sqrt(len(means)))
-
-
-def _around(means: FloatArray, confidence: float, factor: float) -> tuple[FloatArray, FloatArray]:
+def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    """Return mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
     half = z_value(confidence) * means.std(0, ddof=1) * factor
     centre = means.mean(0)
     return centre - half, centre + half
 
 
-def _percentile(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """The quantiles of the resamples' means."""
+def _paper_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Return the paper's interval: the half-width is also divided by sqrt(resamples), so more resamples narrow it."""
+    return _normal_interval(means, confidence, 1 / sqrt(len(means)))
+
+
+def _percentile_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Return the quantiles of the resamples' means."""
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail], axis=0)
     return low, high
 
 
 INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
-    "paper": _paper,
-    "normal": _normal,
-    "percentile": _percentile,
+    "paper": _paper_interval,
+    "normal": _normal_interval,
+    "percentile": _percentile_interval,
 }
 
 
 def z_value(confidence: float) -> float:
-    """The standard normal quantile of a two-sided level; 1.96 for 95 %, as the paper rounds it."""
-    # By the lower tail: next to 1, the upper one would round to 1 itself.
+    """Return the standard normal quantile of a two-sided level: 1.96 for 95 %, as the paper rounds it."""
+    # Computed from the lower tail: close to 1, the upper tail would round to 1.
     return 1.96 if confidence == 0.95 else -NormalDist().inv_cdf((1 - confidence) / 2)

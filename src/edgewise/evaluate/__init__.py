@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING
 from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, record_attention, strongest_heads
-from .curve import FAITHFUL, SIZES, USUAL, Curve, area, areas, check_metric, size_to_edges
+from .curve import DEFAULT_SHARE, FAITHFUL_ENOUGH, SIZES, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
-from .intervals import CONFIDENCE, Comparison, Interval, Resampled, compare, faithfulness_intervals, mean_of, resample
+from .intervals import (
+    CONFIDENCE,
+    Comparison,
+    Interval,
+    Resampled,
+    compare,
+    faithfulness_intervals,
+    mean_resampled,
+    resample,
+)
 from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
 from .roc import auroc
 

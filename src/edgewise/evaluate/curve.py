@@ -17,30 +17,30 @@ from .measures import CMD, CPR, Measure
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
 # Far beyond any metric, and small enough to calculate with.
-LARGEST_METRIC = 1e100
-# A circuit to look at first: the smallest that is as faithful as this, or else that of this share of the edges.
-FAITHFUL, USUAL = 0.9, 0.05
+MAX_METRIC = 1e100
+# The size that is shown by default: the smallest that is this faithful, or else this share of the edges.
+FAITHFUL_ENOUGH, DEFAULT_SHARE = 0.9, 0.05
 
 
 def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
-    """[...] the areas under curves [..., size] by trapezoids, linear in the share of edges."""
+    """Return the areas [...] under curves [..., size] by the trapezoidal rule, linear in the share of edges."""
     x, y = np.asarray(shares, np.float64), np.asarray(heights, np.float64)
     return (np.diff(x) * (y[..., 1:] + y[..., :-1]) / 2).sum(-1)
 
 
 def area(shares: ArrayLike, heights: ArrayLike) -> float:
-    """The area under one curve."""
+    """Return the area under one curve."""
     return float(areas(shares, heights))
 
 
-def check_metric(what: str, values: FloatArray) -> None:
-    """Refuse values of a metric, read from a file, of which no area can be worked out."""
-    if values.dtype.kind != "f" or not (np.abs(values) <= LARGEST_METRIC).all():
-        raise InputError(f"{what} has values that aren't finite, or too large for a metric")
+def check_metric(name: str, values: FloatArray) -> None:
+    """Raise InputError for values of a metric, read from a file, of which no area can be computed."""
+    if values.dtype.kind != "f" or not (np.abs(values) <= MAX_METRIC).all():
+        raise InputError(f"{name} has values that aren't finite, or too large for a metric")
 
 
 def size_to_edges(share: float, n_edges: int) -> int:
-    """int(share * edges), as MIB has it."""
+    """Return int(share * edges), as MIB defines it."""
     if not 0 <= share <= 1:
         raise InputError(f"a circuit's size is a share of the edges, from 0 to 1, but {share} was given")
     return int(share * n_edges)
@@ -50,9 +50,18 @@ def size_to_edges(share: float, n_edges: int) -> int:
 class Curve:
     """Circuits of growing size, and the metric of each on every example.
 
-    shares       [size] of all edges, increasing; `asked` and `kept` are edges [size]
-    values       [size, example] the metric of each circuit; `full` and `empty` are [example]
-    definition   of faithfulness
+    Attributes
+    ----------
+    shares
+        [size] of all edges, increasing.
+    asked, kept
+        [size] edges that were asked for, and edges that the circuit has.
+    values
+        [size, example] the metric of each circuit.
+    full, empty
+        [example] the metric of the model and of the empty circuit.
+    definition
+        Of faithfulness.
     """
 
     shares: tuple[float, ...]
@@ -80,65 +89,61 @@ class Curve:
 
     @property
     def cpr(self) -> float:
-        """The area under faithfulness: higher is better, without bound."""
+        """The area under faithfulness. Higher is better, without bound."""
         return self.area(CPR)
 
     @property
     def cmd(self) -> float:
-        """The area between faithfulness and 1: best at 0."""
+        """The area between faithfulness and 1. 0 is best."""
         return self.area(CMD)
 
     def area(self, measure: Measure) -> float:
-        """CPR, CMD or an area of one's own."""
-        check_is("benchmark", Measure, measure)
+        """Return CPR, CMD or the area of a custom measure."""
+        check_is("measure", Measure, measure)
         if len(self.shares) < 2:
             raise InputError("a curve of fewer than two sizes has no area; give more sizes")
         return area(self.shares, measure.height(self.faithfulness))
 
     @property
-    def asking(self) -> list[int]:
-        """The places of the sizes that ask for an edge: in a small graph the smallest don't, so there is nothing to
-        show of them."""
-        return [at for at, asked in enumerate(self.asked) if asked > 0]
+    def nonempty_sizes(self) -> list[int]:
+        """Indices of the sizes that ask for an edge. In a small graph the smallest sizes ask for none."""
+        return [index for index, asked in enumerate(self.asked) if asked > 0]
 
     @property
-    def telling(self) -> int:
-        """The place of the size to look at first: the smallest circuit whose faithfulness is `FAITHFUL` or more, or
-        else the one nearest to the share `USUAL`; neither empty nor all of the model, unless there is no other."""
-        partial = [at for at, kept in enumerate(self.kept) if kept > 0 and self.shares[at] < 1]
+    def default_size(self) -> int:
+        """Index of the size to show by default.
+
+        It is the smallest circuit with a faithfulness of `FAITHFUL_ENOUGH`, or else the one nearest to `DEFAULT_SHARE`.
+        Empty circuits and the full model are only taken if there is nothing else.
+        """
+        partial = [index for index, kept in enumerate(self.kept) if kept > 0 and self.shares[index] < 1]
         partial = partial or [len(self.shares) - 1]
-        faithful = [at for at in partial if self.faithfulness[at] >= FAITHFUL]
-        return faithful[0] if faithful else min(partial, key=lambda at: abs(self.shares[at] - USUAL))
+        faithful = [index for index in partial if self.faithfulness[index] >= FAITHFUL_ENOUGH]
+        return faithful[0] if faithful else min(partial, key=lambda index: abs(self.shares[index] - DEFAULT_SHARE))
 
     def reweighted(self, weights: FloatArray) -> FloatArray:
-        """[resample, size] faithfulness under weights [resample, example]; see `reweighted_faithfulness`."""
+        """Return faithfulness [resample, size] under weights [resample, example]."""
         return reweighted_faithfulness(weights, self.values, self.full, self.empty, self.definition)
 
-    def at(self, examples: slice | NDArray[np.intp]) -> Curve:
-        """The curve of some of the examples, or of all of them in another order."""
+    def subset(self, examples: slice | NDArray[np.intp]) -> Curve:
+        """Return the curve of some of the examples, or of all of them in another order."""
         return replace(self, values=self.values[:, examples], full=self.full[examples], empty=self.empty[examples])
 
     @classmethod
-    def joined(cls, parts: Sequence[Curve]) -> Curve:
-        """The curve of several sets of examples, one after the other; edges are those that were asked for."""
+    def concatenate(cls, parts: Sequence[Curve]) -> Curve:
+        """Return the curve of several sets of examples, one after the other. Its `kept` are the edges asked for."""
         first = parts[0]
         values, full, empty = (
             np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("values", "full", "empty")
         )
         return replace(first, kept=first.asked, values=values, full=full, empty=empty)
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one record per size, for JSON and CSV."""
+        names = ("share", "edges_asked", "edges_kept", "metric", "faithfulness")
+        columns = (self.shares, self.asked, self.kept, self.values.mean(1).tolist(), self.faithfulness.tolist())
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
     def __repr__(self) -> str:
         areas = f", CMD {self.cmd:.4f}, CPR {self.cpr:.4f}" if len(self.shares) > 1 else ""
         return f"Curve({len(self.shares)} sizes x {len(self.full):,} examples{areas})"
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One record per size."""
-        columns: Sequence[Sequence[Any]] = (
-            self.shares,
-            self.asked,
-            self.kept,
-            self.values.mean(1).tolist(),
-            self.faithfulness.tolist(),
-        )
-        names = ("share", "edges_asked", "edges_kept", "metric", "faithfulness")
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

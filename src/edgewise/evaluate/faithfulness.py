@@ -16,18 +16,25 @@ FloatArray = NDArray[np.float64]
 
 
 class Faithfulness(Method, ABC):
-    """A definition of faithfulness.
+    """A definition of faithfulness. Derive from it for a custom definition.
 
-    words      what it is, in a few words
-    undefined  what to say where it divides by nothing
+    Attributes
+    ----------
+    summary
+        A few words for legends and help texts.
+    undefined
+        The error where it divides by 0. May contain {full}, the metric of the model.
     """
 
-    words: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
     undefined: ClassVar[str] = "faithfulness is undefined"
 
     @abstractmethod
-    def of(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
-        """From the mean metric of circuits, of the full and of the empty one; arrays broadcast. NaN where undefined."""
+    def compute(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
+        """Return faithfulness from the mean metric of circuits, of the full and of the empty one.
+
+        Arrays broadcast. NaN where it is undefined.
+        """
 
 
 @dataclass(frozen=True)
@@ -35,13 +42,13 @@ class MibFaithfulness(Faithfulness):
     """(m(C) - m(empty)) / (m(full) - m(empty)): 0 for the empty circuit, 1 for the full model."""
 
     name: ClassVar[str] = "mib"
-    words: ClassVar[str] = "MIB's, 0 for the empty circuit and 1 for the model"
+    summary: ClassVar[str] = "MIB's, 0 for the empty circuit and 1 for the model"
     undefined: ClassVar[str] = (
         "the metric is {full:.6g} for the full and for the empty circuit: faithfulness is undefined"
     )
 
-    def of(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
-        """NaN where the full and the empty circuit can't be told apart."""
+    def compute(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
+        """NaN where the full and the empty circuit have the same metric up to rounding."""
         size = np.maximum(np.maximum(np.abs(full), np.abs(empty)), 1e-9)
         range_ = full - empty
         return (circuit - empty) / np.where(np.abs(range_) <= 1e-9 * size, np.nan, range_)
@@ -49,38 +56,41 @@ class MibFaithfulness(Faithfulness):
 
 @dataclass(frozen=True)
 class RatioFaithfulness(Faithfulness):
-    """m(C) / m(full), as in the paper's validation tables; not on MIB's scale."""
+    """m(C) / m(full), as in the paper's validation tables. Not on MIB's scale."""
 
     name: ClassVar[str] = "ratio"
-    words: ClassVar[str] = "a ratio, not on MIB's scale"
+    summary: ClassVar[str] = "a ratio, not on MIB's scale"
     undefined: ClassVar[str] = (
         "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib"
     )
 
-    def of(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
+    def compute(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
         """NaN where the model's metric is 0."""
         return circuit / np.where(full == 0, np.nan, full)
 
 
-FAITHFULNESS: dict[str, type[Faithfulness]] = {one.name: one for one in (MibFaithfulness, RatioFaithfulness)}
+FAITHFULNESS: dict[str, type[Faithfulness]] = {cls.name: cls for cls in (MibFaithfulness, RatioFaithfulness)}
 MIB = MibFaithfulness()
 
 
 def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: Faithfulness = MIB) -> FloatArray:
-    """Faithfulness of circuits from their mean metric; arrays broadcast. Refuses where it is undefined."""
+    """Return the faithfulness of circuits from their mean metric. Raise InputError where it is undefined.
+
+    Arrays broadcast.
+    """
     check_is("definition of faithfulness", Faithfulness, definition)
     parts = [np.asarray(part, np.float64) for part in (circuit, full, empty)]
-    found = definition.of(*parts)
-    if np.isnan(found).any() and not np.isnan(parts[0]).any():
+    values = definition.compute(*parts)
+    if np.isnan(values).any() and not np.isnan(parts[0]).any():
         raise InputError(definition.undefined.format(full=float(parts[1].mean())))
-    return found
+    return values
 
 
 def reweighted_faithfulness(
     weights: FloatArray, values: FloatArray, full: FloatArray, empty: FloatArray, definition: Faithfulness = MIB
 ) -> FloatArray:
-    """[resample, circuit] faithfulness of mean metrics under weights [resample, example], all means alike.
+    """Return faithfulness [resample, circuit] of the mean metrics under weights [resample, example].
 
-    NaN in resamples of which the full and the empty circuit can't be told apart.
+    NaN where it is undefined.
     """
-    return definition.of(weights @ values.T, weights @ full[:, None], weights @ empty[:, None])
+    return definition.compute(weights @ values.T, weights @ full[:, None], weights @ empty[:, None])

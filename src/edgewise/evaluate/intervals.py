@@ -1,26 +1,26 @@
-"""Error bars of faithfulness, CPR and CMD: a bootstrap over the evaluated examples, and paired comparisons. NumPy only.
+"""Intervals of faithfulness, CPR and CMD: a bootstrap over the evaluated examples, and paired comparisons. NumPy only.
 
-A resample draws examples with replacement and computes everything anew from them: the metric of every circuit, of the
-full and of the empty one, hence faithfulness, hence the area. What the scores were made of stays as it was: these
-intervals say how much the *evaluation* would change with other examples, not how much the circuit would.
+A resample draws examples with replacement and recomputes everything from them: the metric of every circuit, of the full
+and of the empty one, then faithfulness, then the area. The circuits stay the same: these intervals say how much the
+evaluation would change with other examples, not how much the circuit would.
 
-CMD takes absolute values, so resampling a curve that is near 1 adds distance that isn't there: the draws lie above the
-estimate as the estimate lies above the truth, and more so for the noisier of two methods. A percentile interval takes
-the draws as they are, a basic one mirrors them at the estimate; either misleads in some of these cases. Intervals here
-hold both: they reach as far to either side of the estimate as the farther tail of the draws does, and p is the larger
-of the two (measured in tests/test_intervals.py).
+CMD takes absolute values, so resampling a curve near 1 adds distance that isn't there: the draws lie above the estimate
+as the estimate lies above the truth, and more so for the noisier of two recipes. A percentile interval takes the draws
+as they are, a basic one mirrors them at the estimate. Each is wrong in some cases. Intervals here contain both: they
+reach as far to either side of the estimate as the farther tail of the draws, and p is the larger of the two
+(measured in tests/test_intervals.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.statistics import MOST_RESAMPLES, resampling_weights
+from ..core.statistics import MAX_RESAMPLES, resampling_weights
 from ..errors import InputError
 from ..method import check_is
 from .curve import Curve, areas
@@ -30,7 +30,7 @@ from .measures import Measure
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-# Draws that are this near to each other are equal but for rounding: areas are in units of what the model itself does.
+# Draws that differ by less are equal up to rounding. The unit of areas is the model's own performance.
 ROUNDING = 1e-6
 
 
@@ -44,16 +44,16 @@ class Interval:
     confidence: float
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return {"estimate": self.estimate, "low": self.low, "high": self.high, "confidence": self.confidence}
+        """Return plain data for JSON."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method's area less another's on the same examples, its interval, and a two-sided bootstrap p.
+    """The area of one recipe minus that of another on the same examples, its interval, and a two-sided bootstrap p.
 
-    `benchmark` says which sign is an improvement: higher for CPR, lower for CMD. An interval without any width says
-    that all resamples are equal, as those of a single example or of copies of it are: they tell nothing apart, p is 1.
+    `measure` says which sign is an improvement: plus for CPR, minus for CMD. If all resamples are equal, as those of a
+    single example are, the interval has no width, p is 1 and the difference is not significant.
     """
 
     measure: Measure
@@ -79,20 +79,20 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What can be said at the interval's level."""
-        return "better" if self.is_better else "worse" if self.is_worse else "not told apart"
+        """'better', 'worse' or 'not significant', at the level of the interval."""
+        return "better" if self.is_better else "worse" if self.is_worse else "not significant"
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         names = ("difference", "low", "high", "p", "confidence")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """CPR or CMD, and what it is on resamples of the examples.
+    """CPR or CMD, and its values on resamples of the examples.
 
-    draws    [resample]; NaN where a resample leaves faithfulness undefined, as one of very few examples may
+    `draws` [resample] are NaN where a resample leaves faithfulness undefined, which can happen with very few examples.
     """
 
     measure: Measure
@@ -100,12 +100,12 @@ class Resampled:
     draws: FloatArray
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """The area with its interval; no distance is below 0."""
+        """Return the area with its interval, cut off at the measure's least value."""
         reach, least = _reach(self.estimate, self.draws, confidence), self.measure.least
         return Interval(self.estimate, max(self.estimate - reach, least), self.estimate + reach, confidence)
 
-    def less(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
-        """This area less another one, resample by resample: both must come from the same examples and seed."""
+    def minus(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
+        """Compare with another area, resample by resample. Both must come from the same examples and seed."""
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
         reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference))
         if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
@@ -114,17 +114,17 @@ class Resampled:
 
 
 def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
-    """The curve's CPR or CMD on resampled examples; equal seeds draw equal examples, so differences are paired."""
-    if not 2 <= resamples <= MOST_RESAMPLES:
-        raise InputError(f"an interval needs at least 2 resamples and at most {MOST_RESAMPLES}, not {resamples}")
-    check_is("benchmark", Measure, measure)
+    """Return the area of a curve on resampled examples. Equal seeds draw equal examples, so differences are paired."""
+    if not 2 <= resamples <= MAX_RESAMPLES:
+        raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
+    check_is("measure", Measure, measure)
     weights = resampling_weights(len(curve.full), resamples, seed)
     draws = areas(curve.shares, measure.height(curve.reweighted(weights)))
     return Resampled(measure, curve.area(measure), draws)
 
 
-def mean_of(parts: Sequence[Resampled]) -> Resampled:
-    """The mean of areas on several sets of examples, resample by resample."""
+def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
+    """Return the mean of areas on several sets of examples, resample by resample."""
     estimate = float(np.mean([part.estimate for part in parts]))
     return Resampled(parts[0].measure, estimate, np.mean([part.draws for part in parts], axis=0))
 
@@ -137,13 +137,13 @@ def compare(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
-    """How much higher `one`'s CPR or CMD is than `other`'s; both see the same resamples of the same examples."""
+    """Compare the area of `one` with that of `other` on the same resamples of the same examples."""
     if one.full.shape != other.full.shape or not ((one.full == other.full) & (one.empty == other.empty)).all():
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
         )
-    return resample(one, measure, resamples, seed).less(resample(other, measure, resamples, seed), confidence)
+    return resample(one, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
 
 
 def faithfulness_intervals(
@@ -155,21 +155,26 @@ def faithfulness_intervals(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> tuple[Interval, ...]:
-    """The faithfulness of every circuit with its interval, from metrics [circuit, example].
+    """Return the faithfulness of every circuit with its interval.
 
-    full, empty    [example] the metric of the full and the empty circuit
+    Parameters
+    ----------
+    values
+        [circuit, example] the metric of each circuit.
+    full, empty
+        [example] the metric of the full and of the empty circuit.
     """
-    estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition)
+    estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition).tolist()
     draws = reweighted_faithfulness(resampling_weights(len(full), resamples, seed), values, full, empty, definition)
-    reach = [_reach(float(at), column, confidence) for at, column in zip(estimates, draws.T, strict=True)]
+    reaches = [_reach(estimate, column, confidence) for estimate, column in zip(estimates, draws.T, strict=True)]
     return tuple(
-        Interval(float(at), float(at) - far, float(at) + far, confidence)
-        for at, far in zip(estimates, reach, strict=True)
+        Interval(estimate, estimate - reach, estimate + reach, confidence)
+        for estimate, reach in zip(estimates, reaches, strict=True)
     )
 
 
 def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
-    """How far the farther tail of the draws that are defined is from the estimate."""
+    """Return the distance from the estimate to the farther tail of the draws that are defined."""
     if not 0 < confidence < 1:
         raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
     defined = draws[np.isfinite(draws)]
@@ -180,10 +185,10 @@ def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
     return max(estimate - float(low), float(high) - estimate, 0.0)
 
 
-def _tail(draws: FloatArray, at: float) -> float:
-    """Twice the share of draws on the rarer side of a value.
+def _tail(draws: FloatArray, value: float) -> float:
+    """Return twice the share of draws on the rarer side of a value.
 
-    The observed data count as one more resample, so that it is never 0; if all draws are at the value, it is 1.
+    The observed data count as one more resample, so the result is never 0. It is 1 if all draws equal the value.
     """
-    rarer = min(int((draws <= at).sum()), int((draws >= at).sum()))
+    rarer = min(int((draws <= value).sum()), int((draws >= value).sum()))
     return min(1.0, 2 * (rarer + 1) / (int(np.isfinite(draws).sum()) + 1))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.ranking import Ranking
-from ..core.statistics import LARGEST_SEED
+from ..core.statistics import MAX_SEED
 from ..errors import InputError
 from ..evaluate import CMD, SIZES, Measure
 from ..graph import Graph
@@ -71,7 +71,7 @@ class TopKLearner(Learner):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
-        if not 0 <= self.seed <= LARGEST_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
+        if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
             raise InputError(
                 f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
                 f"{self.seed} and {self.resamples}"

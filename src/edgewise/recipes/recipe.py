@@ -1,6 +1,6 @@
-"""Recipes: how to get from a ranking to circuits, as a composition of filter, PNR and solver.
+"""Recipes: how to get from a ranking to circuits.
 
-Every cell of the paper's tables is one composition of filter (none | bootstrap | shrinkage), ranking (signed for CPR |
+Every row of the paper's tables is one combination of filter (none | bootstrap | shrinkage), ranking (signed for CPR |
 absolute for CMD), PNR (none | a value) and solver (top-n | greedy | ilp).
 """
 
@@ -26,10 +26,20 @@ from .settings import DEFAULTS, Settings
 
 @dataclass(frozen=True)
 class Recipe:
-    """A composition: a solver, a filter, a least share of positive edges or None, a learner or None.
+    """A combination of methods that selects circuits.
 
-    With a learner, circuits are selected from the ranking that it learns rather than from scores. Such a ranking has
-    neither examples nor signs, so there is nothing to filter or to count. `alias` takes the place of the name.
+    Attributes
+    ----------
+    solver
+        Selects the edges.
+    filter
+        Turns scores per example into a ranking.
+    pnr
+        The least share of positive edges. None for any.
+    alias
+        Replaces the name.
+    learner
+        Learns the ranking. Such a ranking has neither examples nor signs, so it goes with no filter and no PNR.
     """
 
     solver: Solver = field(default_factory=Greedy)
@@ -48,12 +58,12 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """That of the paper's tables, where PNR alone takes the best edges and everything else alone is greedy."""
+        """The alias, or the name in the paper's tables."""
         return self.alias or self.combination
 
     @property
     def combination(self) -> str:
-        """What is combined, in the paper's words."""
+        """The name in the paper's tables, which leave out top-n beside PNR and greedy beside anything else."""
         added = [self.filter.title] * bool(self.filter.title) + ["PNR"] * self.has_pnr
         added += [] if self.learner is None else [self.learner.title]
         implied = TopN if self.has_pnr else Greedy
@@ -67,12 +77,12 @@ class Recipe:
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """The hyper-parameters by name, as tables call them."""
+        """The hyper-parameters by their names in tables."""
         return {**self.filter.parameters, **({} if self.pnr is None else {"PNR": self.pnr})}
 
     @property
-    def words(self) -> str:
-        """The hyper-parameters in words; empty if there are none."""
+    def parameter_text(self) -> str:
+        """The hyper-parameters as text, such as 'tau 10, PNR 0.5'. Empty if there are none."""
         return ", ".join(f"{name} {value:g}" for name, value in self.parameters.items())
 
     def record(self) -> dict[str, Any]:
@@ -80,9 +90,9 @@ class Recipe:
         return {name: plain(value) for name, value in vars(self).items()}
 
     @classmethod
-    def from_record(cls, record: Any, where: str = "recipe") -> Recipe:
+    def from_record(cls, record: Any) -> Recipe:
         """Return the recipe that `record` wrote. Custom methods that aren't registered become placeholders."""
-        return convert_record(cls, record, where, DECODERS)  # type: ignore[no-any-return]
+        return convert_record(cls, record, "recipe", DECODERS)  # type: ignore[no-any-return]
 
 
 DECODERS: Decoders = {
@@ -91,54 +101,54 @@ DECODERS: Decoders = {
     Learner: learner_from_record,
 }
 GREEDY = Recipe()
-# The name of a recipe that was chosen beforehand, by cross-validation.
+# The alias of a recipe that cross-validation chose.
 TUNED = "Tuned"
-# The name of what takes, at every size, the recipe that was best on validation.
+# The alias of a mixture that takes, at every size, the recipe that was best on validation.
 PORTFOLIO = "Portfolio"
 Recipes = Mapping[Measure, Sequence[Recipe]]
 
 
 def paper_recipes(bootstrap: Bootstrap | None = None, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
-    """The rows of the paper's two ablation tables: benchmark -> recipes."""
-    way, ilp = bootstrap or Bootstrap(), Ilp(time_limit)
-    with_pnr = (
+    """Return the rows of the paper's two ablation tables: measure -> recipes."""
+    bootstrap, ilp = bootstrap or Bootstrap(), Ilp(time_limit)
+    recipes = (
         GREEDY,
         Recipe(ilp),
-        Recipe(Greedy(), way),
+        Recipe(Greedy(), bootstrap),
         Recipe(TopN(), pnr=pnr),
-        Recipe(ilp, way),
+        Recipe(ilp, bootstrap),
         Recipe(ilp, pnr=pnr),
-        Recipe(TopN(), way, pnr),
-        Recipe(ilp, way, pnr),
+        Recipe(TopN(), bootstrap, pnr),
+        Recipe(ilp, bootstrap, pnr),
     )
-    return {b: tuple(recipe for recipe in with_pnr if b.uses_pnr or not recipe.has_pnr) for b in BOTH_MEASURES}
+    return {m: tuple(recipe for recipe in recipes if m.uses_pnr or not recipe.has_pnr) for m in BOTH_MEASURES}
 
 
 def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
-    """Greedy and ILP on shrunk scores, which the paper doesn't have: benchmark -> recipes."""
-    way, ilp = Shrinkage(kappa), Ilp(time_limit)
-    plain_ones = (Recipe(Greedy(), way), Recipe(ilp, way))
-    return {CMD: (*plain_ones, Recipe(ilp, way, pnr)), CPR: plain_ones}
+    """Return greedy and ILP on shrunk scores, which the paper doesn't have: measure -> recipes."""
+    shrinkage, ilp = Shrinkage(kappa), Ilp(time_limit)
+    without_pnr = (Recipe(Greedy(), shrinkage), Recipe(ilp, shrinkage))
+    return {CMD: (*without_pnr, Recipe(ilp, shrinkage, pnr)), CPR: without_pnr}
 
 
 def learned_recipes(learner: Learner | None = None, time_limit: float | None = None) -> Recipes:
-    """Greedy and ILP on a ranking that is learned for each benchmark: benchmark -> recipes."""
-    learners = {measure: (learner or TopKLearner()).for_measure(measure) for measure in BOTH_MEASURES}
+    """Return greedy and ILP on a ranking that is learned for each measure: measure -> recipes."""
+    learners = {m: (learner or TopKLearner()).for_measure(m) for m in BOTH_MEASURES}
     return {m: (Recipe(learner=one), Recipe(Ilp(time_limit), learner=one)) for m, one in learners.items()}
 
 
 def combinations(
-    measure: Measure, solvers: Iterable[Solver], filters: Sequence[Filter], shares: Sequence[float | None]
+    measure: Measure, solvers: Iterable[Solver], filters: Sequence[Filter], pnrs: Sequence[float | None]
 ) -> tuple[Recipe, ...]:
-    """Every solver with every filter and, where the benchmark uses PNR, every share; `shares` begin with None."""
-    pnr = shares if measure.uses_pnr else shares[:1]
-    return tuple(Recipe(solver, way, share) for solver in solvers for way in filters for share in pnr)
+    """Return every solver with every filter and, if the measure uses PNR, every PNR. `pnrs` begin with None."""
+    pnrs = pnrs if measure.uses_pnr else pnrs[:1]
+    return tuple(Recipe(solver, filter, pnr) for solver in solvers for filter in filters for pnr in pnrs)
 
 
 def merge_recipes(*several: Recipes) -> Recipes:
-    """Recipes of several kinds, each once: benchmark -> recipes."""
-    names = dict.fromkeys(b for some in several for b in some)
-    return {b: tuple(dict.fromkeys(recipe for some in several for recipe in some.get(b, ()))) for b in names}
+    """Return the recipes of several mappings, each once: measure -> recipes."""
+    measures = dict.fromkeys(m for recipes in several for m in recipes)
+    return {m: tuple(dict.fromkeys(recipe for recipes in several for recipe in recipes.get(m, ()))) for m in measures}
 
 
 def list_recipes(recipes: Recipes | Sequence[tuple[Measure, Recipe]]) -> list[tuple[Measure, Recipe]]:
@@ -158,10 +168,7 @@ def list_recipes(recipes: Recipes | Sequence[tuple[Measure, Recipe]]) -> list[tu
         if not isinstance(listed, Sequence) or not listed or not all(isinstance(recipe, Recipe) for recipe in listed):
             raise InputError(f"for {measure.name}, a list of recipes is needed, but {listed!r} was given")
         names = [recipe.name for recipe in listed]
-        named = [
-            replace(recipe, alias=f"{recipe.name} ({recipe.words})") if names.count(recipe.name) > 1 else recipe
-            for recipe in listed
-        ]
+        named = [replace(r, alias=f"{r.name} ({r.parameter_text})") if names.count(r.name) > 1 else r for r in listed]
         names = [recipe.name for recipe in named]
         if repeated := next((name for name in names if names.count(name) > 1), None):
             raise InputError(f"several recipes for {measure.name} are called {repeated!r}; give each a different alias")
@@ -172,29 +179,38 @@ def list_recipes(recipes: Recipes | Sequence[tuple[Measure, Recipe]]) -> list[tu
 def select_circuits(
     ranking: Ranking, recipe: Recipe, measure: Measure, settings: Settings = DEFAULTS
 ) -> tuple[Selection, ...]:
-    """A circuit for every size; `ranking` is that of the recipe's filter."""
-    check_is("benchmark", Measure, measure)
-    graph = ranking.graph
-    budgets = [size_to_edges(share, graph.n_edges) for share in settings.sizes]
+    """Select a circuit of every size.
+
+    Parameters
+    ----------
+    ranking
+        That of the recipe's filter or learner.
+
+    Returns
+    -------
+    One selection per size of the settings.
+    """
+    check_is("measure", Measure, measure)
+    budgets = [size_to_edges(share, ranking.graph.n_edges) for share in settings.sizes]
     problem = SelectionProblem.of(ranking, measure.rank, 0, recipe.pnr)
     if settings.pnr_after_absolute:
         problem = replace(problem, is_positive=ranking.value != 0)
     if recipe.filter.drop_failed and ranking.kept is not None and not ranking.kept.all():
-        return _without_failed(problem, ranking.kept, budgets, recipe.solver, settings)
+        return _select_kept(problem, ranking.kept, budgets, recipe.solver, settings)
     return solve_path(problem, budgets, recipe.solver, settings.fill, settings.nested)
 
 
-def _without_failed(
+def _select_kept(
     problem: SelectionProblem, kept: np.ndarray, budgets: Sequence[int], solver: Solver, settings: Settings
 ) -> tuple[Selection, ...]:
-    """Circuits of kept edges only, which therefore stop growing."""
-    # Worth less than all others together, a failed edge is taken only where a heuristic finds no other: then it is cut.
+    """Select only edges that passed the filter. Such circuits stop growing."""
+    # A failed edge costs more than all others are worth. A heuristic may still take one: it is removed afterwards.
     value = np.where(kept, problem.value, -1 - np.abs(problem.value).sum())
-    most = int(np.count_nonzero(kept))
-    within = [min(budget, most) for budget in budgets]
-    found = solve_path(replace(problem, value=value), within, solver, settings.fill, settings.nested)
-    circuits = [Circuit(problem.graph, selection.circuit.mask & kept).prune() for selection in found]
+    n_kept = int(np.count_nonzero(kept))
+    reachable = [min(budget, n_kept) for budget in budgets]
+    selections = solve_path(replace(problem, value=value), reachable, solver, settings.fill, settings.nested)
+    circuits = [Circuit(problem.graph, selection.circuit.mask & kept).prune() for selection in selections]
     return tuple(
         replace(selection, circuit=circuit, asked=budget, objective=problem.objective(circuit.mask))
-        for selection, circuit, budget in zip(found, circuits, budgets, strict=True)
+        for selection, circuit, budget in zip(selections, circuits, budgets, strict=True)
     )

@@ -194,7 +194,7 @@ def tune(
             outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
             curves.append([outcome.curve for outcome in outcomes])
     order = np.argsort(np.concatenate(held))
-    whole = [Curve.joined(parts).at(order) for parts in zip(*curves, strict=True)]
+    whole = [Curve.concatenate(parts).subset(order) for parts in zip(*curves, strict=True)]
     found_by: dict[Measure, tuple[Candidate, ...]] = {}
     lead = {}
     for b in recipes:

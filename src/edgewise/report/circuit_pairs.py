@@ -190,7 +190,7 @@ def _overlaps(row: Outcome, match: Outcome) -> Overlaps:
     """At the sizes that both have, but for those that ask for no edge."""
     ours = dict(zip(row.curve.shares, row.circuits, strict=True))
     theirs = dict(zip(match.curve.shares, match.circuits, strict=True))
-    asking = [row.curve.shares[place] for place in row.curve.asking]
+    asking = [row.curve.shares[place] for place in row.curve.nonempty_sizes]
     shares = tuple(share for share in asking if share in theirs)
     return Overlaps(row.measure, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
 
@@ -207,7 +207,7 @@ def _areas(row: Outcome, match: Outcome, paired: bool) -> AreaPair:
     # Equal seeds draw equal examples, so that draws are paired; other seeds draw on their own.
     ours = row.resampled
     theirs = match.resampled if paired else resample(match.curve, match.measure, seed=1)
-    return AreaPair(row.measure, row.name, ours.estimate, theirs.estimate, ours.less(theirs))
+    return AreaPair(row.measure, row.name, ours.estimate, theirs.estimate, ours.minus(theirs))
 
 
 def _notes(here: Discovery, there: Discovery, paired: bool) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def pairs(contests: Sequence[Contest], method: str | None = None, other: str | N
         ours = [method] if method is not None and other is not None else [n for n in contest.methods if n != target]
         for name in ours:
             if name in contest.methods:
-                comparison = contest.methods[name].less(contest.methods[target])
+                comparison = contest.methods[name].minus(contest.methods[target])
                 found.append(Pair(contest, name, target, comparison))
     if not found:
         raise InputError(f"{method} and {other} were never measured by the same metric")

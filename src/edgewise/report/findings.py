@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ..core.circuit import Circuit
 from ..core.statistics import EdgeStatistics
-from ..evaluate import FAITHFUL, USUAL, Comparison, Measure
+from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Comparison, Measure
 from ..pipeline import Discovery
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
@@ -18,8 +18,11 @@ from .formatting import format_percent, short_name, shorten
 
 # More methods can't be told apart.
 MOST_METHODS = 40
-# The size of `Curve.telling`, in words.
-TELLING = f"the smallest size that reaches faithfulness {FAITHFUL:g}, else {format_percent(USUAL)} % of the edges"
+# The size of `Curve.default_size`, in words.
+TELLING = (
+    f"the smallest size that reaches faithfulness {FAITHFUL_ENOUGH:g}, else {format_percent(DEFAULT_SHARE)} % "
+    "of the edges"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,7 @@ class Findings:
     def telling(self, measure: Measure) -> tuple[Outcome, int]:
         """What to look at first: the exported row, and the place of the size in it that `TELLING` names."""
         row = self.result.exported(measure)
-        return row, row.curve.telling
+        return row, row.curve.default_size
 
     def reference(self, measure: Measure) -> Outcome:
         """The row that others are compared with: greedy, or the best if greedy wasn't tried."""
@@ -78,7 +81,7 @@ class Findings:
         for measure in self.result.measures:
             reference = self.reference(measure)
             found[measure] = {
-                row.name: row.resampled.less(reference.resampled)
+                row.name: row.resampled.minus(reference.resampled)
                 for row in self.rows(measure)
                 if row is not reference
             }

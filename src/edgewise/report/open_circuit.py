@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate import FAITHFUL, Curve, Measure
+from ..evaluate import FAITHFUL_ENOUGH, Curve, Measure
 from ..io.formats import read_edge_file
 from ..method import as_known
 from ..pipeline import Discovery
@@ -112,9 +112,9 @@ def _size(curve: Curve, size: str) -> int:
 
 def _usual_size(curve: Curve) -> tuple[int, str]:
     """The place of a size to begin with, and why."""
-    place, values = curve.telling, curve.faithfulness
-    if values[place] >= FAITHFUL:
-        return place, f"the smallest with a faithfulness of {FAITHFUL:g} or more"
+    place, values = curve.default_size, curve.faithfulness
+    if values[place] >= FAITHFUL_ENOUGH:
+        return place, f"the smallest with a faithfulness of {FAITHFUL_ENOUGH:g} or more"
     parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
     best = format_number(max(parts, default=float(values[place])), digits=2)
-    return place, f"no size has a faithfulness of {FAITHFUL:g} (at most {best})"
+    return place, f"no size has a faithfulness of {FAITHFUL_ENOUGH:g} (at most {best})"

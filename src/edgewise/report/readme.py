@@ -247,12 +247,12 @@ def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
 def _meanings(measures: Iterable[Measure], faithfulness: str) -> list[str]:
     """What the numbers are, for who has never seen them."""
     known = FAITHFULNESS.get(faithfulness)
-    definition = f" ({known.words})" if known else ""
+    definition = f" ({known.summary})" if known else ""
     return [
         f"Faithfulness{definition} says how far a circuit behaves as the model does. Over circuits of growing size it "
         "is a curve, with the share of edges on a linear axis:",
         "",
-        *_bullets(f"{b.name}, the {b.spelled}: {b.meaning}; {b.improves}" for b in measures),
+        *_bullets(f"{b.name}, the {b.full_name}: {b.meaning}; {b.improves}" for b in measures),
     ]
 
 

@@ -204,7 +204,7 @@ def curve_records(study: Study) -> list[dict[str, Any]]:
     """Every curve on test as plain data, a record per method, seed and size."""
     return [
         {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": one.recipe.name,
-         "parameters": one.recipe.words, "seed": seed, **size}
+         "parameters": one.recipe.parameter_text, "seed": seed, **size}
         for cell in study.cells for measure, repeats in cell.test.items() for one in repeats
         for seed, curve in enumerate(one.curves) for size in curve.rows()
     ]  # fmt: skip

@@ -56,7 +56,7 @@ def area_table(chosen: Sequence[Outcome], measure: Measure, width: int = WIDTH) 
 
 
 def _differs(area: Resampled, greedy: Resampled | None) -> bool:
-    return greedy is not None and greedy is not area and is_sure(area.less(greedy))
+    return greedy is not None and greedy is not area and is_sure(area.minus(greedy))
 
 
 def is_sure(found: Comparison) -> bool:

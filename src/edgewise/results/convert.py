@@ -222,7 +222,7 @@ def _row_to_submit(folder: Path, measure: Measure, method: str | None) -> Outcom
     if method is None:
         raise InputError(
             f"{folder} has several methods, and choosing the best would look at {TEST}; name one, such as --method "
-            f"'{measure.papers_choice}', or run with --tune, which chooses without {TEST}"
+            f"'{measure.paper_recipe}', or run with --tune, which chooses without {TEST}"
         )
     if method.lower() not in rows:
         raise unknown_name("method", method, [row.name for row in rows.values()])

@@ -182,7 +182,7 @@ def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
         "choices": list(outcome.choices),
         "area": outcome.area,
         "interval": outcome.resampled.interval().record(),
-        "against_greedy": outcome.resampled.less(greedy.resampled).record() if greedy and compared else None,
+        "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy and compared else None,
         "sizes": [
             {"share": share} | selection.record()
             for share, selection in zip(outcome.curve.shares, outcome.selections, strict=True)
@@ -217,7 +217,8 @@ def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
 def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
     """Return which recipe's circuits are written, and on which split it was chosen."""
     name = outcome.name if outcome.choices else outcome.recipe.combination
-    return {"recipe": name, "parameters": outcome.recipe.words, "chosen_on": outcome.chosen_on or result.run.test.split}
+    chosen_on = outcome.chosen_on or result.run.test.split
+    return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": chosen_on}
 
 
 def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..evaluate import Curve, Measure, Resampled, mean_of, resample
+from ..evaluate import Curve, Measure, Resampled, mean_resampled, resample
 from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
 from .plan import Plan
@@ -43,7 +43,7 @@ class Repeats:
     def resampled(self) -> Resampled:
         """The mean area over seeds, on resampled examples. Seeds that share examples share resamples."""
         curves = zip(self.curves, self.data_seeds, strict=True)
-        return mean_of([resample(curve, self.measure, seed=seed) for curve, seed in curves])
+        return mean_resampled([resample(curve, self.measure, seed=seed) for curve, seed in curves])
 
 
 @dataclass(frozen=True, eq=False)

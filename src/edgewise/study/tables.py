@@ -108,11 +108,11 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
         for measure in BOTH_MEASURES:
             chosen = cell.chosen(measure)
             ours, greedy = cell.on_test(measure, chosen), cell.test[measure][0]
-            comparison = ours.resampled.less(greedy.resampled)
+            comparison = ours.resampled.minus(greedy.resampled)
             found.append(
                 {
                     "task": cell.task, "model": cell.model, "benchmark": measure.name,
-                    "chosen": chosen.name, "parameters": chosen.words,
+                    "chosen": chosen.name, "parameters": chosen.parameter_text,
                     "test": ours.mean, "greedy": greedy.mean, **comparison.record(),
                     "verdict": _verdict(chosen, comparison),
                 }
@@ -123,8 +123,8 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
 def _verdict(chosen: Recipe, comparison: Comparison) -> str:
     if chosen == GREEDY:
         return "nothing was better than greedy on validation"
-    found = comparison.verdict
-    return f"{found} from greedy" if found == "not told apart" else f"{found} than greedy"
+    verdict = comparison.verdict
+    return "not significantly different from greedy" if verdict == "not significant" else f"{verdict} than greedy"
 
 
 def _row(measure: Measure, label: str, entries: tuple[Entry | None, ...], rule: bool = False) -> TableRow:
@@ -145,7 +145,7 @@ def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
 def _main(study: Study) -> StudyTable:
     rows: list[TableRow] = []
     for measure in BOTH_MEASURES:
-        papers = measure.papers_choice
+        papers = measure.paper_recipe
         greedy = tuple(_entry(cell.test[measure][0]) for cell in study.cells)
         theirs = tuple(_entry(_named(cell.test[measure], papers)) for cell in study.cells)
         ours = tuple(_chosen_entry(cell, measure) for cell in study.cells)
@@ -161,7 +161,7 @@ def _main(study: Study) -> StudyTable:
 
 def _chosen_entry(cell: Cell, measure: Measure) -> Entry | None:
     chosen = cell.chosen(measure)
-    note = f"{chosen.name} ({chosen.words})" if chosen.words else chosen.name
+    note = f"{chosen.name} ({chosen.parameter_text})" if chosen.parameter_text else chosen.name
     return _entry(cell.on_test(measure, chosen), note)
 
 
@@ -177,8 +177,8 @@ def _differences(study: Study, measure: Measure) -> StudyTable:
         for cell in study.cells:
             ours = _named(cell.test[measure], name)
             assert ours is not None
-            found = ours.resampled.less(cell.test[measure][0].resampled)
-            entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.words, found.p))
+            found = ours.resampled.minus(cell.test[measure][0].resampled)
+            entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.parameter_text, found.p))
         if name != GREEDY.name:
             rows.append(_row(measure, name, tuple(entries)))
     caption = (
@@ -192,7 +192,7 @@ def _ablation(study: Study, measure: Measure) -> StudyTable:
     rows = []
     for name in by_name(study.cells[0].validation[measure]):
         groups = [best(by_name(cell.validation[measure])[name]) for cell in study.cells]
-        rows.append(_row(measure, name, tuple(_entry(one, one.recipe.words) for one in groups)))
+        rows.append(_row(measure, name, tuple(_entry(one, one.recipe.parameter_text) for one in groups)))
     rows = [replace(row, rule=_is_new_group(row, before)) for row, before in _pairs(rows)]
     caption = (
         f"{measure.name} ({measure.improves}) of all combinations on {VALIDATION}, each at its best setting there."

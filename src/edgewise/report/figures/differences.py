@@ -70,6 +70,6 @@ def _caption(found: Findings) -> str:
     against = GREEDY.name.lower() if names == {GREEDY.name} else "the method named above"
     return (
         f"Area less that of {against}, paired over the {found.result.run.test.examples} evaluated examples, with its "
-        f"{CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: not told apart. "
+        f"{CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: not significant. "
         f"The tinted side is the better one.{left_out(found)}"
     )

@@ -32,7 +32,7 @@ def faithfulness_figure(found: Findings) -> Figure:
         look = looks([row.name for row in rows], *names)
         lines = [_line(row, look[row.name], row.name == names[1]) for row in rows]
         definition = shorten(rows[0].curve.definition.name)
-        sheet.heading(0, top, measure.name, f"{measure.words}, {measure.improves}")
+        sheet.heading(0, top, measure.name, f"{measure.summary}, {measure.improves}")
         draw_panels(sheet, 0, top + ABOVE, lines, measure, f"faithfulness ({definition})")
         handles = [look[row.name].line(label) for row, label in zip(rows, labels[measure], strict=True)]
         sheet.words(panels_width() + 0.2, top + ABOVE, f"method and its {measure.name}, best first", size=SMALL)
@@ -42,7 +42,7 @@ def faithfulness_figure(found: Findings) -> Figure:
 
 
 def _line(row: Outcome, look: Look, is_best: bool) -> Line:
-    curve, asked = row.curve, row.curve.asking
+    curve, asked = row.curve, row.curve.nonempty_sizes
     shares = np.array(curve.shares)[asked]
     if not is_best:
         return Line(look, shares, curve.faithfulness[asked])
@@ -63,7 +63,7 @@ def _caption(found: Findings) -> str:
     skipped = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
     sizes = f" Sizes up to {share_words(max(skipped))} ask for no edge and aren't drawn." if skipped else ""
     return (
-        f"Faithfulness ({curve.definition.words}) of circuits on {run.test.examples} examples of "
+        f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
         f"{shorten(run.test.split)}. CMD and CPR are areas over the linear share: left, that of the best is tinted; "
         f"right, the band is the best method's {CONFIDENCE:.0%} interval over resamples of the examples."
         f"{sizes}{left_out(found)}"

@@ -58,13 +58,13 @@ def _compared(cell: Cell, measure: Measure) -> list[tuple[Repeats, Look]]:
 def _line(repeats: Repeats, look: Look) -> Line:
     """The mean over seeds, and their range as a band."""
     curve = repeats.curves[0]
-    heights = np.array([one.faithfulness for one in repeats.curves])[:, curve.asking]
-    return Line(look, np.array(curve.shares)[curve.asking], heights.mean(0), heights.min(0), heights.max(0))
+    heights = np.array([one.faithfulness for one in repeats.curves])[:, curve.nonempty_sizes]
+    return Line(look, np.array(curve.shares)[curve.nonempty_sizes], heights.mean(0), heights.min(0), heights.max(0))
 
 
 def _dots(cell: Cell, measure: Measure) -> list[Dot]:
     greedy, *others = cell.test[measure]
-    return difference_dots({one.recipe.name: one.resampled.less(greedy.resampled) for one in others})
+    return difference_dots({one.recipe.name: one.resampled.minus(greedy.resampled) for one in others})
 
 
 def _caption(study: Study) -> str:

@@ -155,7 +155,7 @@ def view_of_run(found: Findings) -> View:
         for row in result.outcomes
     )
     first = result.exported(result.measures[0])
-    shown, share = result.outcomes.index(first), first.curve.shares[first.curve.telling]
+    shown, share = result.outcomes.index(first), first.curve.shares[first.curve.default_size]
     return View(name, run.graph, (seen,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
 
 
@@ -196,13 +196,13 @@ def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun,
 def _row(row: Outcome, circuits: Sequence[Circuit], learned: Ranking | None) -> ViewRow:
     curve, area = row.curve, row.resampled.interval()
     found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
-    places = curve.asking or [len(curve.asked) - 1]
+    places = curve.nonempty_sizes or [len(curve.asked) - 1]
     sizes = tuple(
         ViewSize(curve.shares[at], curve.asked[at], curve.kept[at], found[at].estimate, found[at].low, found[at].high)
         for at in places
     )
     return ViewRow(
-        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), row.recipe.words,
+        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), row.recipe.parameter_text,
         row.measure.better, row.area, (area.low, area.high), curve.values[places],
         None if learned is None else learned.value,
     )  # fmt: skip
@@ -216,7 +216,7 @@ def _facts(result: Discovery) -> dict[str, str]:
         "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
         "metric": settings.metric.name,
         "ablation": settings.ablation.name,
-        "faithfulness": settings.faithfulness.words,
+        "faithfulness": settings.faithfulness.summary,
         "accuracy of the model": f"{run.accuracy.top:.1%}",
         "edges whose sign is unstable": f"{result.statistics.sign_instability:.1%}",
         "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
