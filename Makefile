@@ -1,4 +1,5 @@
 # make demo: find a circuit in the embedded model.    make test: run every test.
+# make test-floor: the quick tests with every direct dependency at its lower bound (constraints-floor.txt).
 # make fuzz: 100,000 hostile files for all readers, at most half an hour; FUZZ='--seconds 60' for less.
 # make docs: build the documentation into site/.
 # All set up .venv first, and only when pyproject.toml or constraints.txt has changed.
@@ -6,8 +7,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/demo
+FLOOR  := .venv-floor
 
-.PHONY: demo test fuzz docs lint clean
+.PHONY: demo test test-floor fuzz docs lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/edgewise run --out $(OUT) --overwrite
@@ -17,6 +19,15 @@ test: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-floor: $(FLOOR)/.installed
+	$(FLOOR)/bin/python -m pytest tests/test_floor.py tests/test_load.py tests/test_untrusted_models.py
+	$(FLOOR)/bin/python -m pytest tests/laws/test_runs.py tests/laws/test_scores.py \
+	  -k 'gpt2 or llama or logits_are_those_of_transformers'
+	$(FLOOR)/bin/edgewise score --examples 8 --out results/floor/scores --overwrite
+	$(FLOOR)/bin/edgewise select results/floor/scores --edges 0.1 --out results/floor/circuit.json --overwrite
+	$(FLOOR)/bin/edgewise evaluate results/floor/circuit.json --examples 8
+	$(FLOOR)/bin/edgewise run --examples 8 --out results/floor/run --overwrite
 
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --examples 100000 --seconds 1800 --seed 0 --processes 2 $(FUZZ)
@@ -41,9 +52,15 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	  || echo "ray can't be installed here: its tests will be skipped"
 	touch $@
 
+$(FLOOR)/.installed: pyproject.toml constraints-floor.txt
+	$(PYTHON) -m venv $(FLOOR)
+	$(FLOOR)/bin/python -m pip install --quiet --constraint constraints-floor.txt --editable '.[hub,gguf,devices,ray]' \
+	  pytest pytest-xdist hypothesis
+	touch $@
+
 $(VENV)/.installed-docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from inspect import Parameter, Signature, cleandoc, signature
@@ -106,7 +107,7 @@ def _run() -> None:
     except UsageError as error:
         _refuse(_usage(error))
     except InputError as error:
-        _refuse(str(error), keep_lines=bool(error.details))
+        _refuse(_name_options(str(error)), keep_lines=bool(error.details))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -124,6 +125,12 @@ def _usage(error: Any) -> str:
     choices = ", ".join(MODULES) if words.startswith("No such command") else ""
     advice = f"choose from {choices}" if choices else f"see `{command} --help`"
     return f"{words[0].lower()}{words[1:]}; {advice}" if words else ""
+
+
+def _name_options(message: str) -> str:
+    """Return a library's message with Python arguments such as device='cpu' written as options, --device cpu."""
+    message = message.replace("trust_remote_code=True", "--trust-remote-code")
+    return re.sub(r"\b(device|dtype|bos)='([\w:,]+)'", r"--\1 \2", message)
 
 
 def _refuse(words: str, keep_lines: bool = False) -> NoReturn:

@@ -21,8 +21,8 @@ class Batch:
     real              [example, position] False for padding
     last              [example] the position that the metric reads
     answers           [example, 2] correct, incorrect
-    right             [example, any] the answers that count as right, the correct one first, which fills up rows
-    shared            how many leading positions the two prompts of every example share, padding included
+    right             [example, answer] all answers that count as correct; rows are filled up with the first
+    shared            the number of leading positions, padding included, that the two prompts of every example share
     """
 
     clean: Tensor
@@ -35,10 +35,10 @@ class Batch:
 
 
 def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
-    """A batch of examples, padded on the 'right' or the 'left'. The padding changes no result.
+    """Return a batch of examples, padded on the 'left' or the 'right'. The side of the padding changes no result.
 
-    On the left it costs least: prompts that end together share a longer prefix, padding and all, than those that begin
-    together, for how much follows the first difference varies less than where it is.
+    Padding on the left is faster. The number of tokens after the first difference varies less than the position of the
+    first difference, so prompts that end together share a longer prefix than prompts that begin together.
     """
     width = max(example.length for example in examples)
     starts = [0 if pad == "right" else width - example.length for example in examples]
@@ -50,31 +50,34 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         clean[index, span], corrupted[index, span] = torch.tensor(example.clean), torch.tensor(example.corrupted)
         real[index, span] = True
     last = torch.tensor(stops) - 1
-    shared = min(stop - _apart(example) for stop, example in zip(stops, examples, strict=True))
+    shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
     answers = torch.tensor([[example.correct, example.incorrect] for example in examples])
-    most = max(len(example.also_correct) for example in examples)
-    right = torch.tensor([[e.correct, *e.also_correct, *[e.correct] * (most - len(e.also_correct))] for e in examples])
-    parts = (clean, corrupted, real, last, answers, right)
-    clean, corrupted, real, last, answers, right = (part.to(device) for part in parts)
+    n_others = max(len(example.also_correct) for example in examples)
+    right = torch.tensor(
+        [[e.correct, *e.also_correct, *[e.correct] * (n_others - len(e.also_correct))] for e in examples]
+    )
+    tensors = (clean, corrupted, real, last, answers, right)
+    clean, corrupted, real, last, answers, right = (x.to(device) for x in tensors)
     return Batch(clean, corrupted, real, last, answers, right, shared)
 
 
-def _apart(example: Example) -> int:
-    """How many tokens follow what the two prompts share; the last is one of them, because the metric reads it."""
+def _unshared_length(example: Example) -> int:
+    """Return how many tokens follow the shared prefix: at least 1, because the metric reads the last token."""
     return max(1, example.length - example.shared_prefix)
 
 
-def choose_batch_size(asked: int | None, need: Need, memory: int | str) -> int:
-    """How many examples run at once: as many as asked for, or as fit into `memory`, bytes or text such as '2GB'."""
-    if asked is not None:
-        return asked
-    return batch_size_for(need, as_bytes(memory))
+def choose_batch_size(batch_size: int | None, need: Need, memory: int | str) -> int:
+    """Return `batch_size`, or if it is None, the number of examples that fit into `memory` (bytes or e.g. '2GB')."""
+    return batch_size if batch_size is not None else batch_size_for(need, as_bytes(memory))
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:
-    """Rows in batches of at most `size`, alike in how much follows their first difference, and in length, so that
-    little runs in vain."""
+    """Return the rows of `examples` in batches of at most `size`.
+
+    Examples of a batch are similar in length and in the number of tokens after their first difference, so that little
+    time is spent on padding.
+    """
     if size < 1:
         raise InputError(f"the batch size must be at least 1, not {size}")
-    order = sorted(range(len(examples)), key=lambda row: (_apart(examples[row]), examples[row].length, row))
+    order = sorted(range(len(examples)), key=lambda row: (_unshared_length(examples[row]), examples[row].length, row))
     return [order[first : first + size] for first in range(0, len(order), size)]

@@ -45,7 +45,7 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
         if not trust_remote_code:
             raise InputError(
                 f"{where}: its model_type {_name(kind)!r} needs code of its own, which comes with the model and isn't "
-                f"run; give --trust-remote-code if you trust it, or choose one of: {', '.join(FAMILIES)}"
+                f"run; give trust_remote_code=True if you trust it, or choose one of: {', '.join(FAMILIES)}"
             )
     for names in NEEDED:
         if known and not any(name in values for name in names):

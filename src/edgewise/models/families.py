@@ -183,7 +183,12 @@ def _llama(model: Any) -> Transformer:
         )
 
     def rotary(like: Tensor, positions: Tensor, which: str | None) -> tuple[Tensor, Tensor]:
-        return body.rotary_emb(like, positions) if which is None else body.rotary_emb(like, positions, which)
+        if which is None:
+            return body.rotary_emb(like, positions)
+        if hasattr(body, "rotary_emb_local"):  # transformers 4 has one module per kind of layer
+            module = body.rotary_emb_local if which == "sliding_attention" else body.rotary_emb
+            return module(like, positions)
+        return body.rotary_emb(like, positions, which)
 
     return Transformer(
         graph=_llama_shape(config),
@@ -292,12 +297,15 @@ _QWEN_DEMANDS = {"use_mrope": (None, False), **_DECODER}
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(_gpt2, _gpt2_shape, _GPT2, _GPT2_DEMANDS),
     "gpt_neox": Family(
-        _gpt_neox, _gpt_neox_shape, _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual"}, _DECODER
+        _gpt_neox,
+        _gpt_neox_shape,
+        _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual", "partial_rotary_factor"},
+        _DECODER,
     ),
     "llama": Family(_llama, _llama_shape, _LLAMA, _DECODER),
     "mistral": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _DECODER),
     "qwen2": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
     "qwen3": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
     "gemma2": Family(_llama, _llama_shape, _GEMMA, _GEMMA_DEMANDS),
-    "gemma3_text": Family(_llama, _llama_shape, _GEMMA, _GEMMA_DEMANDS),
+    "gemma3_text": Family(_llama, _llama_shape, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
 }

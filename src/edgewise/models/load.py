@@ -22,7 +22,7 @@ from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_m
 from .pickled import check_pickled
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
-from .transformers_compat import silence_transformers
+from .transformers_compat import block_custom_generate, silence_transformers
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
@@ -150,7 +150,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         free = {device: free_bytes(device) or 0 for device in devices}
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
         device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.of(1)), free)
-    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES):
+    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), block_custom_generate():
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **files.pretrained_arguments(),
             dtype=dtype,

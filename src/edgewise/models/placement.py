@@ -1,4 +1,4 @@
-"""Which devices a model runs on, how much room they have, and which of its layers lie where."""
+"""Choose the devices of a model, measure their free memory, and place the model's layers on them."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from ..errors import InputError
 from .memory import BUDGET, RESERVED, Need
 
 AUTO, ALL = "auto", "all"
-# Prompts of so many tokens have room beside the weights when those are placed, one at a time.
+# When layers are placed, room stays free for one prompt of this many tokens.
 RESERVED_TOKENS = 64
 
 
 def choose_device(name: str) -> torch.device:
-    """The torch device called `name`; for 'auto' the accelerator if there is one, else the CPU."""
+    """Return the torch device called `name`; for 'auto', the accelerator if there is one, else the CPU."""
     if name == AUTO:
-        found = torch.accelerator.current_accelerator(check_available=True)
-        return found if found is not None else torch.device("cpu")
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
         device = torch.device(name)
-        torch.ones(1, device=device).item()  # a device that holds no numbers, such as meta, fails here
+        torch.ones(1, device=device).item()  # fails on a device that holds no numbers, such as meta
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} can't be used here ({reason}); try --device auto or cpu") from None
+        raise InputError(f"device {name!r} can't be used here ({reason}); try device='auto' or device='cpu'") from None
     return device
 
 
 def choose_devices(name: str) -> tuple[torch.device, ...]:
-    """The devices of a list such as 'cuda:0,cuda:1' or 'cuda:0,cpu'; for 'all' every accelerator, then the CPU.
+    """Return the devices of a list such as 'cuda:0,cuda:1' or 'cuda:0,cpu'; for 'all', all accelerators and the CPU.
 
-    The CPU comes last, wherever it stands: it takes what the others have no room for.
+    The CPU comes last in any case: it takes the layers that do not fit on the other devices.
     """
     if name == ALL:
-        kind = torch.accelerator.current_accelerator(check_available=True)
-        count = 0 if kind is None else torch.accelerator.device_count()
-        names = [f"{kind}:{index}" for index in range(count)] + ["cpu"]
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        count = 0 if accelerator is None else torch.accelerator.device_count()
+        names = [f"{accelerator}:{index}" for index in range(count)] + ["cpu"]
     else:
         names = [part.strip() for part in name.split(",")]
-    found = dict.fromkeys(choose_device(part) for part in names)
-    return tuple(sorted(found, key=lambda device: device.type == "cpu"))
+    devices = dict.fromkeys(choose_device(part) for part in names)
+    return tuple(sorted(devices, key=lambda device: device.type == "cpu"))
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """How much memory a device has left, for a CPU within what the system lets this process have; None if it doesn't
-    say."""
+    """Return the free memory of a device in bytes, or None if the device does not report it.
+
+    For a CPU, this is the smaller of the machine's free memory and what the process's control group has left.
+    """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
         return None
-    told = [_available(Path("/proc/meminfo")), _left_in_group(Path("/sys/fs/cgroup"))]
-    return min((one for one in told if one is not None), default=None)
+    amounts = [_available_memory(Path("/proc/meminfo")), _control_group_memory(Path("/sys/fs/cgroup"))]
+    return min((amount for amount in amounts if amount is not None), default=None)
 
 
-def _available(path: Path) -> int | None:
+def _available_memory(path: Path) -> int | None:
     try:
         lines = path.read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -65,47 +66,50 @@ def _available(path: Path) -> int | None:
         return None
 
 
-def _left_in_group(folder: Path) -> int | None:
+def _control_group_memory(folder: Path) -> int | None:
     try:
-        most, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return None if most == "max" else max(0, int(most) - int(used))
+        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        return None if limit == "max" else max(0, int(limit) - int(used))
     except (OSError, ValueError):
         return None
 
 
 def place_layers(
-    module: Any, dtype: torch.dtype, need: Need, room: Mapping[torch.device, int]
+    module: Any, dtype: torch.dtype, need: Need, free: Mapping[torch.device, int]
 ) -> dict[str, torch.device]:
-    """Which of a model's modules lie on which device: layers are whole, and follow each other.
+    """Return the device of each part of a model. Layers are not divided, and follow each other.
 
-    module  as transformers builds it, without numbers (on torch's device `meta`)
-    need    what one example needs beyond the weights; a part of it, and of the usual batch, stays free on each device
-    room    the bytes that each device has left; a CPU takes what the others don't hold
+    module  the HuggingFace model on the device `meta` (without weights)
+    need    the memory of one example beyond the weights; its share, or that of a usual batch, stays free on each device
+    free    the free bytes of each device; the CPU takes what the others can't hold
+
+    Raise InputError if the model does not fit.
     """
     if find_spec("accelerate") is None:
         raise InputError("several devices need accelerate: pip install 'edgewise[devices]'")
     from accelerate import infer_auto_device_map
 
-    weights = sum(one.numel() for one in module.parameters()) * dtype.itemsize
-    whole = set(getattr(module, "_no_split_modules", None) or ())
-    blocks = [part for part in module.modules() if type(part).__name__ in whole]
-    largest = max(sum(one.numel() for one in part.parameters()) for part in blocks) * dtype.itemsize
-    fast = [device for device in room if device.type != "cpu"]
-    beside = need.fixed + need.layer + max(BUDGET, need.each - need.layer) // len(room) + RESERVED
-    left = {device: max(0, amount - beside) for device, amount in room.items()}
-    share = largest + weights // max(1, len(fast))
-    full: dict[int | str, int] = {place: left[device] for place, device in enumerate(fast)}
-    # Evenly at first, so that what runs through the layers is spread, too; the CPU as the last resort.
-    even = {place: amount if place == len(fast) - 1 else min(amount, share) for place, amount in full.items()}
-    for limits in (even, full, full | {"cpu": left.get(torch.device("cpu"), 0)}):
-        found = infer_auto_device_map(module, max_memory=limits, no_split_module_classes=list(whole), dtype=dtype)
-        if "disk" not in found.values():
+    undivided = set(getattr(module, "_no_split_modules", None) or ())
+    layers = [part for part in module.modules() if type(part).__name__ in undivided]
+    weight_bytes = sum(x.numel() for x in module.parameters()) * dtype.itemsize
+    layer_bytes = max(sum(x.numel() for x in layer.parameters()) for layer in layers) * dtype.itemsize
+    accelerators = [device for device in free if device.type != "cpu"]
+    work_bytes = need.fixed + need.layer + max(BUDGET, need.each - need.layer) // len(free) + RESERVED
+    usable = {device: max(0, amount - work_bytes) for device, amount in free.items()}
+    share = layer_bytes + weight_bytes // max(1, len(accelerators))
+    full: dict[int | str, int] = {index: usable[device] for index, device in enumerate(accelerators)}
+    # Try even shares first, which also spreads the activations. The CPU is the last resort.
+    last = len(accelerators) - 1
+    even = {index: amount if index == last else min(amount, share) for index, amount in full.items()}
+    for limits in (even, full, full | {"cpu": usable.get(torch.device("cpu"), 0)}):
+        placed = infer_auto_device_map(module, max_memory=limits, no_split_module_classes=list(undivided), dtype=dtype)
+        if "disk" not in placed.values():
             break
     else:
-        held = ", ".join(f"{device} {amount / 1e9:.1f} GB" for device, amount in room.items())
+        amounts = ", ".join(f"{device} {amount / 1e9:.1f} GB" for device, amount in free.items())
         raise InputError(
-            f"weights of {weights / 1e9:.1f} GB and the work with them don't fit into what is free ({held}); "
-            "give more devices, --dtype bfloat16, or a smaller model (`edgewise models NAME` says what fits where)"
+            f"weights of {weight_bytes / 1e9:.1f} GB and the work with them do not fit into free memory ({amounts}); "
+            "use more devices, dtype='bfloat16', or a smaller model (`edgewise models NAME` shows what fits where)"
         )
-    by_key = dict(enumerate(fast)) | {"cpu": torch.device("cpu")}
-    return {name: by_key[key] for name, key in found.items()}
+    by_key = dict(enumerate(accelerators)) | {"cpu": torch.device("cpu")}
+    return {name: by_key[key] for name, key in placed.items()}

@@ -1,4 +1,4 @@
-"""A batch made ready: its frame and embeddings, from the first position in which its prompts differ."""
+"""Prepare a batch for runs: compute its frame and embeddings, and run the shared prefix of its prompts once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from .transformer import Transformer
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What every run over a batch needs.
+    """What every run of a batch needs.
 
     clean, corrupted  [example, position, d_model] outputs of the node `input`
-    last              [example] the position that the metric reads, counted from the first that runs
+    last              [example] the position that the metric reads, counted from the first position that runs
+    answers, right    as in `Batch`
     """
 
     model: Transformer
@@ -32,11 +33,11 @@ class Prepared:
     right: Tensor
 
     def run(self, embedding: Tensor) -> Trace:
-        """A run of the model from an output of the node `input`."""
+        """Run the model from an output of the node `input`."""
         return run(self.model, embedding, self.frame)
 
     def run_from_sources(self, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor]) -> Trace:
-        """A run in which every source gives what is said here, whatever it reads.
+        """Return the trace of a run in which every source has a fixed output, whatever it reads.
 
         mix      per layer, [example, position, head, d_head] each head's output before the output projection
         mlp_out  per layer, [example, position, d_model]
@@ -45,20 +46,21 @@ class Prepared:
         return reference_from_sources(self.model, sources, self.frame)
 
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
-        """What a run says at each example's last position."""
+        """Return the logits of a run at each example's last position."""
         rows = torch.arange(len(self.last), device=self.last.device)
         return self.read_stream(trace.final[rows, self.last], all_logits)
 
     def read_stream(self, stream: Tensor, all_logits: bool) -> Readout:
-        """The same for the stream [example, d_model] at each example's last position."""
+        """Return the logits for the final stream [example, d_model] at each example's last position."""
         return read_out(self.model, stream, self.answers, self.right, all_logits)
 
 
 def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:
-    """Make a batch ready.
+    """Prepare a batch for runs.
 
-    Up to the first differing token, causal attention makes every activation of the clean, corrupted, interpolated
-    and patched runs the same. With `share_prefix` these positions run once, and only their keys and values are kept.
+    Attention is causal, so all runs (clean, corrupted, interpolated, patched) have the same activations before the
+    first token in which the prompts differ. With `share_prefix` these positions run once, and later positions read
+    their keys and values.
     """
     first = batch.shared if share_prefix else 0
     with torch.no_grad():

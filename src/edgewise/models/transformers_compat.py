@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partialmethod
 from logging import ERROR, getLogger
 from typing import Any
+
+from ..errors import InputError
 
 
 def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
@@ -16,6 +18,41 @@ def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
     # transformers 5 renamed `PretrainedConfig` to `PreTrainedConfig`.
     config_class = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
     return config_class.get_config_dict(**pretrained_arguments)[0]
+
+
+def check_config_types(config: Mapping[str, Any], where: str) -> None:
+    """Raise InputError if a config has text where transformers expects a number, or the reverse.
+
+    transformers 5 checks this itself. transformers 4 fails later, in the middle of a run.
+    """
+    for names, types, expected in (
+        (("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"), (int, float), "a number"),
+        (("activation_function", "hidden_act", "hidden_activation"), (str, type(None)), "a name"),
+    ):
+        for name in names:
+            if not isinstance(config.get(name, types[0]()), types):
+                raise InputError(f"{where}: {name} must be {expected}, not {config[name]!r}")
+
+
+@contextmanager
+def block_custom_generate() -> Iterator[None]:
+    """Never load a model's own `generate` function.
+
+    edgewise does not generate text. transformers 4.57 runs `custom_generate/generate.py` of a local folder even with
+    trust_remote_code=False.
+    """
+    from transformers import GenerationMixin
+
+    def raise_missing(*_: Any, **__: Any) -> None:
+        raise OSError("custom generate functions are not loaded")
+
+    mixin: Any = GenerationMixin
+    load_custom_generate = mixin.load_custom_generate
+    mixin.load_custom_generate = raise_missing
+    try:
+        yield
+    finally:
+        mixin.load_custom_generate = load_custom_generate
 
 
 @contextmanager
