@@ -1,4 +1,4 @@
-"""What a run will cost, before it is begun."""
+"""Forecasts of the cost of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgewise.__main__ import main
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
 from edgewise.models.placement import free_bytes
-from edgewise.recipes.forecast import evaluating, forecast, learning, scoring
+from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
 from edgewise.recipes.settings import Settings
 
 SETTINGS = Settings(batch_size=3)
@@ -40,55 +40,61 @@ def edgewise(monkeypatch, capsys):
 
 def test_examples_batches_passes_memory_and_disk(model):
     task, learner = random_task(7), TopKLearner(steps=5, resamples=1)
-    stages = [scoring(task, SETTINGS), learning(task, learner, SETTINGS), evaluating(task, 12, SETTINGS)]
-    found = forecast(model, stages)
-    score, learn, evaluate = found.stages
-    assert [stage.passes for stage in found.stages] == [1, 10, 12]
+    works = [ScoreWork(task, SETTINGS), LearnWork(task, SETTINGS, learner), EvaluateWork(task, SETTINGS, 12)]
+    result = forecast(model, works, exact=True)
+    score, learn, evaluate = result.stages
+    assert [stage.passes for stage in result.stages] == [1, 10, 12]
     assert (score.examples, score.batches, score.batch_size, score.length) == (7, math.ceil(7 / 3), 3, task.longest)
     assert learn.batch_size == 7 and evaluate.batches == 3
-    assert found.disk == 7 * model.graph.n_edges * 4
-    assert found.weights == sum(one.nbytes for one in model.module.parameters())
-    assert all(0 < stage.least <= stage.need for stage in found.stages)
-    assert found.seconds == pytest.approx(sum(stage.seconds for stage in found.stages)) and found.seconds > 0
+    assert result.disk == 7 * model.graph.n_edges * 4
+    assert result.weights == sum(weight.nbytes for weight in model.module.parameters())
+    assert all(0 < stage.least <= stage.need for stage in result.stages)
+    assert result.seconds == pytest.approx(sum(stage.seconds for stage in result.stages)) and result.seconds > 0
     # A step of learning is one piece here, and scoring has three.
-    shared = score.seconds / 3 + learn.seconds + evaluate.seconds / 3
     assert (score.pieces, learn.pieces, evaluate.pieces) == (3, 1, 3)
-    assert replace(found, workers=4).seconds == pytest.approx(shared)
-    json.dumps(found.record(), allow_nan=False)
+    assert replace(result, workers=4).seconds == pytest.approx(score.seconds / 3 + learn.seconds + evaluate.seconds / 3)
+    json.dumps(result.record(), allow_nan=False)
+
+
+def test_repeated_work_costs_more(model):
+    works = [ScoreWork(random_task(7), SETTINGS, times=times) for times in (1, 3)]
+    once, thrice = forecast(model, works, exact=True).stages
+    assert (once.passes, thrice.passes) == (1, 3)
+
+
+def test_batches_are_only_timed_if_the_run_may_take_minutes(model, monkeypatch):
+    work = ScoreWork(random_task(7), SETTINGS)
+    assert forecast(model, [work]).seconds is None and not forecast(model, [work]).is_long
+    monkeypatch.setattr("edgewise.recipes.forecast.SLOW_FLOPS", 1.0)
+    assert forecast(model, [work]).seconds > 0
 
 
 def test_more_work_takes_longer(model):
     """Means, which need a task of their own, are timed like any other ablation."""
     task = random_task(30)
-    few, many = (
-        forecast(model, [evaluating(task, circuits, replace(SETTINGS, ablation=Mean()))], exact=True).seconds
-        for circuits in (1, 1000)
-    )
+    means = replace(SETTINGS, ablation=Mean())
+    few, many = (forecast(model, [EvaluateWork(task, means, n)], exact=True).seconds for n in (1, 1000))
     assert many > 10 * few
-    one, ten = (
-        forecast(model, [scoring(task, replace(SETTINGS, scorer=EapIg(steps)))], exact=True).seconds
-        for steps in (1, 40)
-    )
-    assert ten > 3 * one
+    settings = (replace(SETTINGS, scorer=EapIg(steps)) for steps in (1, 40))
+    one, forty = (forecast(model, [ScoreWork(task, each)], exact=True).seconds for each in settings)
+    assert forty > 3 * one
 
 
-def test_what_has_no_room_is_refused_with_what_would(model, monkeypatch):
-    task = random_task(7)
+def test_too_little_memory_raises_with_advice(model, monkeypatch):
+    work = ScoreWork(random_task(7), SETTINGS)
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: 10_000)
-    with pytest.raises(
-        InputError, match=r"one example of \d+ tokens needs .* what would fit: prompts of up to \d+ tok"
-    ):
-        forecast(model, [scoring(task, SETTINGS)])
-    need = SETTINGS.scorer.need(model.transformer.shape, task.longest).of(1)
+    with pytest.raises(InputError, match=r"one example of \d+ tokens needs .* would fit: prompts of up to \d+ tok"):
+        forecast(model, [work])
+    need = SETTINGS.scorer.need(model.transformer.shape, work.task.longest).of(1)
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: need)
-    forecast(model, [scoring(task, SETTINGS)])
+    forecast(model, [work])
     with pytest.raises(InputError, match="fewer --workers"):
-        forecast(model, [scoring(task, SETTINGS)], Local(2))
-    monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: None)  # nobody knows
-    forecast(model, [scoring(task, SETTINGS)])
+        forecast(model, [work], Local(2))
+    monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: None)  # not reported
+    forecast(model, [work])
 
 
-def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(monkeypatch):
+def test_a_model_that_does_not_fit_raises_before_its_weights_are_read(monkeypatch):
     import transformers
 
     monkeypatch.setattr(
@@ -99,7 +105,7 @@ def test_a_model_that_does_not_fit_is_refused_before_its_weights_are_read(monkey
         load_model("demo")
 
 
-def test_a_cpu_says_how_much_it_has_left():
+def test_free_memory_of_a_cpu():
     assert 10**7 < free_bytes(torch.device("cpu")) < 10**14
     assert free_bytes(torch.device("meta")) is None
 
@@ -119,10 +125,10 @@ def test_a_cpu_says_how_much_it_has_left():
 def test_a_dry_run_shows_the_plan_and_writes_nothing(edgewise, words, stages, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = edgewise(*words, "--examples", 6, "--dry-run", "--json")
-    found = json.loads(out)
-    for one in found.get("forecasts", [found]):
-        assert [stage["name"] for stage in one["stages"]] == stages
-        assert all(stage["examples"] == 6 for stage in one["stages"])
+    result = json.loads(out)
+    for each in result.get("forecasts", [result]):
+        assert [stage["name"] for stage in each["stages"]] == stages
+        assert all(stage["examples"] == 6 and stage["seconds"] > 0 for stage in each["stages"])
     code_of_text, text, _ = edgewise(*words, "--examples", 6, "--dry-run")
     assert "no result was written" in text and "memory: " in text
     assert (code, code_of_text) == (0, 0) and not list(tmp_path.iterdir())

@@ -23,7 +23,7 @@ from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import TopKLearner
 from edgewise.recipes import Outcome, Recipe
-from edgewise.recipes.outcome import Competence
+from edgewise.recipes.outcome import ModelAccuracy
 from edgewise.report.comparisons import Contest, pair_tables, pairs
 from edgewise.report.formatting import one_line, safe_text, shorten
 from edgewise.report.study_tables import markdown, terminal, write_study
@@ -145,7 +145,7 @@ def study(name: str) -> Study:
         for b in (CMD, CPR)
     }
     overlap = {b: {"greedy": (0.5,), "chosen": (0.6,)} for b in (CMD, CPR)}
-    return Study(plan, (Cell(name, name, {"test": 12}, Competence(0.5, 0.5), found, found, overlap),))
+    return Study(plan, (Cell(name, name, {"test": 12}, ModelAccuracy(0.5, 0.5), found, found, overlap),))
 
 
 @pytest.mark.parametrize("name", [r"[/]\e$x_1$|<b>{a}~^&%", "two\nlines\x1b[31m\udcff"])

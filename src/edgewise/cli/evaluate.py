@@ -72,7 +72,7 @@ def command(
     from ..method import choose
     from ..models import ModelSource
     from ..models.memory import parse_bytes
-    from ..recipes.forecast import evaluating, forecast
+    from ..recipes.forecast import EvaluateWork, forecast
     from ..recipes.settings import Settings
     from ..runtime.session import Session
     from ..runtime.store import NO_STORE, open_partial_store
@@ -98,7 +98,7 @@ def command(
         warn_of_copies(pairs.copies, len(pairs))
         asked = Settings(metric=chosen_metric, ablation=replaced, batch_size=batch_size, memory=room)
         if show_forecast(
-            forecast(loaded, [evaluating(pairs, len(circuits), asked)], where, exact=dry_run), dry_run, json
+            forecast(loaded, [EvaluateWork(pairs, asked, len(circuits))], where, exact=dry_run), dry_run, json
         ):
             return
         chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]

@@ -209,13 +209,13 @@ def _forecast(
 ) -> Forecast:
     """What the run will cost: tuning, which is seldom, is left out."""
     from ..evaluate import SIZES
-    from ..recipes.forecast import evaluating, forecast, learning, scoring
+    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
 
     some = [recipe for of in recipes.values() for recipe in of]
     seen = [test] if validation is None else [test, validation]
-    learned = [learning(train, learner, settings) for learner in dict.fromkeys(r.learner for r in some if r.learner)]
-    circuits = [evaluating(task, len(some) * len(SIZES), settings) for task in seen]
-    return forecast(model, [scoring(train, settings), *learned, *circuits], engine, exact=exact)
+    learned = [LearnWork(train, settings, learner) for learner in dict.fromkeys(r.learner for r in some if r.learner)]
+    circuits = [EvaluateWork(task, settings, len(some) * len(SIZES)) for task in seen]
+    return forecast(model, [ScoreWork(train, settings), *learned, *circuits], engine, exact=exact)
 
 
 def _load_validation(model: Model, task: str, split: str, examples: int | None, seed: int) -> Task | None:

@@ -67,7 +67,7 @@ def command(
     from ..method import choose
     from ..models import ModelSource
     from ..models.memory import parse_bytes
-    from ..recipes.forecast import forecast, scoring
+    from ..recipes.forecast import ScoreWork, forecast
     from ..recipes.settings import Settings
     from ..report.formatting import format_score
     from ..report.tables import number_tables
@@ -95,7 +95,7 @@ def command(
         loaded = open_model(source)
         pairs = load_task(task, loaded, split, examples, seed)
         asked = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=room)
-        if show_forecast(forecast(loaded, [scoring(pairs, asked)], on, exact=dry_run), dry_run, json):
+        if show_forecast(forecast(loaded, [ScoreWork(pairs, asked)], on, exact=dry_run), dry_run, json):
             return
         if has_partial_scores(Session(store, on), loaded, pairs, scorer, chosen_metric, batch_size, room):
             note("going on from what a command that was stopped had scored")
@@ -139,7 +139,7 @@ def _learn(
     from ..evaluate import ABLATIONS
     from ..learn import learn_ranking
     from ..method import choose
-    from ..recipes.forecast import forecast, learning
+    from ..recipes.forecast import LearnWork, forecast
     from ..recipes.settings import Settings
     from ..report.formatting import format_score
     from ..report.tables import number_tables
@@ -154,7 +154,7 @@ def _learn(
         loaded = open_model(where[0])
         pairs = load_task(name, loaded, split, examples, seed)
         asked = Settings(metric=chosen_metric, ablation=replaced, memory=memory)
-        if show_forecast(forecast(loaded, [learning(pairs, learner, asked)], on, exact=dry_run), dry_run, json):
+        if show_forecast(forecast(loaded, [LearnWork(pairs, asked, learner)], on, exact=dry_run), dry_run, json):
             return
         if not store.is_empty:
             note("going on from what a command that was stopped had learned")

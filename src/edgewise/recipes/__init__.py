@@ -6,7 +6,7 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .curves import evaluate_selections, learn_rankings, rank_edges, score_task, select_recipes
-    from .forecast import Forecast, evaluating, forecast, learning, scoring
+    from .forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, forecast
     from .outcome import ModelAccuracy, Outcome, RankedRecipe
     from .portfolio import portfolio
     from .recipe import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HOMES = {
     ".curves": ("evaluate_selections", "learn_rankings", "rank_edges", "score_task", "select_recipes"),
     ".outcome": ("ModelAccuracy", "Outcome", "RankedRecipe"),
-    ".forecast": ("Forecast", "evaluating", "forecast", "learning", "scoring"),
+    ".forecast": ("EvaluateWork", "Forecast", "LearnWork", "ScoreWork", "forecast"),
     ".portfolio": ("portfolio",),
     ".recipe": (
         "GREEDY", "PORTFOLIO", "TUNED", "Recipe", "Recipes", "learned_recipes", "merge_recipes", "paper_recipes",

@@ -1,10 +1,11 @@
-"""What a run will cost, before it is begun: examples, batches, memory, disk, and rough times from a first batch."""
+"""Forecast the cost of a run: examples, batches, memory, disk, and rough times."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
-from ..learn import Learner, LearningProblem
+from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import Need, circuit_need
@@ -23,23 +24,36 @@ from ..score.run_scorer import ScoreJob
 from ..tasks import Example, Task
 from .settings import Settings
 
-# Below so many seconds, nobody needs a plan.
-LONG = 60.0
+# Runs that are expected to take fewer seconds are started without a word.
+LONG_SECONDS = 60.0
 # The share of edges of the circuit that is timed: most circuits of a curve are smaller.
 TIMED_SHARE = 0.1
+# To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
+SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "learn": 10, "evaluate": 1}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a run.
+    """The cost of a part of a run.
 
-    name      score, learn or evaluate
-    task      whose examples, and what is learned for; `examples` how many, `length` the longest one's tokens
-    batches   how many of up to `batch_size` examples there are
-    passes    how often all of them are gone through: circuits to evaluate, at most, or steps of learning, of a batch
-    need      bytes of a batch, beyond the model; `least` those of a single example
-    pieces    how many of them workers can do at the same time, at most
-    seconds   that it will take in one process, roughly; None where nothing was timed
+    Attributes
+    ----------
+    name
+        'score', 'learn' or 'evaluate'.
+    task
+        The examples, and the measure that is learned for.
+    examples, length
+        Number of examples, and tokens of the longest.
+    batches, batch_size
+        Number of batches, and examples in the largest.
+    passes
+        How often all batches are run: the number of circuits, or of learning steps (each of a single batch).
+    need, least
+        Bytes of a batch, and of a single example, beyond the model.
+    pieces
+        How many workers can share it at most.
+    seconds
+        In one process, roughly. None if nothing was timed.
     """
 
     name: str
@@ -54,19 +68,30 @@ class Stage:
     pieces: int
     seconds: float | None = None
 
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens are run, at most. A step of learning runs a single batch."""
+        return self.length * self.passes * (self.batch_size if self.name == "learn" else self.examples)
+
     def with_workers(self, workers: int) -> float:
-        """Its seconds, shared among workers; 0 where nothing was timed."""
+        """Return the seconds if workers share the stage. 0 if nothing was timed."""
         return (self.seconds or 0.0) / min(workers, self.pieces)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run will cost.
+    """The cost of a run.
 
-    weights    bytes of the model's weights
-    available  bytes that its devices have left beside the weights, by name; those that don't say are left out
-    disk       bytes of scores that are kept
-    workers    processes, each with the model, that the examples are shared among
+    Attributes
+    ----------
+    weights
+        Bytes of the model's weights.
+    available
+        Device -> bytes that are free beside the weights. Devices that don't report it are left out.
+    disk
+        Bytes of the scores that are stored.
+    workers
+        Processes that share the examples, each with a copy of the model.
     """
 
     model: str
@@ -79,17 +104,17 @@ class Forecast:
 
     @property
     def seconds(self) -> float | None:
-        """Of all stages, over the workers; None where nothing was timed."""
-        timed = any(stage.seconds is not None for stage in self.stages)
-        return sum(stage.with_workers(self.workers) for stage in self.stages) if timed else None
+        """Of all stages with the workers. None if nothing was timed."""
+        is_timed = any(stage.seconds is not None for stage in self.stages)
+        return sum(stage.with_workers(self.workers) for stage in self.stages) if is_timed else None
 
     @property
     def is_long(self) -> bool:
-        """Whether it is worth a line before it is begun."""
-        return self.seconds is not None and self.seconds > LONG
+        """Whether it is worth telling the user before the run starts."""
+        return self.seconds is not None and self.seconds > LONG_SECONDS
 
     def check(self) -> None:
-        """Refuse what can't fit, saying what would."""
+        """Raise InputError if a single example doesn't fit into memory."""
         room = sum(self.available.values())
         for stage in self.stages:
             if self.available and stage.least * self.workers > room:
@@ -102,115 +127,149 @@ class Forecast:
                 )
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
 
 
-# A stage, timed until `enough` seconds of all passes say that it is short; not timed at all for None.
-MakeStage = Callable[[Model, Engine, float | None], Stage]
+@dataclass(frozen=True)
+class Work(ABC):
+    """A part of a run whose cost is forecast. `times` is how often it is repeated with other examples."""
+
+    task: Task
+    settings: Settings
+    times: int = field(default=1, kw_only=True)
+
+    @abstractmethod
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Return the cost without running anything."""
+
+    @abstractmethod
+    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
+        """Return the seconds of one repetition, from timed batches; see `_time_job`."""
 
 
-def forecast(model: Model, stages: Iterable[MakeStage], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
-    """What a run of some stages will cost, with as many workers as the engine has; refuses what can't fit.
+@dataclass(frozen=True)
+class ScoreWork(Work):
+    """Scoring all edges on a task."""
 
-    Every stage is timed by one example, and by a whole batch if that means a long run, or if `exact`.
-    """
-    makers = list(stages)
-    transformer = model.transformer
-    free = {str(device): free_bytes(device) for device in transformer.devices}
-    weights = 0 if model.module is None else sum(one.nbytes for one in model.module.parameters())
-    planned = [make(model, engine, None) for make in makers]
-    scored = sum(stage.examples * stage.passes for stage in planned if stage.name == "score")
-    available = {name: amount for name, amount in free.items() if amount is not None}
-    workers = engine.workers(model)
-    sharing = workers if transformer.device.type == "cpu" else 1  # other devices have memory of their own
-    found = Forecast(
-        model.name, model.graph.n_edges, weights, available, tuple(planned), 4 * model.graph.n_edges * scored, sharing
-    )
-    found.check()
-    timed = tuple(make(model, engine, 0.0 if exact else LONG / 4) for make in makers)
-    return replace(found, stages=timed, workers=workers)
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Return the cost without running anything."""
+        need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
+        return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
+
+    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
+        """Time the scorer."""
+        job = ScoreJob(self.settings.scorer, self.settings.metric)
+        return _time_job(model, engine, self.task, stage, job, enough)
 
 
-def scoring(task: Task, settings: Settings) -> MakeStage:
-    """Scores of all edges on a task."""
+@dataclass(frozen=True)
+class EvaluateWork(Work):
+    """Evaluating at most `n_circuits` circuits on a task."""
 
-    def make(model: Model, engine: Engine, enough: float | None) -> Stage:
-        need = settings.scorer.need(model.transformer.shape, task.longest)
-        stage = _stage("score", model, engine, task, need, settings, 1)
-        job = ScoreJob(settings.scorer, settings.metric)
-        return (
-            stage if enough is None else replace(stage, seconds=_extrapolated(model, engine, task, stage, job, enough))
-        )
+    n_circuits: int = 1
 
-    return make
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Return the cost without running anything."""
+        need = circuit_need(model.transformer.shape, self.task.longest)
+        stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, self.n_circuits)
+        groups = circuit_groups(engine, model, self.n_circuits, stage.batches)
+        return replace(stage, pieces=stage.batches * len(groups))
 
-
-def evaluating(task: Task, circuits: int, settings: Settings) -> MakeStage:
-    """At most so many circuits on a task."""
-
-    def make(model: Model, engine: Engine, enough: float | None) -> Stage:
-        stage = _stage(
-            "evaluate", model, engine, task, circuit_need(model.transformer.shape, task.longest), settings, circuits
-        )
-        stage = replace(stage, pieces=stage.batches * len(circuit_groups(engine, model, circuits, stage.batches)))
-        if enough is None:
-            return stage
+    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
+        """Time a batch with one circuit, and without any."""
         inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
         circuit = Circuit(model.graph, inside | (np.arange(model.graph.n_edges) == model.graph.n_edges - 1)).prune()
-        # What replaces edges changes little of the cost, but means need a run of their own.
-        job = EvaluateJob(settings.metric, _without_task(settings.ablation), (), (), settings.memory)
-        once = _extrapolated(model, engine, task, stage, job, enough)
-        both = replace(job, circuits=(circuit,))
-        each = _extrapolated(model, engine, task, stage, both, enough) - once
-        return replace(stage, seconds=once + circuits * max(0.0, each))
-
-    return make
+        ablation = _without_task(self.settings.ablation)
+        job = EvaluateJob(self.settings.metric, ablation, (), (), self.settings.memory)
+        shared = _time_job(model, engine, self.task, stage, job, enough)
+        both = _time_job(model, engine, self.task, stage, replace(job, circuits=(circuit,)), enough)
+        return shared + self.n_circuits * max(0.0, both - shared)
 
 
-def learning(task: Task, learner: Learner, settings: Settings) -> MakeStage:
-    """A learned ranking, and those of its resamples."""
+@dataclass(frozen=True)
+class LearnWork(Work):
+    """Learning a ranking, and those of its resamples."""
 
-    def make(model: Model, engine: Engine, enough: float | None) -> Stage:
-        ablation = _without_task(settings.ablation)
-        cost = learner.cost(LearningProblem(model, task, settings.metric, ablation, settings.sizes, settings.memory))
-        stage = _stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
-        name, pieces = f"{task.name} ({task.split}) for {learner.measure.name}", -(-cost.batch // stage.batch_size)
-        stage = replace(stage, task=name, pieces=pieces)
-        if enough is None:
-            return stage
-        seconds = _extrapolated(model, engine, task, stage, cost.job, enough)
-        return replace(stage, seconds=cost.steps * cost.batch * seconds / len(task))
+    learner: Learner = field(default_factory=TopKLearner)
 
-    return make
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Return the cost without running anything."""
+        cost = self._cost(model)
+        settings = replace(self.settings, batch_size=None)
+        stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
+        name = f"{self.task.name} ({self.task.split}) for {self.learner.measure.name}"
+        return replace(stage, task=name, pieces=-(-cost.batch // stage.batch_size))
+
+    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
+        """Time a step."""
+        cost = self._cost(model)
+        seconds = _time_job(model, engine, self.task, stage, cost.job, enough)
+        return cost.steps * cost.batch * seconds / len(self.task)
+
+    def _cost(self, model: Model) -> LearningCost:
+        settings, ablation = self.settings, _without_task(self.settings.ablation)
+        return self.learner.cost(
+            LearningProblem(model, self.task, settings.metric, ablation, settings.sizes, settings.memory)
+        )
+
+
+def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
+    """Forecast the cost of a run with as many workers as the engine has. Raise InputError if it can't fit.
+
+    With `exact`, batches of every stage are timed. Otherwise they are timed only if the run may take minutes, judged by
+    the sizes of model and examples.
+    """
+    parts, transformer = list(works), model.transformer
+    stages = []
+    for work in parts:
+        stage = work.plan(model, engine)
+        stages.append(replace(stage, passes=work.times * stage.passes))
+    free = {str(device): free_bytes(device) for device in transformer.devices}
+    weights = [] if model.module is None else list(model.module.parameters())
+    workers = engine.workers(model)
+    n_scored = sum(stage.examples * stage.passes for stage in stages if stage.name == "score")
+    planned = Forecast(
+        model.name,
+        model.graph.n_edges,
+        sum(weight.nbytes for weight in weights),
+        {name: amount for name, amount in free.items() if amount is not None},
+        tuple(stages),
+        4 * model.graph.n_edges * n_scored,
+        workers if transformer.device.type == "cpu" else 1,  # workers on other devices have memory of their own
+    )
+    planned.check()
+    n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in stages)
+    rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
+    if weights and not exact and rough_seconds < 2 * LONG_SECONDS:
+        return replace(planned, workers=workers)
+    enough = 0.0 if exact else LONG_SECONDS / 4
+    timed = tuple(
+        replace(stage, seconds=work.times * work.measure_seconds(model, engine, stage, enough))
+        for work, stage in zip(parts, stages, strict=True)
+    )
+    return replace(planned, stages=timed, workers=workers)
 
 
 def _without_task(ablation: Ablation) -> Ablation:
-    """The ablation itself where it needs no task, and one that costs as much where it does."""
+    """Return the ablation, or patching, which costs as much, if the ablation needs means over a task."""
     return ablation if type(ablation).prepare is Ablation.prepare else Patching()
 
 
-def _stage(name: str, model: Model, engine: Engine, task: Task, need: Need, settings: Settings, passes: int) -> Stage:
-    fits = choose_batch_size(settings.batch_size, need, settings.memory)
-    size = min(
-        settings.batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task)), len(task)
-    )
+def _plan_stage(
+    name: str, model: Model, engine: Engine, task: Task, need: Need, settings: Settings, passes: int
+) -> Stage:
+    size = settings.batch_size
+    if size is None:
+        fits = choose_batch_size(None, need, settings.memory)
+        size = choose_item_size(engine, model, model.transformer.device, fits, len(task))
+    size = min(size, len(task))
     batches = len(plan_batches(task.examples, size))
-    return Stage(
-        name,
-        f"{task.name} ({task.split})",
-        len(task),
-        task.longest,
-        batches,
-        size,
-        passes,
-        need.of(size),
-        need.of(1),
-        batches,
-    )
+    label = f"{task.name} ({task.split})"
+    return Stage(name, label, len(task), task.longest, batches, size, passes, need.of(size), need.of(1), pieces=batches)
 
 
-def _extrapolated(
+def _time_job(
     model: Model,
     engine: Engine,
     task: Task,
@@ -218,15 +277,18 @@ def _extrapolated(
     job: Callable[[Model, Sequence[Example]], Any],
     enough: float,
 ) -> float:
-    """Seconds for all examples: from one of them, or, if those of all passes aren't `enough`, from a whole batch."""
+    """Return the seconds of a job on all examples, from one example, or from a batch if the job takes long.
+
+    One example decides if all passes take fewer than `enough` seconds.
+    """
     batches = plan_batches(task.examples, stage.batch_size)
     rows = batches[len(batches) // 2]
-    found = 0.0
-    for chosen in (rows[:1], rows):
+    seconds = 0.0
+    for timed_rows in (rows[:1], rows):
         with use_threads(threads_for(model, min(engine.workers(model), stage.pieces))):
-            began = time.perf_counter()
-            job(model, [task.examples[row] for row in chosen])
-            found = (time.perf_counter() - began) * len(task) / len(chosen)
-        if found * stage.passes < enough:
+            started = time.perf_counter()
+            job(model, [task.examples[row] for row in timed_rows])
+            seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
+        if seconds * stage.passes < enough:
             break
-    return found
+    return seconds

@@ -22,7 +22,7 @@ from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
 from ..method import as_known
 from .edge_kinds import COLOURS, KINDS, edge_kinds
-from .safe_text import one_line
+from .formatting import one_line
 
 Attributes = Mapping[str, Any]
 NAMESPACE = "http://graphml.graphdrawing.org/xmlns"

@@ -1,50 +1,30 @@
-"""What a study will cost, before it is begun."""
+"""Forecast the cost of a study."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ..evaluate import SIZES
-from ..models import Model, load_source
-from ..recipes.forecast import Forecast, MakeStage, Stage, evaluating, forecast, learning, scoring
+from ..models import load_source
+from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
 from ..runtime.engine import IN_PROCESS, Engine
-from ..tasks import Task, load_task, load_third
+from ..tasks import load_task, load_third
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 
 def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
-    """What a study will cost, for each of its models; the examples of a task's first seed stand for those of all."""
-    found = []
+    """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
+    recipes = [recipe for _, recipe in plan.recipes(0)]
+    learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
+    n_circuits, settings = len(recipes) * len(plan.settings.sizes), plan.settings
+    forecasts = []
     for name in plan.models:
         model = load_source(plan.source(name, cache))
-        recipes = [recipe for _, recipe in plan.recipes(0)]
-        stages = []
+        works: list[Work] = []
         for task in plan.tasks:
-            train, *seen = (_load(plan, model, task, split) for split in (TRAIN, VALIDATION, TEST))
-            draws, settings = len(plan.data_seeds(task)), plan.settings
-            stages += [_often(scoring(train, settings), draws)]
-            if plan.learner is not None:
-                learned = (
-                    learning(train, learner, settings)
-                    for learner in dict.fromkeys(r.learner for r in recipes if r.learner is not None)
-                )
-                stages += [_often(one, draws) for one in learned]
-            circuits = len(recipes) * len(SIZES)
-            stages += [_often(evaluating(one, circuits, settings), plan.seeds) for one in seen]
-        found.append(forecast(model, stages, engine, exact=True))
-    return found
-
-
-def _load(plan: Plan, model: Model, task: str, split: str) -> Task:
-    load = load_third if task in plan.unsplit else load_task
-    return load(task, model, split, plan.examples, 0)
-
-
-def _often(make: MakeStage, times: int) -> MakeStage:
-    """A stage that is gone through several times, each with other examples."""
-
-    def again(model: Model, engine: Engine, enough: float | None) -> Stage:
-        one = make(model, engine, enough)
-        return replace(one, passes=times * one.passes, seconds=None if one.seconds is None else times * one.seconds)
-
-    return again
+            load, draws = load_third if task in plan.unsplit else load_task, len(plan.data_seeds(task))
+            train, validation, test = (
+                load(task, model, split, plan.examples, 0) for split in (TRAIN, VALIDATION, TEST)
+            )
+            works.append(ScoreWork(train, settings, times=draws))
+            works += [LearnWork(train, settings, learner, times=draws) for learner in learners]
+            works += [EvaluateWork(t, settings, n_circuits, times=plan.seeds) for t in (validation, test)]
+        forecasts.append(forecast(model, works, engine, exact=True))
+    return forecasts
