@@ -1,14 +1,14 @@
-"""Scoring and evaluating: what they cost, in plain passes of the same HuggingFace model, in one run.
+"""Measure the cost of scoring and evaluating, relative to plain passes of the same HuggingFace model.
 
     python benchmarks/engine.py                                  # a random model of GPT-2 small's shape
     python benchmarks/engine.py --model smollm2 --threads 2
-    python benchmarks/engine.py --peer EAP-IG --peer-python VENV/bin/python   # a checkout of EAP-IG, and an interpreter
-                                                                              # that has transformer-lens 2.18
+    python benchmarks/engine.py --peer EAP-IG --peer-python PYTHON   # a checkout of EAP-IG, and a Python with
+                                                                 # transformer-lens 2.18
 
-The limit for EAP-IG with five steps is one forward pass and five forward + backward passes for gradients of the
-embeddings, logits at the last position only; that for a weighted circuit and the gradient of all weights is one
-forward + backward pass. Seconds are CPU time per example, the least of some repetitions; wall time is beside it. `half`
-rows are for prompts that agree on their first half.
+The minimum cost of EAP-IG with five steps is one forward pass and five forward + backward passes (gradients of the
+embeddings, logits at the last position only). The minimum cost of a weighted circuit with the gradient of all weights
+is one forward + backward pass. Seconds are CPU time per example, the minimum of several repetitions; wall time is also
+shown. Rows marked `half` use prompts with an equal first half.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PEER = Path(__file__).with_name("peer_eap_ig.py")
 
 
 def make_model(name: str) -> tuple[Model, Callable[..., torch.Tensor], torch.nn.Module]:
-    """The model, its last hidden state as a function of tokens or embeddings, and the HuggingFace model itself."""
+    """Return the model, the HuggingFace body (tokens or embeddings -> hidden states) and the HuggingFace model."""
     if name == "gpt2-shape":
         from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -69,7 +69,7 @@ def make_model(name: str) -> tuple[Model, Callable[..., torch.Tensor], torch.nn.
 
 
 def make_examples(model: Model, shared: int, seed: int = 0) -> list[Example]:
-    """Random prompts whose pairs differ from position `shared` on."""
+    """Return random prompt pairs that are equal before position `shared`."""
     rng = np.random.default_rng(seed)
     examples = []
     for _ in range(BATCH):
@@ -82,7 +82,7 @@ def make_examples(model: Model, shared: int, seed: int = 0) -> list[Example]:
 
 
 def clock(work: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """CPU and wall seconds per example: the least of some repetitions after one to warm up."""
+    """Return CPU and wall seconds per example: the minimum of several repetitions, after a warm-up."""
     work()
     cpu = wall = float("inf")
     for _ in range(repeats):
@@ -93,7 +93,7 @@ def clock(work: Callable[[], object], repeats: int) -> tuple[float, float]:
 
 
 def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], batch: Batch, repeats: int) -> dict:
-    """The passes that everything is compared with."""
+    """Measure the plain passes that everything is compared with."""
 
     def forward() -> None:
         with torch.no_grad():
@@ -116,7 +116,7 @@ def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], bat
 
 
 def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dict]:
-    """All rows: label -> (CPU, wall) seconds per example."""
+    """Measure all rows: label -> (CPU, wall) seconds per example."""
     model, body, loaded = make_model(name)
     transformer, metric = model.transformer, LogitDifference()
     batches = {
@@ -124,14 +124,14 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
         ", half": make_batch(make_examples(model, LENGTH // 2), transformer.device),
     }
     before = peak_megabytes(lambda: None)
-    found: list[BatchScores] = []
-    peak = peak_megabytes(lambda: found.append(EapIg(5).score(prepare(transformer, batches[""]), metric)))
+    batch_scores: list[BatchScores] = []
+    peak = peak_megabytes(lambda: batch_scores.append(EapIg(5).score(prepare(transformer, batches[""]), metric)))
     weighted = {
-        f"peak MB of a weighted circuit beyond the model, streams {how}": peak_megabytes(
+        f"peak MB of a weighted circuit in addition to the model, streams {how}": peak_megabytes(
             lambda keep=keep: weighted_pass(*_references(transformer, batches[""]), False, keep)
         )
         - before
-        for how, keep in (("mixed again", False), ("kept", True))
+        for how, keep in (("recomputed", False), ("kept", True))
     }
     rows = plain_passes(loaded, body, batches[""], repeats)
     for label, batch in batches.items():
@@ -141,11 +141,11 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
             rows[title + label] = clock(
                 lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
             )
-    scores = EdgeScores(model.graph, np.repeat(found[0].values.numpy(), 10, 0))
+    scores = EdgeScores(model.graph, np.repeat(batch_scores[0].values.numpy(), 10, 0))
     for tau in (10, 1000):
         cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
         rows[f"bootstrap {tau}"] = (cpu / 10, wall / 10)
-    # Random weights spread scores evenly, so squared; real ones are heavy-tailed, and their circuits have fewer nodes.
+    # Scores of random weights are spread evenly. Squaring them makes them heavy-tailed, as real scores are.
     mean = scores.mean() * np.abs(scores.mean()) if real is None else EdgeScores.load(real).mean()
     problem = SelectionProblem.build(model.graph, mean, "absolute", 0)
     circuits = [s.circuit for s in solve_path(problem, [int(p * model.graph.n_edges) for p in SIZES[:-1]])]
@@ -159,7 +159,7 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
     facts = {
-        "peak MB of scoring beyond the model": peak - before,
+        "peak MB of scoring in addition to the model": peak - before,
         **weighted,
         "nodes at 0.01": int(circuits[3].nodes.sum()),
     }
@@ -167,14 +167,14 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
 
 
 def weighted_rows(transformer: Transformer, batch: Batch, label: str, repeats: int) -> dict:
-    """Weighted circuits, with clean and reference run at hand, as a learner has them."""
+    """Measure weighted circuits. The clean and the reference run are computed before, as in a learner."""
     ready, reference = _references(transformer, batch)
     weights = torch.full((transformer.graph.n_edges,), 0.5)
     rows = {}
     for name, own, keep in (
         ("weighted + backward", False, True),
         ("weighted + backward, per example", True, True),
-        ("weighted + backward, mixed again", False, False),
+        ("weighted + backward, recomputed", False, False),
     ):
         rows[name + label] = clock(lambda own=own, keep=keep: weighted_pass(ready, reference, own, keep), repeats)
     with torch.no_grad():
@@ -185,7 +185,7 @@ def weighted_rows(transformer: Transformer, batch: Batch, label: str, repeats: i
 
 
 def weighted_pass(ready: Prepared, reference: Trace, own: bool, keep: bool) -> None:
-    """The gradient of all weights: the sum over examples, or that of each example."""
+    """Compute the gradient of all weights: summed over examples, or per example if `own`."""
     transformer = ready.model
     weights = torch.full((len(ready.last), transformer.graph.n_edges) if own else (transformer.graph.n_edges,), 0.5)
     weights.requires_grad_()
@@ -195,8 +195,8 @@ def weighted_pass(ready: Prepared, reference: Trace, own: bool, keep: bool) -> N
 
 
 def peak_megabytes(work: Callable[[], object]) -> float:
-    """The memory of this process at its peak during `work` (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    """Return the peak memory of this process during `work` (Linux only)."""
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     work()
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
@@ -215,39 +215,39 @@ def _circuit(transformer, plan, ready, reference) -> None:
 
 
 def measure_peer(checkout: str, python: str, threads: int) -> dict:
-    """The same for EAP-IG, in an interpreter of its own."""
-    words = [python, str(PEER), checkout, str(threads), str(BATCH), str(LENGTH)]
-    done = subprocess.run(words, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"the peer failed:\n{done.stderr[-2000:]}")
-    return {label: tuple(value) for label, value in json.loads(done.stdout.splitlines()[-1]).items()}
+    """Measure EAP-IG in a separate Python process."""
+    command = [python, str(PEER), checkout, str(threads), str(BATCH), str(LENGTH)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    if finished.returncode:
+        raise SystemExit(f"peer_eap_ig.py failed:\n{finished.stderr[-2000:]}")
+    return {label: tuple(value) for label, value in json.loads(finished.stdout.splitlines()[-1]).items()}
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the options, measure, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--model", default="gpt2-shape", help="gpt2-shape, smollm2, or a folder of a Llama-shaped model"
     )
-    parser.add_argument("--scores", help="an EAP-IG file of the same graph, to take the circuits from")
+    parser.add_argument("--scores", help="an EAP-IG score file of the same graph; its circuits are measured")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peer", help="a checkout of EAP-IG (its src folder's parent)")
+    parser.add_argument("--peer", help="a checkout of EAP-IG (the folder that contains src)")
     parser.add_argument("--peer-python", default=sys.executable)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    rows, model, facts = measure(given.model, given.repeats, given.scores)
-    if given.peer:
-        rows |= measure_peer(given.peer, given.peer_python, given.threads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    rows, model, facts = measure(args.model, args.repeats, args.scores)
+    if args.peer:
+        rows |= measure_peer(args.peer, args.peer_python, args.threads)
     forward, last, both = (
         rows[name][0] for name in ("forward, all logits", "forward, last logits", "forward + backward")
     )
     limits = {"EAP-IG": last + 5 * both, "EAP": last + both, "weighted": both}
     table = Table(
-        title=f"{given.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {given.threads} threads",
+        title=f"{args.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {args.threads} threads",
         title_justify="left",
     )
-    for column in ("", "CPU s / example", "wall s / example", "forwards", "of its limit"):
+    for column in ("", "CPU s / example", "wall s / example", "forwards", "times the minimum"):
         table.add_column(column, justify="left" if not column else "right")
     for label, (cpu, wall) in rows.items():
         limit = next((limit for name, limit in limits.items() if name in label), None)
@@ -255,8 +255,8 @@ def main() -> None:
     console = Console(width=120)
     console.print(table)
     console.print(
-        f"limits: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
-        "forwards: plain, with all logits"
+        f"minimum costs: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
+        "forwards: plain forward passes with all logits"
     )
     for label, value in facts.items():
         console.print(f"{label}: {value:.0f}")

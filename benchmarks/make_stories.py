@@ -1,9 +1,9 @@
-"""Prompts for a model of children's stories: who is given the thing? As a task file with splits.
+"""Write a task file for a model of children's stories: who receives the thing?
 
     python benchmarks/make_stories.py stories.jsonl
     python benchmarks/learned.py --model MODEL --task stories.jsonl --out results/learned-stories
 
-The counterfactual has the other friend give it away, so that the answer is the other name.
+In the corrupted prompt the other friend gives the thing away, so the answer is the other name.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ COUNTS = {"train": 240, "validation": 120, "test": 240}
 
 
 def main(path: Path, seed: int = 0) -> None:
-    """Write distinct prompts of all splits."""
-    draw, seen, rows = random.Random(seed), set(), []
+    """Write distinct prompts for all splits."""
+    draw, used, rows = random.Random(seed), set(), []
     for split, count in COUNTS.items():
         while sum(row["split"] == split for row in rows) < count:
             a, b = draw.sample(NAMES, 2)
             words = {"a": a, "b": b, "place": draw.choice(PLACES), "thing": draw.choice(THINGS)}
             template = draw.choice(TEMPLATES)
-            if (template, *words.values()) in seen:
+            if (template, *words.values()) in used:
                 continue
-            seen.add((template, *words.values()))
+            used.add((template, *words.values()))
             giver, other = draw.sample((a, b), 2)
-            clean, corrupted = (template.format(giver=one, **words) for one in (giver, other))
+            clean, corrupted = (template.format(giver=name, **words) for name in (giver, other))
             answers = {"correct": other, "incorrect": giver}
             rows.append({"clean": clean, "corrupted": corrupted, **answers, "split": split})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

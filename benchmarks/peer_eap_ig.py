@@ -1,4 +1,4 @@
-"""What EAP-IG's public implementation costs, for benchmarks/engine.py, in an interpreter that has transformer-lens.
+"""Measure the public implementation of EAP-IG, for benchmarks/engine.py. Needs transformer-lens.
 
 Usage: peer_eap_ig.py CHECKOUT THREADS BATCH LENGTH. Prints one line of JSON: label -> CPU and wall seconds per example.
 """
@@ -15,7 +15,7 @@ checkout, threads, batch, length = sys.argv[1], *map(int, sys.argv[2:5])
 sys.path.insert(0, f"{checkout}/src")
 torch.set_num_threads(threads)
 
-if not torch.cuda.is_available():  # the device is written into their code
+if not torch.cuda.is_available():  # EAP-IG hard-codes the device
     make_zeros = torch.zeros
     torch.zeros = lambda *shape, device=None, **rest: make_zeros(*shape, device=None if device else device, **rest)
 
@@ -39,7 +39,7 @@ prompts = {"clean": clean, "corrupted": corrupted}
 
 
 def ready_tokens(model, inputs, max_length=None):
-    """In place of tokenising: the tokens, their mask and lengths."""
+    """Replace the tokenizer: return the tokens, their mask and lengths."""
     tokens = prompts[inputs[0]]
     return tokens, torch.ones_like(tokens), torch.full((batch,), length), length
 
@@ -49,17 +49,17 @@ data = [(["clean"] * batch, ["corrupted"] * batch, torch.zeros(batch))]
 
 
 def loss(logits, clean_logits, lengths, labels):
-    """Minus the logit difference at the last position."""
+    """Return the negative mean logit difference at the last position."""
     return -(logits[:, -1, 11] - logits[:, -1, 12]).mean()
 
 
 def per_example(logits, clean_logits, lengths, labels):
-    """The logit difference of every example."""
+    """Return the logit difference of every example."""
     return logits[:, -1, 11] - logits[:, -1, 12]
 
 
 def clock(work) -> list[float]:
-    """CPU and wall seconds per example, once to warm up and once measured."""
+    """Return CPU and wall seconds per example, after a warm-up."""
     work()
     wall, cpu = time.perf_counter(), time.process_time()
     work()

@@ -1,10 +1,10 @@
-"""Selection: edgewise beside PuLP + CBC (the paper's solver) and HiGHS on the full model, in one run.
+"""Compare selection in edgewise with PuLP + CBC (the paper's solver) and with HiGHS on the full problem.
 
-    python benchmarks/selection.py                        # synthetic scores of four models' shapes
-    python benchmarks/selection.py --scores SCORES.json   # and the scores of an EAP-IG file, against CBC and HiGHS too
+    python benchmarks/selection.py                        # random scores for the shapes of four models
+    python benchmarks/selection.py --scores SCORES.json   # also an EAP-IG file, with CBC and HiGHS
 
-Seconds and memory are per size, each solver in a process of its own. The limit for the other solvers is a minute a
-size: past it, the larger ones aren't tried. Needs `pip install 'edgewise[bench]'`.
+Seconds and memory are per size. Each solver runs in its own process. The other solvers stop after the first size that
+takes more than a minute. Needs `pip install 'edgewise[bench]'`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARES = SIZES[:-1]
 
 
 def load(source: str, seed: int) -> tuple[Graph, np.ndarray]:
-    """A graph and its scores: of a file, or heavy-tailed random ones of a model's shape."""
+    """Return a graph and its scores: from a file, or heavy-tailed random scores for the shape of a model."""
     if source in SHAPES:
         graph = Graph(*SHAPES[source])
         return graph, np.random.default_rng(seed).standard_t(1.5, graph.n_edges)
@@ -45,7 +45,7 @@ def load(source: str, seed: int) -> tuple[Graph, np.ndarray]:
 
 
 def solve_cbc(problem: SelectionProblem) -> float:
-    """The paper's formulation in PuLP, solved by CBC as it comes."""
+    """Solve the paper's formulation with PuLP and CBC; return the objective."""
     import pulp
 
     graph, value = problem.graph, problem.value
@@ -73,7 +73,7 @@ def solve_cbc(problem: SelectionProblem) -> float:
 
 
 def solve_full(problem: SelectionProblem) -> float:
-    """All edges as columns, left to HiGHS."""
+    """Solve the full problem, one column per edge, with HiGHS; return the objective."""
     nothing = np.zeros(problem.graph.n_edges, bool)
     scale = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
     everything = reduce(problem, nothing, ~nothing, scale)
@@ -82,7 +82,7 @@ def solve_full(problem: SelectionProblem) -> float:
 
 
 def measure(solver: str, source: str, rank: str, seed: int) -> list[dict]:
-    """Seconds and objective of every size, in this process."""
+    """Measure seconds and objective of every size, in this process."""
     graph, score = load(source, seed)
     _ = graph.edge_head, graph.edge_names
     started = time.perf_counter()
@@ -108,24 +108,27 @@ def measure(solver: str, source: str, rank: str, seed: int) -> list[dict]:
     return rows
 
 
-def in_a_process(*words: str) -> list[dict]:
-    """`measure` in a fresh interpreter."""
-    done = subprocess.run([sys.executable, __file__, "--measure", *words], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def measure_in_process(*options: str) -> list[dict]:
+    """Run `measure` in a new Python process."""
+    finished = subprocess.run(
+        [sys.executable, __file__, "--measure", *options], capture_output=True, text=True, check=True
+    )
+    return json.loads(finished.stdout.splitlines()[-1])
 
 
 def compare(console: Console, source: str, title: str, rivals: tuple[str, ...], seed: int) -> None:
-    """One table: every size of one set of scores, both rankings."""
+    """Print one table per rank: every size of one set of scores."""
     for rank in ("absolute", "signed"):
-        ours = in_a_process("edgewise", source, rank, str(seed))
-        others = {rival: in_a_process(rival, source, rank, str(seed)) for rival in rivals}
+        edgewise_rows = measure_in_process("edgewise", source, rank, str(seed))
+        others = {rival: measure_in_process(rival, source, rank, str(seed)) for rival in rivals}
         table = Table(
-            title=f"{title}, {rank}; one argsort of the scores: {ours[0]['argsort']:.3f} s", title_justify="left"
+            title=f"{title}, {rank}; one argsort of the scores: {edgewise_rows[0]['argsort']:.3f} s",
+            title_justify="left",
         )
         for name in ("share", "edges", "status", "seconds", "argsorts", "peak MB", *(f"{r} s" for r in rivals),
-                     *(f"{r} / ours" for r in rivals), *(f"{r} falls short by" for r in rivals)):  # fmt: skip
+                     *(f"{r} / edgewise" for r in rivals), *(f"objective minus {r}'s" for r in rivals)):  # fmt: skip
             table.add_column(name, justify="right")
-        for index, row in enumerate(ours):
+        for index, row in enumerate(edgewise_rows):
             theirs = [others[rival][index] if index < len(others[rival]) else None for rival in rivals]
             table.add_row(
                 f"{row['share']:g}", f"{row['edges']:,}", row["status"], f"{row['seconds']:.3f}",
@@ -135,34 +138,34 @@ def compare(console: Console, source: str, title: str, rivals: tuple[str, ...], 
                 *(f"{row['objective'] - t['objective']:.1e}" if t else "-" for t in theirs),
             )  # fmt: skip
         console.print(table)
-        total = sum(row["seconds"] for row in ours)
+        total = sum(row["seconds"] for row in edgewise_rows)
         millions = load(source, seed)[0].n_edges / 1e6
         console.print(f"all sizes: {total:.2f} s, {total / millions:.2f} s per million edges")
         for rival in rivals:
-            if len(others[rival]) == len(ours):
+            if len(others[rival]) == len(edgewise_rows):
                 ratio = sum(row["seconds"] for row in others[rival]) / total
-                console.print(f"all sizes, {rival} / ours: {ratio:.0f}")
+                console.print(f"all sizes, {rival} / edgewise: {ratio:.0f}")
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the options, measure, print tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scores", help="an EAP-IG file to compare all solvers on")
-    parser.add_argument("--rivals", default="cbc,highs", help="which other solvers, with commas: cbc, highs; or none")
-    parser.add_argument("--shapes", default=",".join(SHAPES), help="which synthetic scores")
+    parser.add_argument("--rivals", default="cbc,highs", help="other solvers, separated by commas: cbc, highs; or none")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="shapes for random scores, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--measure", nargs=4, metavar=("SOLVER", "SOURCE", "RANK", "SEED"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.measure:
-        solver, source, rank, seed = given.measure
+    args = parser.parse_args()
+    if args.measure:
+        solver, source, rank, seed = args.measure
         print(json.dumps(measure(solver, source, rank, int(seed))))
         return
     console = Console(width=160)
-    rivals = tuple(name for name in given.rivals.split(",") if name not in ("", "none"))
-    if given.scores:
-        compare(console, given.scores, Path(given.scores).name, rivals, given.seed)
-    for shape in filter(None, given.shapes.split(",")):
-        compare(console, shape, f"{shape} (synthetic)", (), given.seed)
+    rivals = tuple(name for name in args.rivals.split(",") if name not in ("", "none"))
+    if args.scores:
+        compare(console, args.scores, Path(args.scores).name, rivals, args.seed)
+    for shape in filter(None, args.shapes.split(",")):
+        compare(console, shape, f"{shape} (random scores)", (), args.seed)
 
 
 if __name__ == "__main__":

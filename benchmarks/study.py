@@ -1,14 +1,14 @@
-"""The circuits of a study: what running several at once saves, and what a checkout from before takes, in one run.
+"""Measure the circuits of a study: one by one, several at once, and with an earlier checkout of edgewise.
 
-    python benchmarks/study.py                                      # the demo's study
+    python benchmarks/study.py                                      # the study of the demo model
     python benchmarks/study.py --model smollm2 --every 20
     python benchmarks/study.py --model smollm2 --every 20 --before CHECKOUT
-    python benchmarks/study.py --model smollm2 --every 20 --before CHECKOUT --workers 2   # as commands run by default
+    python benchmarks/study.py --model smollm2 --every 20 --before CHECKOUT --workers 2   # the default of commands
 
-Scores are real, and so are the circuits: those of every recipe of the study in docs/results.md at every size, of which
-every n-th runs. Seconds are CPU time per circuit on all examples, the least of some repetitions that take turns; with
---workers they are wall time, and the checkout has as many threads. `values` is the largest difference from circuits
-that run one by one, relative to the largest value.
+The circuits are those of every recipe of the study in docs/results/paper-methods.md at every size; every n-th one runs.
+Seconds are CPU time per circuit on all examples, the minimum of several repetitions that alternate. With --workers they
+are wall time, and the checkout uses as many threads. `values` is the largest difference from circuits that run one by
+one, relative to the largest value.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from edgewise.recipes.remember import select
 from rich.console import Console
 from rich.table import Table
 
 from edgewise import Circuit, Grid, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
 from edgewise.models import Model, load_source
-from edgewise.recipes.curves import enter
+from edgewise.recipes.curves import rank_edges, select_recipes
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, Session
-from edgewise.runtime.store import NO_STORE
 
 Clock = Callable[[], float]
 PLANS = {
@@ -47,9 +45,9 @@ TOGETHER, ONE_BY_ONE, BEFORE, WORKERS = "several at once", "one by one", "before
 
 
 def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
-    """The distinct circuits that a study's first seed tries on validation, small ones first."""
+    """Return the distinct circuits of the first seed of a study, small ones first."""
     scores = score_edges(model, load_task(task, model, "train", plan.examples, 0), plan.settings.scorer)
-    rows = select(enter(plan.recipes(0), scores), plan.settings, NO_STORE, lambda *_: None)
+    rows = select_recipes(rank_edges(plan.recipes(0), scores), plan.settings, DEFAULT_SESSION)
     distinct = dict.fromkeys(selection.circuit for row in rows for selection in row)
     return sorted(distinct, key=lambda circuit: circuit.n_edges)
 
@@ -57,24 +55,25 @@ def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
 def run(
     model: Model, task: Task, circuits: list[Circuit], how: str, clock: Clock, session: Session = DEFAULT_SESSION
 ) -> tuple[float, np.ndarray]:
-    """Seconds, and the values [circuit, example]."""
+    """Evaluate circuits; return the seconds and the values [circuit, example]."""
     started = clock()
-    # One call for each circuit would run the model for each, too: a job that has no room for a second one runs it once.
+    # One call per circuit would also run the model once per circuit. A memory limit of 1 byte avoids that.
     room = {"memory": 1} if how == ONE_BY_ONE else {}
-    size = None if how == WORKERS else BATCH  # workers are given the pieces of a command
+    size = None if how == WORKERS else BATCH  # workers get the same pieces as in a command
     values = evaluate_circuits(model, task, circuits, batch_size=size, session=session, **room).values
     return clock() - started, values
 
 
 def run_elsewhere(checkout: str, folder: Path, workers: int | None) -> subprocess.Popen[bytes]:
-    """A process that runs the same circuits with another checkout's code whenever it reads a line."""
-    words = [sys.executable, __file__, "--serve", str(folder), *(["--workers", str(workers)] if workers else [])]
-    there = {**os.environ, "PYTHONPATH": str(Path(checkout) / "src"), "OMP_NUM_THREADS": str(workers or 1)}
-    return subprocess.Popen(words, env=there, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    """Start a process that runs the same circuits with the code of another checkout, once per line that it reads."""
+    script = Path(checkout) / "benchmarks" / "study.py"
+    command = [sys.executable, str(script), "--serve", str(folder), *(["--workers", str(workers)] if workers else [])]
+    environment = {**os.environ, "PYTHONPATH": str(Path(checkout) / "src"), "OMP_NUM_THREADS": str(workers or 1)}
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def serve(folder: Path, clock: Clock) -> None:
-    """What that process does."""
+    """Evaluate the circuits of `folder` once per line of standard input; print the seconds."""
     name, task, masks = pickle.loads((folder / "work.pkl").read_bytes())
     model = load_model(name)
     circuits = [Circuit(model.graph, mask) for mask in masks]
@@ -84,13 +83,13 @@ def serve(folder: Path, clock: Clock) -> None:
         print(seconds, flush=True)
 
 
-def clock_of(given: argparse.Namespace) -> Clock:
-    """CPU time of one process, or wall time of several."""
-    return time.perf_counter if given.workers else time.process_time
+def choose_clock(args: argparse.Namespace) -> Clock:
+    """Return the clock: CPU time of one process, or wall time with workers."""
+    return time.perf_counter if args.workers else time.process_time
 
 
-def local_workers(model: Model, task: Task, workers: int) -> Any:
-    """Workers that have begun."""
+def start_workers(model: Model, task: Task, workers: int) -> Any:
+    """Start local workers and wait until they are ready."""
     from edgewise import Local
 
     engine = Local(workers)
@@ -98,21 +97,21 @@ def local_workers(model: Model, task: Task, workers: int) -> Any:
     return engine
 
 
-def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[float, np.ndarray]], str]:
-    """How -> the least CPU seconds, and the values; and what was run, in words."""
-    plan = PLANS[given.model]
-    model = load_source(plan.source(given.model))
-    every = study_circuits(model, plan, given.task)
-    circuits = every[:: given.every]
-    task = load_task(given.task, model, "validation", given.examples or plan.examples, 0)
+def measure(args: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[float, np.ndarray]], str]:
+    """Return way -> (minimum seconds, values), and a title for the table."""
+    plan = PLANS[args.model]
+    model = load_source(plan.source(args.model))
+    every = study_circuits(model, plan, args.task)
+    circuits = every[:: args.every]
+    task = load_task(args.task, model, "validation", args.examples or plan.examples, 0)
     other = None
-    if given.before:
-        (folder / "work.pkl").write_bytes(pickle.dumps((given.model, task, [one.mask for one in circuits])))
-        other = run_elsewhere(given.before, folder, given.workers)
-    found: dict[str, tuple[float, np.ndarray]] = {}
-    ways = [BEFORE] * bool(other) + [ONE_BY_ONE, TOGETHER] + [WORKERS] * bool(given.workers)
-    engine = local_workers(model, task, given.workers) if given.workers else IN_PROCESS
-    for _ in range(given.repeats):
+    if args.before:
+        (folder / "work.pkl").write_bytes(pickle.dumps((args.model, task, [circuit.mask for circuit in circuits])))
+        other = run_elsewhere(args.before, folder, args.workers)
+    measured: dict[str, tuple[float, np.ndarray]] = {}
+    ways = [BEFORE] * bool(other) + [ONE_BY_ONE, TOGETHER] + [WORKERS] * bool(args.workers)
+    engine = start_workers(model, task, args.workers) if args.workers else IN_PROCESS
+    for _ in range(args.repeats):
         for how in ways:
             if how == BEFORE:
                 assert other is not None and other.stdin is not None and other.stdout is not None
@@ -125,41 +124,41 @@ def measure(given: argparse.Namespace, folder: Path) -> tuple[dict[str, tuple[fl
                     task,
                     circuits,
                     how,
-                    clock_of(given),
+                    choose_clock(args),
                     Session(engine=engine if how == WORKERS else IN_PROCESS),
                 )
-            found[how] = (min(seconds, found.get(how, (np.inf,))[0]), values)
-    engine.close()  # its processes have the other one's pipe open, too
+            measured[how] = (min(seconds, measured.get(how, (np.inf,))[0]), values)
+    engine.close()  # its processes also hold the pipe of the other process open
     if other:
         other.communicate()
-    about = f"{given.model} on {given.task}: {len(circuits)} of {len(every)} circuits, {len(task)} examples"
-    return found, about
+    title = f"{args.model} on {args.task}: {len(circuits)} of {len(every)} circuits, {len(task)} examples"
+    return measured, title
 
 
 def main() -> None:
-    """Parse, measure, print."""
+    """Parse the options, measure, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo", choices=PLANS)
     parser.add_argument("--task", default="ioi")
-    parser.add_argument("--every", type=int, default=1, help="run every n-th circuit, in the order of their sizes")
-    parser.add_argument("--examples", type=int, help="of validation; those of the study if not given")
+    parser.add_argument("--every", type=int, default=1, help="run every n-th circuit, sorted by size")
+    parser.add_argument("--examples", type=int, help="number of validation examples; default: as in the study")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--workers", type=int, help="wall time, also with so many workers")
+    parser.add_argument("--workers", type=int, help="also measure this number of workers; report wall time")
     parser.add_argument("--before", help="a checkout of edgewise to compare with")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        serve(given.serve, clock_of(given))
+    args = parser.parse_args()
+    if args.serve:
+        serve(args.serve, choose_clock(args))
         return
     with tempfile.TemporaryDirectory() as folder:
-        found, about = measure(given, Path(folder))
-    slowest, expected = next(iter(found.values()))[0], found[ONE_BY_ONE][1]
-    table = Table(title=about, title_justify="left")
-    for column in ("", f"{'wall' if given.workers else 'CPU'} s / circuit", "times as fast", "values"):
+        measured, title = measure(args, Path(folder))
+    slowest, expected = next(iter(measured.values()))[0], measured[ONE_BY_ONE][1]
+    table = Table(title=title, title_justify="left")
+    for column in ("", f"{'wall' if args.workers else 'CPU'} s / circuit", "speed-up", "values"):
         table.add_column(column, justify="left" if not column else "right")
-    for how, (seconds, values) in found.items():
-        apart = np.abs(values - expected).max() / np.abs(expected).max()
-        table.add_row(how, f"{seconds / len(values):.4f}", f"{slowest / seconds:.2f}", f"{apart:.1e}")
+    for how, (seconds, values) in measured.items():
+        difference = np.abs(values - expected).max() / np.abs(expected).max()
+        table.add_row(how, f"{seconds / len(values):.4f}", f"{slowest / seconds:.2f}", f"{difference:.1e}")
     Console(width=100).print(table)
 
 

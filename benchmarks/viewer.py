@@ -1,10 +1,10 @@
-"""How large is the viewer's page, and how fast is it in a browser?  python benchmarks/viewer.py [--scores SCORES.json]
+"""Measure the size of the viewer page and its speed in a browser.  python benchmarks/viewer.py [--scores SCORES.json]
 
-In Chromium, if there is one (and Playwright): the time from opening the file until the page is ready, and from a move
-of the slider to the picture, for every size of every method.
+With Chromium and Playwright it measures the time from opening the file until the page is ready, and from a move of the
+slider to the picture, for every size of every recipe.
 
-Makes a page of the shape of a run of GPT-2 small (32,491 edges): eight methods for CMD and four for CPR at ten sizes,
-100 examples, attention on three of them. Scores are those of a file, or random; what circuits do is made up.
+The page has the shape of a run of GPT-2 small (32,491 edges): eight recipes for CMD and four for CPR at ten sizes, 100
+examples, attention on three of them. Scores come from a file or are random; the metric of the circuits is random.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from edgewise.core.statistics import summarise
 from edgewise.evaluate import SIZES, Attention, area
 from edgewise.graph import Graph
 from edgewise.recipes.recipe import paper_recipes, select_circuits
+from edgewise.recipes.run_info import Prompt
 from edgewise.recipes.settings import DEFAULTS
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
-from edgewise.results import Prompt
 
 EXAMPLES, TOKENS = 100, 18
 WORDS = "When Mary and John went to the store , John gave a drink of milk to".split()
 
 
-def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
-    """A view of a graph with these scores."""
+def random_view(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
+    """Return a view of a graph with these scores and random results."""
     draw = np.random.default_rng(seed)
     spread = np.abs(mean) * draw.uniform(0.1, 1.5, graph.n_edges)
     words = tuple(("<bos>", *(f" {word}" for word in WORDS)))[:TOKENS]
@@ -38,13 +38,23 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     heads = tuple(
         graph.attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
     )
-    seen = Attention(
+    attention = Attention(
         (3, 40, 77), (len(words),) * 3, heads, tuple(_patterns(draw, len(heads), len(words)) for _ in range(3))
     )
     full, empty = draw.normal(3, 0.5, EXAMPLES), draw.normal(0, 0.2, EXAMPLES)
-    facts = {"model": "made up", "task": "ioi", "scored by": "eap-ig", "faithfulness": "MIB's"}
+    facts = {"model": "random", "task": "ioi", "scored by": "eap-ig", "faithfulness": "MIB's"}
     run = ViewRun(
-        "made up", facts, mean, mean - spread, mean + spread, spread > np.abs(mean), full, empty, "mib", prompts, seen
+        "random",
+        facts,
+        mean,
+        mean - spread,
+        mean + spread,
+        spread > np.abs(mean),
+        full,
+        empty,
+        "mib",
+        prompts,
+        attention,
     )
     rows = []
     scores = EdgeScores(graph, mean[None] + draw.normal(0, 1, (12, graph.n_edges)) * spread, {})
@@ -54,15 +64,14 @@ def made_up(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
             reached = np.clip(np.linspace(0.1, 1, len(SIZES)) ** draw.uniform(0.2, 0.8), 0, 1)
             metric = empty + reached[:, None] * (full - empty) + draw.normal(0, 0.2, (len(SIZES), EXAMPLES))
             sizes = tuple(
-                ViewSize(share, one.asked, one.kept, float(at), float(at) - 0.03, float(at) + 0.03)
-                for share, one, at in zip(SIZES, selections, reached, strict=True)
+                ViewSize(share, selection.asked, selection.kept, float(at), float(at) - 0.03, float(at) + 0.03)
+                for share, selection, at in zip(SIZES, selections, reached, strict=True)
             )
-            circuits = tuple(one.circuit for one in selections)
-            found = area(SIZES, measure.height(reached))
+            circuits = tuple(selection.circuit for selection in selections)
+            value = area(SIZES, measure.height(reached))
             rows.append(ViewRow(0, measure.name, recipe.name, sizes, circuits, recipe.parameter_text, measure.better,
-                                found,
-                                (0.9 * found, 1.1 * found), metric))  # fmt: skip
-    return View("made up · ioi", graph, (run,), tuple(rows), 0, 5)
+                                value, (0.9 * value, 1.1 * value), metric))  # fmt: skip
+    return View("random · ioi", graph, (run,), tuple(rows), 0, 5)
 
 
 def _patterns(draw: np.random.Generator, heads: int, length: int) -> np.ndarray:
@@ -72,8 +81,8 @@ def _patterns(draw: np.random.Generator, heads: int, length: int) -> np.ndarray:
     return np.round(255 * square[..., query, key]).astype(np.uint8)
 
 
-def timed(path: Path, chromium: str) -> str:
-    """How long a page takes in a browser, in words."""
+def measure_browser(path: Path, chromium: str) -> str:
+    """Open the page in a browser, move the slider, and return the times as text."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -89,9 +98,9 @@ def timed(path: Path, chromium: str) -> str:
     return f"ready after {ready:.0f} ms; slider to picture: {median:.0f} ms, 95 % within {most:.0f}, worst {worst:.0f}"
 
 
-# Moves the slider through all sizes of every method, and waits each time until the picture has been drawn.
+# Move the slider through all sizes of every recipe, and wait each time until the picture is drawn.
 MOVE_ALL = """async () => {
-  const slider = document.querySelector("#size-slider"), found = [];
+  const slider = document.querySelector("#size-slider"), times = [];
   const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   for (const method of document.querySelectorAll("[data-method]")) {
     method.click();
@@ -101,17 +110,17 @@ MOVE_ALL = """async () => {
       slider.value = at;
       slider.dispatchEvent(new Event("input", { bubbles: true }));
       await drawn();
-      found.push(performance.now() - start);
+      times.push(performance.now() - start);
     }
   }
-  return found;
+  return times;
 }"""
 
 
 def main() -> None:
-    """Write the page, and say how large and how fast it is."""
+    """Write the page, print its size and its speed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--scores", type=Path, help="an EAP-IG json; random without it")
+    parser.add_argument("--scores", type=Path, help="an EAP-IG json file; default: random scores")
     parser.add_argument("--shape", default="12x12x768", help="layers x heads x width")
     parser.add_argument("--out", type=Path, default=Path("viewer.html"))
     parser.add_argument("--chromium", default=shutil.which("chromium") or shutil.which("google-chrome"))
@@ -122,11 +131,11 @@ def main() -> None:
     else:
         graph = Graph(*map(int, args.shape.split("x")))
         mean = np.random.default_rng(0).standard_t(1.5, graph.n_edges) * 1e-3
-    page = page_of(made_up(graph, mean))
+    page = page_of(random_view(graph, mean))
     args.out.write_text(page, "utf-8")
     print(f"{graph.n_edges:,} edges, {len(page) / 1e6:.2f} MB: {args.out}")
     if args.chromium:
-        print(timed(args.out, args.chromium))
+        print(measure_browser(args.out, args.chromium))
 
 
 if __name__ == "__main__":
