@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ NUMBERS, WEIGHTS = 1000, "model.safetensors"
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch, caplog):
     """A cache of its own, empty."""
-    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "BESIDE", 0)
+    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(cache, "EXTRA_BYTES", 0)
     caplog.set_level(logging.INFO)
     return tmp_path / "cache" / "models"
 
@@ -75,15 +74,8 @@ class Reader:
         raise OSError(28, "No space left on device")
 
 
-@contextmanager
-def opened(name: str, read: Reader, kind: torch.dtype = torch.float32):
-    with cache.dequantised(Path(f"{name}.gguf"), f"content of {name}", kind, NUMBERS, read) as copy:
-        yield copy
-
-
-def take(name: str, read: Reader, kind: torch.dtype = torch.float32) -> Path | None:
-    with opened(name, read, kind) as copy:
-        return copy
+def take(name: str, read: Reader, dtype: torch.dtype = torch.float32) -> Path | None:
+    return cache.find_or_make_copy(Path(f"{name}.gguf"), f"content of {name}", dtype, NUMBERS, read)
 
 
 def names(folder: Path) -> list[str]:
@@ -169,11 +161,11 @@ def add(copy: Path) -> None:
 
 
 def forget(copy: Path) -> None:
-    (copy / cache.ABOUT).unlink()
+    (copy / cache.LIST_FILE).unlink()
 
 
 def blank(copy: Path) -> None:
-    (copy / cache.ABOUT).write_text('{"format": "edgewise-cached-model", "version": 1, "files": {}}')
+    (copy / cache.LIST_FILE).write_text('{"format": "edgewise-cached-model", "version": 1, "files": {}}')
 
 
 @pytest.mark.parametrize("damage", [cut, flip, lose, add, forget, blank])
@@ -188,14 +180,14 @@ def test_a_damaged_copy_is_never_used_but_made_again_and_told(damage, caplog):
     assert take("a", read) == copy and read.times == 2 and not caplog.messages
 
 
-def test_what_was_used_least_recently_makes_room(folder, monkeypatch, caplog):
+def test_the_least_recently_used_copy_is_removed_first(folder, monkeypatch, caplog):
     read = Reader()
     copies = {name: take(name, read) for name in "abc"}
-    for age, name in enumerate("bca"):  # a was used last
+    for age, name in enumerate("bca"):  # a was used last, but long ago
         os.utime(copies[name], (1000 + age, 1000 + age))
     take("b", read)  # and now b
     size = sum(path.stat().st_size for path in copies["a"].iterdir())
-    monkeypatch.setenv(cache.LIMIT, str(3 * size))
+    monkeypatch.setenv(cache.LIMIT_VARIABLE, str(3 * size))
     assert take("d", read) is not None
     assert names(folder) == ["a", "b", "d"] and "the cache is full" in caplog.text and read.times == 4
 
@@ -204,25 +196,27 @@ def test_what_is_larger_than_the_limit_is_not_kept_and_costs_nothing(folder, mon
     read = Reader()
     first = take("a", read)
     for limit in ("0", str(4 * NUMBERS - 1)):
-        monkeypatch.setenv(cache.LIMIT, limit)
+        monkeypatch.setenv(cache.LIMIT_VARIABLE, limit)
         assert take("b", read) is None and read.times == 1 and first.exists()
         assert "b.gguf is de-quantised for this command alone: it would take" in caplog.text
     assert take("a", read) == first
 
 
-def test_a_copy_that_is_being_read_makes_no_room(folder, monkeypatch, caplog):
+def test_a_copy_that_was_just_used_is_not_removed(folder, monkeypatch, caplog):
     read = Reader()
+    copy = take("a", read)
+    os.utime(copy, (1000, 1000))
     take("a", read)
-    with opened("a", read), opened("a", read) as copy:  # a second reader doesn't wait for the first
-        monkeypatch.setenv(cache.LIMIT, str(6 * NUMBERS))
-        assert take("b", read) is None and copy.exists() and "what other commands are reading" in caplog.text
+    monkeypatch.setenv(cache.LIMIT_VARIABLE, str(6 * NUMBERS))
+    assert take("b", read) is None and copy.exists() and "used in the last ten minutes" in caplog.text
+    os.utime(copy, (1000, 1000))
     assert take("b", read) is not None and not copy.exists()
 
 
 @pytest.mark.parametrize("where", ["/dev/null/x", "/proc/nowhere", "file/below"])
 def test_a_place_that_cannot_be_written_costs_no_run(where, tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv(cache.FOLDER, str(tmp_path / where))
+    monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / where))
     read = Reader()
     assert take("a", read) is None and read.times == 0 and "for this command alone" in caplog.text
 
@@ -253,20 +247,15 @@ def test_of_several_at_once_one_reads_and_the_others_wait(folder):
 
 def test_the_limit_is_an_amount_of_memory(monkeypatch):
     assert cache.cache_limit() == 20_000_000_000
-    monkeypatch.setenv(cache.LIMIT, "much")
+    monkeypatch.setenv(cache.LIMIT_VARIABLE, "much")
     with pytest.raises(Exception, match=r"\$EDGEWISE_CACHE_LIMIT: 'much' is no amount of memory"):
         cache.cache_limit()
 
 
 def test_the_cache_is_where_the_system_has_its_caches(monkeypatch):
-    monkeypatch.delenv(cache.FOLDER)
+    monkeypatch.delenv(cache.FOLDER_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache.cache_folder() == Path("/caches/edgewise")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(cache.sys, "platform", "linux")
-    assert cache.cache_folder() == Path.home() / ".cache" / "edgewise"
-    monkeypatch.setattr(cache.sys, "platform", "darwin")
-    assert cache.cache_folder() == Path.home() / "Library" / "Caches" / "edgewise"
 
 
 def test_commands_that_need_no_model_load_no_torch(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.io import atomic as disk
 from edgewise.io.arrays import write_array, write_arrays
-from edgewise.io.atomic import check_file, check_folder, whole_file, whole_folder, write_text
+from edgewise.io.atomic import atomic_file, atomic_folder, check_file, check_folder, write_text
 
 OURS = r"run\.json|data/\d+\.txt"
 
@@ -32,7 +32,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def replace(path: Path, text: str = "new") -> None:
-    with whole_folder(path, True, OURS) as draft:
+    with atomic_folder(path, True, OURS) as draft:
         (draft / "run.json").write_text(text)
 
 
@@ -112,7 +112,7 @@ def test_drafts_of_a_name_that_begins_alike_stay(tmp_path):
     old.mkdir()
     write_text(tmp_path / "r", "new")
     assert old.is_dir()
-    disk.check_place(tmp_path / "r.x")
+    disk.check_folder_path(tmp_path / "r.x")
     assert (tmp_path / "r.x").is_dir() and not old.exists()
 
 
@@ -122,7 +122,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     before = contents(folder)
     with pytest.raises(InputError, match="--overwrite"):
         check_folder(folder, False, OURS)
-    with pytest.raises(RuntimeError), whole_folder(folder, True, OURS) as draft:
+    with pytest.raises(RuntimeError), atomic_folder(folder, True, OURS) as draft:
         (draft / "run.json").write_text("new")
         raise RuntimeError
     assert contents(folder) == before and [path.name for path in tmp_path.iterdir()] == ["r"]
@@ -173,7 +173,7 @@ def test_where_there_is_no_such_step_a_failure_puts_the_old_folder_back(tmp_path
 
 
 def test_a_folder_that_came_meanwhile_is_not_replaced_unasked(tmp_path):
-    with pytest.raises(InputError, match="exists already"), whole_folder(tmp_path / "r") as draft:
+    with pytest.raises(InputError, match="exists already"), atomic_folder(tmp_path / "r") as draft:
         (draft / "run.json").write_text("new")
         before = contents(old_folder(tmp_path / "r"))
     assert contents(tmp_path / "r") == before and [path.name for path in tmp_path.iterdir()] == ["r"]
@@ -195,9 +195,9 @@ def test_a_file_of_an_input_folder_is_not_replaced(tmp_path):
 
 def test_parents_that_were_made_in_vain_are_removed(tmp_path):
     (tmp_path / "there").mkdir()
-    with pytest.raises(RuntimeError), whole_file(tmp_path / "there" / "a" / "b" / "file"):
+    with pytest.raises(RuntimeError), atomic_file(tmp_path / "there" / "a" / "b" / "file"):
         raise RuntimeError
-    with pytest.raises(RuntimeError), whole_folder(tmp_path / "c" / "d"):
+    with pytest.raises(RuntimeError), atomic_folder(tmp_path / "c" / "d"):
         raise RuntimeError
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
@@ -222,7 +222,7 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
         killed.kill()
         killed.wait()
         (tmp_path / ".out.json.mine").write_text("")
-        with whole_file(tmp_path / "out.json") as draft:
+        with atomic_file(tmp_path / "out.json") as draft:
             assert len(list(tmp_path.iterdir())) == 3
             draft.write_text("")
         (tmp_path / "out.json").unlink()
@@ -301,14 +301,14 @@ class FullDisk:
 
 
 def test_errors_name_what_was_asked_for_and_not_its_draft(tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"/a\.txt can't be written: No space left"), whole_file(tmp_path / "a.txt"):
+    with pytest.raises(InputError, match=r"/a\.txt can't be written: No space left"), atomic_file(tmp_path / "a.txt"):
         FullDisk().write(b"")
     with (
         pytest.raises(InputError, match=r"/r/data/1\.txt can't be written: No space"),
-        whole_folder(tmp_path / "r") as new,
+        atomic_folder(tmp_path / "r") as new,
     ):
         raise OSError(errno.ENOSPC, "No space left on device", str(new / "data" / "1.txt"))
-    with pytest.raises(InputError, match=r"/r/x\.npy can't be written"), whole_folder(tmp_path / "r") as new:
+    with pytest.raises(InputError, match=r"/r/x\.npy can't be written"), atomic_folder(tmp_path / "r") as new:
         monkeypatch.setattr(Path, "open", lambda *_, **__: FullDisk())
         write_array(new / "x.npy", np.ones(3))
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ import pytest
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
 from edgewise.io import eap_json
-from edgewise.io.atomic import whole_file, whole_folder
+from edgewise.io.atomic import atomic_file, atomic_folder
 
 GRAPH = Graph(2, 2, 6, parallel=True)
 
@@ -223,7 +223,7 @@ convert(folder / "scores", folder / "again.json")
 
 def test_nothing_is_half_written(tmp_path):
     (tmp_path / "old.txt").write_text("old")
-    for write in (lambda: whole_file(tmp_path / "old.txt"), lambda: whole_folder(tmp_path / "folder")):
+    for write in (lambda: atomic_file(tmp_path / "old.txt"), lambda: atomic_folder(tmp_path / "folder")):
         with pytest.raises(RuntimeError), write() as draft:
             (draft if draft.is_file() else draft / "part").write_text("half")
             raise RuntimeError
@@ -236,7 +236,7 @@ def test_folders_of_others_are_never_written_over(tmp_path):
     (tmp_path / "precious" / "thesis.tex").write_text("...")
     with (
         pytest.raises(InputError, match="what isn't part of it"),
-        whole_folder(tmp_path / "precious", True),
+        atomic_folder(tmp_path / "precious", True),
     ):
         pass
     assert (tmp_path / "precious" / "thesis.tex").exists()

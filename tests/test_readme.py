@@ -28,7 +28,7 @@ from edgewise import (
 )
 from edgewise.evaluate import RatioFaithfulness
 from edgewise.io.arrays import read_headers
-from edgewise.io.atomic import PAGE_MARK
+from edgewise.io.atomic import README_MARK
 from edgewise.recipes.recipe import GREEDY
 from edgewise.report.formatting import markdown_code
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
@@ -152,7 +152,7 @@ def test_notes_of_ones_own_stay(edgewise, folder, tmp_path):
     write_result_readme(out, read_result(out))
     assert not (tmp_path / "elsewhere").exists()
     (out / "README.md").unlink()
-    assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text().startswith(PAGE_MARK)
+    assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text().startswith(README_MARK)
     write_result(found, out, overwrite=True)
 
 

@@ -142,7 +142,7 @@ class Held(TorchDispatchMode):
         return made
 
     def forget(self, key, size):
-        self.known.discard(key)
+        self.known.remove_folder(key)
         self.now -= size
 
 

@@ -60,7 +60,7 @@ def command(
     from ..core.scores import EdgeScores
     from ..core.statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
     from ..errors import InputError
-    from ..io.atomic import whole_folder
+    from ..io.atomic import atomic_folder
     from ..method import choose
     from ..runtime.store import open_partial_store
     from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
@@ -98,7 +98,7 @@ def command(
     if out_path is not None:
         with open_partial_store(out_path):
             _check(out_path, several, overwrite, scores)  # somebody may have written there meanwhile
-            with whole_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
+            with atomic_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
                 for selection, record in zip(selections, records, strict=True):
                     place = Path(f"circuit-{selection.asked}.json" if several else "")
                     selection.circuit.save(draft / place, ranking.value, origin | record)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph, frozen
 from ..io.arrays import read_array, write_array
-from ..io.atomic import SCORE_FILES, whole_folder, write_json
+from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.records import convert_record, read_format
 
 FORMAT, VERSION = "edgewise-ranking", 1
@@ -88,7 +88,7 @@ class Ranking:
         """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, whole or not at all."""
         rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
         about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
-        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
+        with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             write_array(draft / "ranking.npy", np.concatenate(rows))
             write_json(draft / "ranking.json", {"format": FORMAT, "version": VERSION} | about)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from ..io.arrays import read_array, write_array
-from ..io.atomic import SCORE_FILES, whole_folder, write_json
+from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.edge_file import EdgeFile, edge_name
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_format
@@ -105,7 +105,7 @@ class EdgeScores:
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder of scores, whole or not at all."""
-        with whole_folder(Path(folder), overwrite, SCORE_FILES) as draft:
+        with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             fill_folder(draft, self)
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .atomic import CHUNK_BYTES, whole_file, write_bytes
+from .atomic import CHUNK_BYTES, atomic_file, write_bytes
 from .reading import file_size, wrap_read_errors
 
 # The shape of an array; None stands for any length.
@@ -164,7 +164,7 @@ def write_array(path: Path, array: NDArray[Any]) -> None:
     """Write a .npy file atomically. A read-only memory map of a whole .npy on the same disk is linked, not copied."""
     source = Path(getattr(array, "filename", None) or "")
     is_whole_map = array.flags.c_contiguous and not array.flags.writeable and is_array(source, array.shape, array.dtype)
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         if is_whole_map:
             with suppress(OSError):  # another disk, or a file system without links
                 linked = draft.with_name(f"{draft.name}.link")

@@ -1,13 +1,13 @@
-"""The one way to write: whole or not at all, in a draft beside the target, never through a link.
+"""Write files and folders atomically: in a draft beside the target that takes its place in one step.
 
-A draft is locked by the process that writes it; one that nobody holds was left by a process that was killed, and is
-removed by the next that writes the same target. Errors name what the user asked for, not the draft of it.
+A draft is a hidden folder that holds a lock and the new content. The lock is held while its process lives. A draft
+whose lock is free was left by a killed process; the next write of the same target removes it. Links are replaced, not
+followed. Errors name the target, not the draft.
 """
 
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import json
 import os
@@ -19,88 +19,96 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from ..errors import InputError
 from .records import read_json
 
-try:
-    import fcntl
-except ImportError:  # not a system of the Unix kind: nothing is locked there, and what is left behind stays
-    fcntl = None  # type: ignore[assignment]
-
-# A draft's name: what it is a draft of, and whether it is new, or what was there before.
-DRAFT = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)(\..*)?")
-# What file managers and file systems leave wherever they look.
-LITTER = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
-LONGEST_NAME = 255
-# How a page begins that edgewise wrote: README.md is a name that people use for notes of their own.
-PAGE, PAGE_MARK = "README.md", "<!-- made by edgewise -->"
+# `.NAME.RANDOM.draft` is new content; `.NAME.RANDOM.old` is a folder that is being replaced.
+DRAFT_NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)")
+# Files that file managers and file systems leave in any folder.
+SYSTEM_FILES = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
+MAX_NAME_BYTES = 255 - len(f"..{'0' * 16}.draft")
+# The first line of a page that edgewise wrote. People keep notes of their own under this name.
+README, README_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
-# These say of which format a folder is; without one, nobody knows whose its files are.
+# A folder of edgewise holds one of these, which says its format. A folder without one is somebody else's.
 MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json")
-# What lies in a folder of scores, or of a ranking: either may take the other's place.
+# Files of a folder of scores or of a ranking; either may replace the other.
 SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A file to write to, which takes the place of `path` if nothing goes wrong, else disappears."""
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write a file to, which replaces `path` at the end; after an error it is removed."""
     check_file(path)
-    with parents_of(path), name_target_in_errors(path), draft_of(path, is_folder=False) as draft:
+    with create_parents(path), open_draft(path) as draft, name_target_in_errors(path, draft):
         yield draft
         with draft.open("rb") as file:
-            os.fsync(file.fileno())  # else a power cut could leave the name without the contents
+            os.fsync(file.fileno())  # a power cut must not leave a name without content
         os.replace(draft, path)
         _sync_folder(path.parent)
 
 
 @contextmanager
-def whole_folder(path: Path, overwrite: bool = False, ours: str = "") -> Iterator[Path]:
-    """A folder to fill, which takes the place of `path` if nothing goes wrong, else disappears.
+def atomic_folder(path: Path, overwrite: bool = False, own_files: str = "") -> Iterator[Path]:
+    """Yield an empty folder to fill, which replaces `path` at the end; after an error it is removed.
 
-    `overwrite` and `ours` are as in `check_folder`.
+    The parameters are those of `check_folder`.
     """
-    check_folder(path, overwrite, ours)
-    with parents_of(path), draft_of(path, is_folder=True) as draft, name_target_in_errors(path, draft):
+    check_folder(path, overwrite, own_files)
+    with create_parents(path), open_draft(path) as draft, name_target_in_errors(path, draft):
+        draft.mkdir()
         yield draft
         for folder, _, _ in os.walk(draft):
             _sync_folder(Path(folder))
-        put_in_place(draft, path, overwrite)
+        replace_folder(draft, path, overwrite)
         _sync_folder(path.parent)
 
 
 def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
-    """Refuse, before the work whose outcome it is to hold, a file that can't be written or mustn't be replaced.
+    """Raise InputError if a file can't be written, or must not be replaced. Call it before long work.
 
-    One of the command's own `inputs`, or a file in one of them, is never replaced.
+    Parameters
+    ----------
+    overwrite
+        Whether an existing file may be replaced.
+    inputs
+        Files and folders that the command reads. They, and files in them, are never replaced.
     """
-    for given in map(Path, inputs):
-        if path.exists() and given.exists() and path.resolve().is_relative_to(given.resolve()):
+    for source in map(Path, inputs):
+        if path.exists() and source.exists() and path.resolve().is_relative_to(source.resolve()):
             raise InputError(f"{path} is an input of this command; choose another file to write to")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file to write to")
     if path.exists() and not path.is_file():
-        raise InputError(f"{path} is a device or the like, not a file; name a file to write to")
+        raise InputError(f"{path} is a device or a pipe, not a file; name a file to write to")
     if os.path.lexists(path) and not overwrite:
         raise InputError(f"{path} exists already; choose another file, or write over it with --overwrite")
     _check_parent(path)
 
 
-def check_folder(path: Path, overwrite: bool = False, ours: str = "") -> None:
-    """Refuse, before the work whose outcome it is to hold, a folder that can't be written or mustn't be replaced.
+def check_folder(path: Path, overwrite: bool = False, own_files: str = "") -> None:
+    """Raise InputError if a folder can't be written, or must not be replaced. Call it before long work.
 
-    One that exists and isn't empty is replaced with `overwrite` only, and only if nothing lies there that edgewise
-    didn't write: no file whose path in it doesn't match the regular expression `ours`.
+    Parameters
+    ----------
+    overwrite
+        Whether a folder that isn't empty may be replaced.
+    own_files
+        A regular expression of the paths that edgewise writes in such a folder. A folder with any other file is never
+        replaced.
     """
-    check_place(path)
+    check_folder_path(path)
     if path.exists() and any(path.iterdir()):
-        refuse_foreign(path, ours)
+        check_no_foreign_files(path, own_files)
         if not overwrite:
             raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
 
 
-def check_place(path: Path) -> None:
-    """Refuse a folder that can't be written or replaced for where it lies and what it is."""
-    _restore(path)
+def check_folder_path(path: Path) -> None:
+    """Raise InputError if no folder can be written at a path, whatever is in it."""
+    _restore_old(path)
     if path.is_symlink():
         raise InputError(f"{path} is a link; name the folder that it points to: {os.path.realpath(path)}")
     if path.exists() and not path.is_dir():
@@ -112,67 +120,61 @@ def check_place(path: Path) -> None:
     _check_parent(path)
 
 
-def refuse_foreign(path: Path, ours: str) -> None:
-    """Refuse to replace a folder that holds more than files whose paths in it match `ours`, and drafts of them."""
-    inside = [
-        Path(top, name)
-        for top, folders, files in os.walk(path)
-        for name in (*files, *(name for name in folders if Path(top, name).is_symlink()))
-    ]
-    places = {file: file.relative_to(path) for file in inside}
-    passing = [DRAFT, LITTER]
-    files = [
-        f for f, place in places.items() if not any(one.fullmatch(part) for one in passing for part in place.parts)
-    ]
-    markers = [name for name in MARKERS if re.fullmatch(ours, name)]
+def _check_parent(path: Path) -> None:
+    if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
+        raise InputError(f"{path.name[:40]}... is a name of more than {MAX_NAME_BYTES} bytes; choose a shorter one")
+    if ".." in path.parts and not path.parent.exists():
+        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
+    parent = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
+    if not parent.is_dir():
+        raise InputError(f"{path} can't be written: {parent} is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} can't be written: you may not write to {parent}")
+
+
+def check_no_foreign_files(path: Path, own_files: str) -> None:
+    """Raise InputError if a folder holds files that edgewise didn't write: see `check_folder`."""
+    markers = [name for name in MARKERS if re.fullmatch(own_files, name)]
     is_marked = not markers or any((path / name).is_file() for name in markers)
-    foreign = sorted(file for file in files if not is_marked or not _is_ours(file, places[file], ours))
+    foreign = []
+    for top, folders, files in os.walk(path):
+        links = [name for name in folders if Path(top, name).is_symlink()]
+        for file in (Path(top, name) for name in (*files, *links)):
+            place = file.relative_to(path)
+            if any(DRAFT_NAME.fullmatch(part) or SYSTEM_FILES.fullmatch(part) for part in place.parts):
+                continue
+            if not is_marked or not re.fullmatch(own_files, place.as_posix()) or not _is_own_content(file):
+                foreign.append(str(file))
     if foreign:
-        names = ", ".join(map(str, foreign[:3])) + ", ..." * (len(foreign) > 3)
-        raise InputError(f"{path} holds what isn't part of it: {names}; move it away, or choose another folder")
+        names = ", ".join(sorted(foreign)[:3]) + ", ..." * (len(foreign) > 3)
+        raise InputError(f"{path} holds files that aren't part of it: {names}; move them, or choose another folder")
 
 
-def _is_ours(file: Path, inside: Path, ours: str) -> bool:
-    """Whether edgewise wrote a file: by its place in a folder, and what it says if it is one that says so."""
-    if re.fullmatch(ours, inside.as_posix()) is None:
-        return False
-    if file.name == PAGE:
-        return is_our_page(file)
+def _is_own_content(file: Path) -> bool:
+    """Return whether edgewise wrote a file of one of its names, as far as its content tells."""
+    if file.name == README:
+        return is_own_readme(file)
     if file.name not in MARKERS:
         return True
     try:
-        about = {} if file.is_symlink() else read_json(file)
+        record = {} if file.is_symlink() else read_json(file)
     except InputError:
         return False
-    return isinstance(about, dict) and str(about.get("format", "")).startswith("edgewise-")
+    return isinstance(record, dict) and str(record.get("format", "")).startswith("edgewise-")
 
 
-def is_our_page(path: Path) -> bool:
-    """Whether a file is a page that edgewise wrote, by its first line."""
+def is_own_readme(path: Path) -> bool:
+    """Return whether a file is a page that edgewise wrote, by its first line."""
     if path.is_symlink() or not path.is_file():
         return False
     with suppress(OSError), path.open("rb") as file:
-        return file.read(len(PAGE_MARK)) == PAGE_MARK.encode()
+        return file.read(len(README_MARK)) == README_MARK.encode()
     return False
 
 
-def _check_parent(path: Path) -> None:
-    """Refuse what can't be written because of where it would lie."""
-    longest = LONGEST_NAME - len(f"..{'0' * 16}.draft{path.suffix}".encode())
-    if len(os.fsencode(path.name)) > longest:
-        raise InputError(f"{path.name[:40]}... is a name of more than {longest} bytes; choose a shorter one")
-    if ".." in path.parts and not path.parent.exists():
-        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
-    above = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
-    if not above.is_dir():
-        raise InputError(f"{path} can't be written: {above} is no folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"{path} can't be written: you may not write to {above}")
-
-
 @contextmanager
-def parents_of(path: Path) -> Iterator[None]:
-    """Make the folders that `path` will be in; those that are still empty when something goes wrong are removed."""
+def create_parents(path: Path) -> Iterator[None]:
+    """Create the folders that `path` will be in; after an error, remove those that are empty."""
     missing = [folder for folder in path.parents if not folder.exists()]
     try:
         with name_target_in_errors(path.parent):
@@ -186,121 +188,66 @@ def parents_of(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def draft_of(path: Path, is_folder: bool) -> Iterator[Path]:
-    """A file or folder beside `path` to fill and then to rename, or else it is removed; abandoned ones go first."""
-    remove_drafts(path.parent, path.name)
+def hold_lock(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock file. Without `wait`, yield False at once if another process holds it."""
+    lock = FileLock(path, timeout=-1 if wait else 0)
+    with name_target_in_errors(path), suppress(Timeout):
+        lock.acquire()
     try:
-        name, handle = _new_draft(path, is_folder)
-    except OSError as error:
-        raise InputError(f"{path} can't be written: {error.strerror}") from None
-    try:
-        yield name
+        yield lock.is_locked
     finally:
-        remove(name)
-        if handle is not None:
-            let_go(handle)
-
-
-def _new_draft(path: Path, is_folder: bool) -> tuple[Path, int | None]:
-    """A new file or folder, and the handle by which it is held, where there are locks."""
-    while True:
-        name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft{'' if is_folder else path.suffix}")
-        name.mkdir() if is_folder else name.touch(exist_ok=False)
-        if fcntl is None:
-            return name, None
-        # Another process may come between, and take it for one that was abandoned: then again.
-        with suppress(FileNotFoundError):
-            handle = os.open(name, os.O_RDONLY)
-            if is_held(handle) and is_at(handle, name):
-                return name, handle
-            os.close(handle)
-
-
-def is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is still the one at a path, which somebody may have removed."""
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except OSError:
-        return False
-
-
-def remove_drafts(folder: Path, name: str = "") -> None:
-    """Remove drafts that nobody holds, of anything or of one name: processes that were killed left them."""
-    for draft in _drafts(folder, name) if fcntl is not None else ():
-        with suppress(OSError):
-            handle = os.open(draft, os.O_RDONLY | os.O_NONBLOCK)
-            if is_held(handle, unknown=False):
-                remove(draft)
-            os.close(handle)
-
-
-def _drafts(folder: Path, name: str = "", kind: str = "") -> list[Path]:
-    """The drafts that lie in a folder, of anything or of one name and kind."""
-    found = []
-    with suppress(OSError):  # there is no folder, or it can't be listed
-        for path in folder.iterdir():
-            parts = DRAFT.fullmatch(path.name)
-            if parts and name in ("", parts[1]) and kind in ("", parts[2]):
-                found.append(path)
-    return found
-
-
-def is_held(handle: int, unknown: bool = True) -> bool:
-    """Lock an open file or folder for as long as it is open, if nobody else did; `unknown` where there are no locks."""
-    if fcntl is None:
-        return unknown
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return unknown
-    return True
-
-
-def let_go(handle: int) -> None:
-    """Close a file that was held: for a process that was forked meanwhile, and has it open too, as well."""
-    if fcntl is not None:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)
-    os.close(handle)
+        lock.release()
 
 
 @contextmanager
-def locked(path: Path, shared: bool = False, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock file, alone or with others who share it, until the end; waits for those who hold it otherwise.
-
-    Without `wait`, gives False at once if somebody does. Where there are no locks, nobody is waited for. The file
-    stays: one that is removed could be held twice.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
-    try:
-        yield _lock(handle, shared, wait)
-    finally:
-        let_go(handle)
-
-
-def _lock(handle: int, shared: bool, wait: bool) -> bool:
-    if fcntl is not None:
-        how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+def open_draft(path: Path) -> Iterator[Path]:
+    """Yield a new path on the disk of `path`, to fill and to rename. What is left there is removed at the end."""
+    remove_drafts(path.parent, path.name)
+    while True:
+        folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+        with name_target_in_errors(path, folder):
+            folder.mkdir()
+        lock = FileLock(folder / "lock", timeout=0)
         try:
-            fcntl.flock(handle, how)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            pass
-    return True
+            lock.acquire()
+            break
+        except (Timeout, FileNotFoundError):  # another process took the draft for an abandoned one: try again
+            remove(folder)
+        except OSError as error:
+            remove(folder)
+            raise InputError(f"{path} can't be written: {error.strerror or error}") from None
+    try:
+        yield folder / path.name
+    finally:
+        lock.release()
+        remove(folder)
 
 
-def discard(path: Path) -> None:
-    """Remove a folder that others may look at: it is gone at once, rather than file by file."""
-    gone = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
-    os.rename(path, gone)
-    remove(gone)
+def remove_drafts(folder: Path, name: str = "") -> None:
+    """Remove the drafts of killed processes in a folder: of one name, or of any."""
+    for draft in _find_drafts(folder, "draft", name):
+        with suppress(OSError, Timeout), FileLock(draft / "lock", timeout=0):
+            remove(draft)
+
+
+def _find_drafts(folder: Path, kind: str, name: str = "") -> list[Path]:
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return []
+    parts = [(path, DRAFT_NAME.fullmatch(path.name)) for path in paths]
+    return [path for path, match in parts if match and name in ("", match[1]) and match[2] == kind]
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder that others may read: it disappears at once, not file by file."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+    os.rename(path, draft)
+    remove(draft)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link, or a folder with all that it holds, as far as that can be done."""
+    """Remove a file, a link or a folder with its content; ignore what can't be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -308,22 +255,23 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def put_in_place(draft: Path, path: Path, overwrite: bool = True) -> None:
-    """Let a finished folder take the place of another, in one step where the system has such a step.
+def replace_folder(draft: Path, path: Path, overwrite: bool = True) -> None:
+    """Move a finished folder to `path`. Without `overwrite`, raise InputError if another folder with content is there.
 
-    Without `overwrite`, only that of none, or of an empty one.
+    The system exchanges both folders in one step if it can. If not, the old one is moved away first; after a kill
+    between the two steps, `check_folder_path` moves it back.
     """
     if not path.exists() or not any(path.iterdir()):
         if path.exists():
-            path.rmdir()  # not everywhere may a folder take the place of an empty one
-        os.rename(draft, path)  # fails if somebody was faster
+            path.rmdir()  # not every system lets a folder replace an empty one
+        os.rename(draft, path)
     elif not overwrite:
         raise InputError(f"{path} exists already, since a moment ago; choose another folder")
     elif _exchange(draft, path):
         remove(draft)
     else:
         old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.old")
-        os.rename(path, old)  # killed from here on, `_restore` finds it
+        os.rename(path, old)
         try:
             os.rename(draft, path)
         except BaseException:
@@ -332,50 +280,43 @@ def put_in_place(draft: Path, path: Path, overwrite: bool = True) -> None:
         remove(old)
 
 
-def _restore(path: Path) -> None:
-    """Put back a folder that was being replaced, in two steps, by a process that was killed between them."""
-    kept = [] if os.path.lexists(path) else _drafts(path.parent, path.name, "old")
-    if kept:
-        with name_target_in_errors(path):
-            os.rename(max(kept, key=lambda old: old.stat().st_mtime), path)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places at once; False where the system or the file system can't."""
-    at_cwd, swap = -100, 2
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two folders in one step; return False if the system can't."""
+    current_folder, exchange = -100, 2
+    paths = os.fsencode(first), os.fsencode(second)
     try:
         libc = ctypes.CDLL(None, use_errno=True)
-        paths = os.fsencode(one), os.fsencode(other)
         if hasattr(libc, "renameat2"):
-            failed = libc.renameat2(at_cwd, paths[0], at_cwd, paths[1], swap)
-        else:
-            failed = libc.renamex_np(*paths, swap)  # macOS
+            return bool(libc.renameat2(current_folder, paths[0], current_folder, paths[1], exchange) == 0)
+        return bool(libc.renamex_np(*paths, exchange) == 0)  # macOS
     except (AttributeError, OSError, TypeError):
         return False
-    if not failed:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
-        return False
-    raise OSError(number, os.strerror(number), str(other))
+
+
+def _restore_old(path: Path) -> None:
+    """Move back a folder that a process was replacing in two steps when it was killed."""
+    old = [] if os.path.lexists(path) else _find_drafts(path.parent, "old", path.name)
+    if old:
+        with name_target_in_errors(path):
+            os.rename(max(old, key=lambda folder: folder.stat().st_mtime), path)
 
 
 @contextmanager
 def name_target_in_errors(path: Path, draft: Path | None = None) -> Iterator[None]:
-    """Errors of writing name what the user asked for: the path, or what lies in it rather than in its draft."""
+    """Turn an OSError into an InputError that names the target `path`, or the file in it, and not its draft."""
     try:
         yield
     except OSError as error:
-        named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
-        if draft is not None and named.is_relative_to(draft):
-            named = path / named.relative_to(draft)
-        elif DRAFT.fullmatch(named.name):
-            named = path
-        raise InputError(f"{named} can't be written: {error.strerror or error}") from None
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(path)
+        name = str(path) if draft is None and DRAFT_NAME.search(name) else name
+        message = f"{name} can't be written: {error.strerror or error}"
     except InputError as error:
-        if draft is None or str(draft) not in str(error):
+        message = str(error)
+        if draft is None or str(draft) not in message:
             raise
-        raise InputError(str(error).replace(str(draft), str(path))) from None
+    else:
+        return
+    raise InputError(message if draft is None else message.replace(str(draft), str(path))) from None
 
 
 def _sync_folder(path: Path) -> None:
@@ -388,16 +329,16 @@ def _sync_folder(path: Path) -> None:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file's contents, read piece by piece."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of a file's content."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(CHUNK_BYTES):
-            found.update(piece)
-    return found.hexdigest()
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def tree_digest(path: Path) -> str:
-    """The SHA-256 of a file's contents, or of the names and contents of all files below a folder."""
+    """Return the SHA-256 of a file's content, or of the names and contents of all files below a folder."""
     if path.is_file():
         return file_digest(path)
     files = sorted(file for file in path.rglob("*") if file.is_file())
@@ -405,21 +346,21 @@ def tree_digest(path: Path) -> str:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all."""
-    with whole_file(path) as draft:
+    """Write a file atomically."""
+    with atomic_file(path) as draft:
         draft.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8, whole or not at all; half characters, as in names that aren't UTF-8, are spelled out."""
+    """Write text as UTF-8, atomically; characters that UTF-8 can't express, as in odd file names, are escaped."""
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write JSON, whole or not at all; numbers and arrays of NumPy are plain ones there."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False, default=plain) + "\n")
+    """Write JSON atomically; NumPy's numbers and arrays become plain ones."""
+    write_text(path, json.dumps(data, indent=2, allow_nan=False, default=to_plain) + "\n")
 
 
-def plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy as JSON has them; anything else as text."""
+def to_plain(value: Any) -> Any:
+    """Return NumPy's numbers and arrays as plain data, and any other object as text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

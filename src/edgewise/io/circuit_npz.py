@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .arrays import Shape, read_arrays, read_headers
-from .atomic import whole_file
+from .atomic import atomic_file
 from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, make_cfg, read_about, read_cfg
 from .reading import file_size
 from .records import MAX_JSON_BYTES, parse_json
@@ -74,6 +74,6 @@ def write(
         "format": CIRCUIT_FORMAT, "version": CIRCUIT_VERSION, "cfg": make_cfg(graph), "edgewise": dict(about),
     }  # fmt: skip
     text = np.frombuffer(json.dumps(record, allow_nan=False).encode(), np.uint8)
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         # Not compressed, so that the file's size grows with the graph, as `read` expects.
         np.savez(draft, about=text, inside=np.packbits(mask), score=stored_score)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph
-from .atomic import whole_file
+from .atomic import atomic_file
 from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, edge_name, make_cfg, read_about, read_cfg
 from .reading import file_size, first_line, wrap_read_errors
 from .records import parse_json
@@ -120,7 +120,7 @@ def write(
     tail = json.dumps({"edgewise": dict(about)}, allow_nan=False)
     sources, destinations = graph.source_names, graph.destination_names
     columns = (graph.edge_source, graph.edge_destination, score, np.where(mask, "true", "false"))
-    with whole_file(path) as draft, draft.open("w", encoding="utf-8") as file:
+    with atomic_file(path) as draft, draft.open("w", encoding="utf-8") as file:
         file.write(f'{head[:-1]}, "edges": {{')
         for start in range(0, graph.n_edges, EDGES_PER_WRITE):
             rows = zip(*(column[start : start + EDGES_PER_WRITE].tolist() for column in columns), strict=True)

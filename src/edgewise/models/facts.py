@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
-from .cache import described
+from .cache import find_config
 from .config import check_read, check_written
 from .families import FAMILIES, check_config
 from .gguf_header import check_header
@@ -54,9 +53,9 @@ def inspect_source(source: ModelSource) -> tuple[ModelFacts, Any]:
 
     files = find_model_files(source.name)
     is_gguf = files.gguf is not None
-    with silence_transformers(), ExitStack() as held:
+    with silence_transformers():
         if files.gguf is not None and source.cache:
-            copy = held.enter_context(described(Path(files.location) / files.gguf, source.content))
+            copy = find_config(Path(files.location) / files.gguf, source.content)
             files = files if copy is None else ModelFiles(str(copy))
         config = read_config(source, files)
         stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32

@@ -12,7 +12,7 @@ import torch
 
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
-from .cache import dequantised
+from .cache import find_or_make_copy
 from .config import least_parameters
 from .facts import inspect_source, read_config
 from .families import build_transformer
@@ -122,8 +122,8 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
     path = Path(files.location) / files.gguf
     dtype = choose_dtype(source.dtype, None, choose_devices(source.device)[0])
     dequantise = partial(_load_files, files, replace(source, device="cpu"))
-    with dequantised(path, source.content, dtype, check_header(path).numbers, dequantise) as copy:
-        return _load_files(files if copy is None else ModelFiles(str(copy)), source)
+    copy = find_or_make_copy(path, source.content, dtype, check_header(path).numbers, dequantise)
+    return _load_files(files if copy is None else ModelFiles(str(copy)), source)
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:

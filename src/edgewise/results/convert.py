@@ -16,7 +16,7 @@ from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import CircuitModelDistance, Measure
 from ..graph import Graph
-from ..io.atomic import MARKERS, check_file, whole_folder
+from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.edge_file import EdgeFile
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.outcome import Outcome
@@ -162,7 +162,7 @@ def _to_files(source: Path, target: Path, suffix: str) -> Conversion:
     if len(set(names)) < len(names):
         raise InputError(f"{source} has circuits whose names differ in their suffix only; move some away")
     notes: dict[str, None] = {}
-    with whole_folder(target) as draft:  # never over another: whose files would those be?
+    with atomic_folder(target) as draft:  # never over another: whose files would those be?
         for path, name in zip(files, names, strict=True):
             graph, said = _to_file(path, draft / name)
             notes |= dict.fromkeys(said)

@@ -24,7 +24,7 @@ from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
 from ..graph import Graph
-from ..io.atomic import whole_folder
+from ..io.atomic import atomic_folder
 from ..io.edge_file import EdgeFile
 from ..io.formats import EAP_SUFFIXES, FORMATS, read_edge_file
 from ..io.reading import wrap_read_errors
@@ -257,4 +257,4 @@ def _new_folder(target: Path) -> AbstractContextManager[Path]:
     """A folder to fill, whole or not at all; one that holds something is never replaced."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists already; remove it, or choose another folder for the submission")
-    return whole_folder(target)
+    return atomic_folder(target)

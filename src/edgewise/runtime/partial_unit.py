@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..io.arrays import array_header, is_array, read_array
-from ..io.atomic import draft_of, is_held, let_go, name_target_in_errors, remove
+from ..io.atomic import hold_lock, name_target_in_errors, open_draft, remove
 
 # Name -> shape of a row, and type.
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]
-PART, LOG = ".part", "done.jsonl"
+PART, LOG, LOCK = ".part", "done.jsonl", "lock"
 
 
 class PartialUnit:
@@ -113,16 +113,19 @@ class PartialUnit:
 def open_partial_unit(store: Path, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
     """The filling of a key in a store: the one that was begun there, unless another process is at it."""
     folder = store / f"{key}{PART}"
-    with _open_log(folder) as log:
-        if is_held(log):
-            try:
-                yield PartialUnit(rows, columns, folder, log)
-            except BaseException:
-                if not os.fstat(log).st_size:
-                    remove(folder)  # nothing was done
-                raise
+    with name_target_in_errors(folder):
+        folder.mkdir(exist_ok=True)
+    with hold_lock(folder / LOCK, wait=False) as is_alone:
+        if is_alone:
+            with _open_log(folder) as log:
+                try:
+                    yield PartialUnit(rows, columns, folder, log)
+                except BaseException:
+                    if not os.fstat(log).st_size:
+                        remove(folder)  # nothing was done
+                    raise
             return
-    with draft_of(store / key, is_folder=True) as draft, _open_log(draft) as log:
+    with open_draft(store / key) as draft, _open_log(draft) as log:
         yield PartialUnit(rows, columns, draft, log)
 
 
@@ -134,7 +137,7 @@ def _open_log(folder: Path) -> Iterator[int]:
     try:
         yield log
     finally:
-        let_go(log)
+        os.close(log)
 
 
 def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> int:

@@ -18,27 +18,25 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..io.arrays import read_array, write_array
 from ..io.atomic import (
-    draft_of,
+    check_no_foreign_files,
+    create_parents,
     file_digest,
-    is_at,
-    is_held,
-    let_go,
+    hold_lock,
     name_target_in_errors,
-    parents_of,
-    plain,
-    refuse_foreign,
+    open_draft,
     remove,
     remove_drafts,
+    to_plain,
     write_json,
 )
 from ..io.records import read_format
-from .partial_unit import LOG, PART, Columns, PartialUnit, open_partial_unit
+from .partial_unit import LOCK, LOG, PART, Columns, PartialUnit, open_partial_unit
 
 FORMAT, VERSION = "edgewise-unit", 2
 NAME = re.compile(r"[\w-]+")
-MARK, LOCK = "store.json", "lock"
+MARK = "store.json"
 # The files of a store, by their paths in it.
-FILES = rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|{re.escape(LOG)})"
+FILES = rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|{LOCK}|{re.escape(LOG)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +67,12 @@ class Store:
             return self
         if self.folder.is_symlink() or not self.folder.is_dir():
             raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-        refuse_foreign(self.folder, f"{FILES}|{also}" if also else FILES)
+        check_no_foreign_files(self.folder, f"{FILES}|{also}" if also else FILES)
         remove_drafts(self.folder)
         for unit in self.folder.iterdir():
             if not unit.name.endswith(PART):
-                remove(unit / LOG)  # its filling was finished, and its process killed a moment later
+                for name in (LOG, LOCK):  # its process was killed just after it finished the unit
+                    remove(unit / name)
         return self
 
     @contextmanager
@@ -84,12 +83,10 @@ class Store:
         """
         assert self.folder is not None
         self.open(also)
-        with parents_of(self.folder):
+        with create_parents(self.folder):
             self._begin()
-            with name_target_in_errors(self.folder / LOCK):
-                handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                if not is_held(handle) or not is_at(handle, self.folder / LOCK):
+            with hold_lock(self.folder / LOCK, wait=False) as is_alone:
+                if not is_alone:
                     raise InputError(
                         f"{target} is being written by another process; wait for it, or choose another place"
                     )
@@ -97,8 +94,6 @@ class Store:
                     yield self
                 finally:
                     self._tidy()
-            finally:
-                let_go(handle)
 
     def _tidy(self) -> None:
         """Give the lock back; where nothing was finished, leave nothing."""
@@ -146,7 +141,8 @@ class Store:
         if self.folder is not None:
             self._begin()
             path = self.folder / key
-            with draft_of(path, is_folder=True) as draft, name_target_in_errors(path, draft):
+            with open_draft(path) as draft, name_target_in_errors(path, draft):
+                draft.mkdir()
                 for name, array in unit.arrays.items():
                     write_array(draft / f"{name}.npy", array)
                 self._put(draft, key, unit.about)
@@ -182,7 +178,8 @@ class Store:
             except OSError:
                 if self.find(key) is None:  # otherwise another process was faster
                     raise
-            remove(path / LOG)  # only now that all is kept
+            for name in (LOG, LOCK):  # only now that the unit is complete
+                remove(path / name)
         remove(draft)
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:
@@ -222,7 +219,7 @@ def open_partial_store(target: Path) -> Iterator[Store]:
 def write_about(draft: Path, about: Any) -> None:
     """Finish a draft: what there is to say, the arrays that lie there, and the digest of both."""
     names = sorted(path.stem for path in draft.glob("*.npy"))
-    said = json.loads(json.dumps(about, default=plain))  # as it will be read back
+    said = json.loads(json.dumps(about, default=to_plain))  # as it will be read back
     record = {"about": said, "arrays": names, "digest": _digest(draft, names, said)}
     write_json(draft / "unit.json", {"format": FORMAT, "version": VERSION} | record)
 
