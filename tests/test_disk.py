@@ -57,7 +57,7 @@ def test_devices_folders_and_what_exists_are_refused_before_the_work(tmp_path):
         check_file(tmp_path / name, overwrite=True)
     with pytest.raises(InputError, match="is an input"):
         check_file(tmp_path / "there", True, [tmp_path / "there"])
-    with pytest.raises(InputError, match=r"there is no folder"):
+    with pytest.raises(InputError, match=r"is not a folder"):
         check_file(tmp_path / "there" / "deeper" / "file")
     with pytest.raises(InputError, match=r"there is no folder .*nowhere"):
         check_file(tmp_path / "nowhere" / ".." / "file")
@@ -82,7 +82,7 @@ def test_a_folder_with_a_strangers_file_is_not_replaced(tmp_path, stranger):
     (folder / stranger).parent.mkdir(exist_ok=True, parents=True)
     (folder / stranger).write_text("mine")
     before = contents(folder)
-    with pytest.raises(InputError, match=rf"isn't part of it: .*{Path(stranger).name}"):
+    with pytest.raises(InputError, match=rf"aren't part of it: .*{Path(stranger).name}"):
         replace(folder)
     assert contents(folder) == before
 
@@ -101,7 +101,7 @@ def test_links_and_records_of_others_are_strangers_too(tmp_path):
 def test_files_of_our_names_without_our_record_are_a_strangers(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / "run.json").unlink()
-    with pytest.raises(InputError, match=r"isn't part of it: .*1\.txt"):
+    with pytest.raises(InputError, match=r"aren't part of it: .*1\.txt"):
         replace(folder)
     assert contents(folder) == {"data/1.txt": b"old"}
 
@@ -206,9 +206,10 @@ def test_drafts_of_the_killed_are_removed_and_those_of_the_living_stay(tmp_path)
     text = f"""
 import os, signal, sys
 from pathlib import Path
-from edgewise.io.atomic import whole_file, whole_folder
-kind = whole_file if sys.argv[1] == "file" else whole_folder
+from edgewise.io.atomic import atomic_file, atomic_folder
+kind = atomic_file if sys.argv[1] == "file" else atomic_folder
 with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
+    draft.touch() if sys.argv[1] == "file" else None
     print("ready", flush=True)
     sys.stdin.readline()
 """

@@ -107,7 +107,7 @@ def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
 
 def test_a_folder_of_others_is_no_store(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"isn't part of it: .*thesis\.txt"):
+    with pytest.raises(InputError, match=r"aren't part of it: .*thesis\.txt"):
         Store(tmp_path).open()
     Store(tmp_path).remove()
     assert (tmp_path / "thesis.txt").exists()
@@ -360,7 +360,7 @@ def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
         path.symlink_to(tmp_path / "elsewhere")
     before = sorted(tmp_path.rglob("*"))
     with (
-        pytest.raises(InputError, match=r"isn't a store|isn't part of it: .*mine\.txt"),
+        pytest.raises(InputError, match=r"isn't a store|aren't part of it: .*mine\.txt"),
         open_partial_store(tmp_path / "out"),
     ):
         pass

@@ -32,6 +32,7 @@ MAX_NAME_BYTES = 255 - len(f"..{'0' * 16}.draft")
 # The first line of a page that edgewise wrote. People keep notes of their own under this name.
 README, README_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
+DRAFT_ATTEMPTS = 5
 # A folder of edgewise holds one of these, which says its format. A folder without one is somebody else's.
 MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json")
 # Files of a folder of scores or of a ranking; either may replace the other.
@@ -203,19 +204,17 @@ def hold_lock(path: Path, wait: bool = True) -> Iterator[bool]:
 def open_draft(path: Path) -> Iterator[Path]:
     """Yield a new path on the disk of `path`, to fill and to rename. What is left there is removed at the end."""
     remove_drafts(path.parent, path.name)
-    while True:
+    for attempts_left in reversed(range(DRAFT_ATTEMPTS)):
         folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
-        with name_target_in_errors(path, folder):
-            folder.mkdir()
         lock = FileLock(folder / "lock", timeout=0)
         try:
+            folder.mkdir()
             lock.acquire()
             break
-        except (Timeout, FileNotFoundError):  # another process took the draft for an abandoned one: try again
+        except OSError as error:  # perhaps another process removed the draft before it was locked: try again
             remove(folder)
-        except OSError as error:
-            remove(folder)
-            raise InputError(f"{path} can't be written: {error.strerror or error}") from None
+            if not attempts_left:
+                raise InputError(f"{path} can't be written: {error.strerror or error}") from None
     try:
         yield folder / path.name
     finally:

@@ -50,7 +50,7 @@ def read(path: Path) -> EdgeFile:
     try:
         content = msgspec.json.decode(data, type=Content)
         cfg, nodes, about = (parse_json(bytes(part)) for part in (content.cfg, content.nodes, content.edgewise))
-        edges = msgspec.json.decode(content.edges, type=dict[str, Edge])
+        edges = _decode_edges(content.edges, path)
     except msgspec.ValidationError as error:
         raise InputError(f"{path} isn't an EAP-IG file with the keys cfg, nodes and edges: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -59,11 +59,23 @@ def read(path: Path) -> EdgeFile:
     graph = read_cfg(cfg, path)
     if graph.n_edges > max(ALWAYS_EDGES, size):
         raise InputError(f"{path} is too small a file for {graph}, which has {graph.n_edges:,} edges")
-    if bytes(content.edges).count(b"->") != len(edges):  # msgspec does not notice a repeated key
-        raise InputError(f"{path}: an edge is there more than once, or its name isn't source->destination")
     unread = _check_nodes(graph, nodes, path)
     score, mask = _edge_arrays(graph, edges, path)
+    if bytes(content.edges).count(b"->") > len(edges):  # msgspec does not notice a repeated key
+        raise InputError(f"{path}: an edge is there more than once; give every edge once")
     return EdgeFile(path, graph, score, mask, read_about({"edgewise": about}, path), unread)
+
+
+def _decode_edges(data: msgspec.Raw, path: Path) -> dict[str, Edge]:
+    try:
+        return msgspec.json.decode(data, type=dict[str, Edge])
+    except msgspec.ValidationError:
+        for name, part in msgspec.json.decode(data, type=dict[str, msgspec.Raw]).items():
+            try:
+                msgspec.json.decode(part, type=Edge)
+            except msgspec.ValidationError as error:
+                raise InputError(f"{path}: edge {name!r} is wrong: {error}") from None
+        raise
 
 
 def _check_nodes(graph: Graph, nodes: Any, path: Path) -> tuple[str, ...]:

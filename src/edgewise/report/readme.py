@@ -12,7 +12,7 @@ from typing import Any
 
 from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Measure
 from ..io.arrays import ArrayHeader, read_headers
-from ..io.atomic import PAGE, PAGE_MARK, is_our_page, write_text
+from ..io.atomic import README, README_MARK, is_own_readme, write_text
 from ..pipeline import Discovery
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
@@ -180,15 +180,15 @@ def study_page(plan: Plan, pieces: Sequence[Piece]) -> str:
 
 
 def _page(title: str, parts: Mapping[str, Sequence[str]]) -> str:
-    lines = [PAGE_MARK, f"# {title}", "", "Written by edgewise; `edgewise report` writes this page anew."]
+    lines = [README_MARK, f"# {title}", "", "Written by edgewise; `edgewise report` writes this page anew."]
     for heading, words in parts.items():
         lines += ["", f"## {heading}", "", *words]
     return "\n".join(lines) + "\n"
 
 
 def _write(folder: Path, page: str) -> list[Path]:
-    path = folder / PAGE
-    if os.path.lexists(path) and not is_our_page(path):
+    path = folder / README
+    if os.path.lexists(path) and not is_own_readme(path):
         return []
     write_text(path, page)
     return [path]
@@ -201,7 +201,7 @@ def _pieces(folder: Path, ours: str) -> list[Piece]:
     return [
         Piece(place, read_headers(path) if path.suffix in (".npy", ".npz") and not place.startswith(ALIKE) else {})
         for place, path in sorted(places.items())
-        if re.fullmatch(ours, place) and place != PAGE
+        if re.fullmatch(ours, place) and place != README
     ]
 
 

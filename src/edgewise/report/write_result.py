@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..io.atomic import whole_folder, write_text
+from ..io.atomic import atomic_folder, write_text
 from ..io.formats import NPZ
 from ..results import fill_result
 from ..results.result_folder import FILES
@@ -33,7 +33,7 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
     the data are written all the same, and a warning says so.
     """
     problem: Exception | None = None
-    with whole_folder(Path(folder), overwrite, FILES) as draft:
+    with atomic_folder(Path(folder), overwrite, FILES) as draft:
         fill_result(draft, found, ".json" if eap_ig_json else NPZ)
         try:
             write_derived(draft, Findings(found))

@@ -23,11 +23,11 @@ import numpy as np
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
 from ..io.atomic import (
-    check_place,
+    check_folder_path,
     name_target_in_errors,
-    parents_of,
-    put_in_place,
-    refuse_foreign,
+    create_parents,
+    replace_folder,
+    check_no_foreign_files,
     remove,
     remove_drafts,
     write_json,
@@ -111,14 +111,14 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
         If the folder holds finished work of another plan, or files that aren't a study's. Nothing is changed then.
     """
     record = _plan_record(plan)
-    check_place(folder)
+    check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     with Store(partial).lock(folder, f"{REPLACEMENT}/({FILES})") as store:
         exists = folder.is_dir() and any(folder.iterdir())
         if exists and is_study(folder):
             read_record(folder)
         if exists and (overwrite or not is_study(folder)):
-            refuse_foreign(folder, FILES)
+            check_no_foreign_files(folder, FILES)
         if not (exists and overwrite):
             with _start(folder, record) as opened:
                 yield opened
@@ -129,7 +129,7 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
         with _start(replacement, record) as opened:
             yield opened
         with name_target_in_errors(folder):
-            put_in_place(replacement, folder)
+            replace_folder(replacement, folder)
         store.remove()
 
 
@@ -139,7 +139,7 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
     from ..runtime.engine import thread_count  # imports torch, which reading a study doesn't need
 
     is_new, store = not folder.exists(), Store(folder / STORE).open()
-    with parents_of(folder):
+    with create_parents(folder):
         try:
             resumes = is_study(folder) and not store.is_empty
             if resumes:
