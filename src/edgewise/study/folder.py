@@ -24,12 +24,12 @@ from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
 from ..io.atomic import (
     check_folder_path,
-    name_target_in_errors,
-    create_parents,
-    replace_folder,
     check_no_foreign_files,
+    create_parents,
+    name_target_in_errors,
     remove,
     remove_drafts,
+    replace_folder,
     write_json,
 )
 from ..io.records import convert_record, read_format
