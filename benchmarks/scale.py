@@ -347,7 +347,7 @@ def estimate_table(costs: Costs) -> Table:
         inside = facts.parameters - graph.d_model * config.vocab_size * (1 if config.tie_word_embeddings else 2)
         stage_operations = operations(inside, graph.n_edges, graph.d_model)
         each = {verb: count.seconds(by_verb[verb]) for verb, count in stage_operations.items()}
-        beside = max(need.of(1) for need in facts.needs(LENGTH).values())
+        beside = max(need.total(1) for need in facts.needs(LENGTH).values())
         copies = next(n for n in (1, 2, 4, 8, 16) if n * 78e9 > facts.weight_bytes + n * beside / n)
         score, learn = EXAMPLES * each["score"], 300 * 16 * each["learn"]
         study = SEEDS * (score + STUDY_CIRCUITS * EXAMPLES * each["circuit"])

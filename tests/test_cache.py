@@ -248,7 +248,7 @@ def test_of_several_at_once_one_reads_and_the_others_wait(folder):
 def test_the_limit_is_an_amount_of_memory(monkeypatch):
     assert cache.cache_limit() == 20_000_000_000
     monkeypatch.setenv(cache.LIMIT_VARIABLE, "much")
-    with pytest.raises(Exception, match=r"\$EDGEWISE_CACHE_LIMIT: 'much' is no amount of memory"):
+    with pytest.raises(Exception, match=r"\$EDGEWISE_CACHE_LIMIT: 'much' is not an amount of memory"):
         cache.cache_limit()
 
 

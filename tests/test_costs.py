@@ -85,7 +85,7 @@ def test_too_little_memory_raises_with_advice(model, monkeypatch):
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: 10_000)
     with pytest.raises(InputError, match=r"one example of \d+ tokens needs .* would fit: prompts of up to \d+ tok"):
         forecast(model, [work])
-    need = SETTINGS.scorer.need(model.transformer.shape, work.task.longest).of(1)
+    need = SETTINGS.scorer.need(model.transformer.shape, work.task.longest).total(1)
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: need)
     forecast(model, [work])
     with pytest.raises(InputError, match="fewer --workers"):

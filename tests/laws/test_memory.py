@@ -153,7 +153,7 @@ def score(model, ready, steps):
 
 def evaluate(model, ready):
     mask = np.random.default_rng(0).random(model.graph.n_edges) < 0.5
-    plan = plan_circuits([Circuit(model.graph, mask).prune()], model.norms_heads)
+    plan = plan_circuits([Circuit(model.graph, mask).prune()], model.has_post_norm)
     with torch.no_grad():
         reference, clean = ready.run(ready.corrupted), ready.run(ready.clean)
         return run_circuits(model, plan, ready.clean, reference, ready.frame, ready.last), clean

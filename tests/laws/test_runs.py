@@ -81,7 +81,7 @@ def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, shar
             (Circuit.full(model.graph), ready.clean),
             (Circuit.empty(model.graph), ready.corrupted),
         ):
-            plan = plan_circuits([circuit], model.transformer.norms_heads)
+            plan = plan_circuits([circuit], model.transformer.has_post_norm)
             (stream,) = run_circuits(model.transformer, plan, ready.clean, reference, ready.frame, ready.last)
             found = read_out(model.transformer, stream, batch.answers, batch.right, all_logits=True).logits
             expected = ready.read_out(ready.run(embedding), all_logits=True).logits
@@ -135,6 +135,6 @@ def test_circuits_that_run_together_give_what_each_gives_alone(model, ablation, 
     alone = [evaluate_circuits(model, task, [one], ablation=ablation).values[0] for one in circuits]
     for most in (1, 3, 100):
         places = len(task) * task.longest
-        monkeypatch.setattr(memory, "STREAMS", most * 4 * places * graph.d_model * 3 * graph.n_heads)
+        monkeypatch.setattr(memory, "MAX_STREAM_BYTES", most * 4 * places * graph.d_model * 3 * graph.n_heads)
         together = evaluate_circuits(model, task, circuits, ablation=ablation).values
         np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)

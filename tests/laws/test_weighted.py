@@ -79,7 +79,7 @@ def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
         drawn = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
         pruned = drawn.prune()
         with torch.no_grad():
-            plan = plan_circuits([pruned], ready.model.norms_heads)
+            plan = plan_circuits([pruned], ready.model.has_post_norm)
             (expected,) = run_circuits(ready.model, plan, ready.clean, runs.reference, ready.frame, ready.last)
             found = runs.stream(torch.tensor(pruned.mask))
         torch.testing.assert_close(found, expected, **EXACT)

@@ -277,6 +277,6 @@ def open_model(source: ModelSource) -> Model:
 
         model = load_source(source)
     transformer = model.transformer
-    where = f"on {transformer.where}, {transformer.dtype}, {thread_count()} threads"
+    where = f"on {transformer.device_names}, {transformer.dtype}, {thread_count()} threads"
     detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model

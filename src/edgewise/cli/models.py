@@ -90,7 +90,7 @@ def _needs(facts: ModelFacts, need: Need) -> dict[str, Any]:
     """What a verb needs for one example, and how many devices of each size that takes, None if too many."""
     from ..models.memory import RESERVED
 
-    held = {n: need.on_each_of(n, facts.weight_bytes, facts.graph.n_layers) for n in COUNTS}
+    held = {n: need.per_device(n, facts.weight_bytes, facts.graph.n_layers) for n in COUNTS}
     devices = {
         str(size): next((n for n, one in held.items() if one + RESERVED <= size * 10**9), None) for size in SIZES
     }

@@ -82,7 +82,7 @@ class EvaluateJob:
             found = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
             left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in found))
             for start, stop in group_circuits(transformer.shape, left, len(full), ready.clean.shape[1], self.memory):
-                plan = plan_circuits(left[start:stop], transformer.norms_heads)
+                plan = plan_circuits(left[start:stop], transformer.has_post_norm)
                 streams = run_circuits(transformer, plan, ready.clean, reference, ready.frame, ready.last)
                 for circuit, stream in zip(left[start:stop], streams, strict=True):
                     found[circuit] = self.metric.checked(ready.read_stream(stream, all_logits), clean)

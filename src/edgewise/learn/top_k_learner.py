@@ -22,7 +22,7 @@ from ..errors import InputError
 from ..evaluate import CMD, SIZES, Measure
 from ..graph import Graph
 from ..method import check_is
-from ..models.memory import keeps_streams, weighted_need
+from ..models.memory import can_keep_streams, weighted_need
 from ..score import EapIg, Scorer
 from .base import Learner, LearningCost, LearningProblem
 
@@ -98,7 +98,7 @@ class TopKLearner(Learner):
 
         model, task = problem.model, problem.task
         shape = model.transformer.shape
-        need = weighted_need(shape, task.longest, keeps_streams(shape, task.longest))
+        need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
         weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
         job = GradientJob(self.measure, problem.metric, problem.ablation, weights, ends, 1.0)
         return LearningCost(self.steps * (1 + self.resamples), min(self.batch, len(task)), need, job)

@@ -16,7 +16,7 @@ from ..evaluate import Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
-from ..models.memory import keeps_streams, weighted_need
+from ..models.memory import can_keep_streams, weighted_need
 from ..models.prepare import prepare
 from ..models.weighted import run_weighted
 from ..runtime.engine import NARROW_D_MODEL, Engine, run_batches
@@ -65,7 +65,7 @@ class GradientJob:
             reference = self.ablation.reference(batch)
             # Metrics that read only the answers' logits don't need the clean run.
             clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-        keep = keeps_streams(transformer.shape, batch.clean.shape[1])
+        keep = can_keep_streams(transformer.shape, batch.clean.shape[1])
         stream = run_weighted(transformer, weights, batch.clean, reference, batch.frame, batch.last, keep)
         readout = batch.read_stream(stream, all_logits)
         value = self.metric.checked(readout, clean or readout)
@@ -147,7 +147,7 @@ def choose_part_size(problem: LearningProblem) -> int:
     It is the same for every engine: each step depends on the one before, so that other rounding would add up.
     """
     shape, longest = problem.model.transformer.shape, problem.task.longest
-    fits = choose_batch_size(None, weighted_need(shape, longest, keeps_streams(shape, longest)), problem.memory)
+    fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
     return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
 
 

@@ -1,4 +1,4 @@
-"""The model families: one frozen record of facts each, and where its parts lie in a loaded HuggingFace model."""
+"""The supported model families: what their configs may contain, and how to build a Transformer from their modules."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
 
 @dataclass(frozen=True)
 class Family:
-    """What one `model_type` of HuggingFace asks of the runner.
+    """How edgewise supports one `model_type` of HuggingFace.
 
-    build    a loaded model -> its parts, borrowed, not copied
-    shape    a config -> the graph
-    honours  config attributes that `build` reads
-    demands  config attributes that must have one of these values, because the runner has no other way
+    build    a loaded model -> its Transformer, which shares the weights
+    honours  config attributes that `build`, or the modules that it uses, respect
+    demands  config attributes for which only these values are supported
     """
 
     build: Callable[[Any], Transformer]
-    shape: Callable[[Any], Graph]
     honours: frozenset[str]
     demands: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
-# Attributes that don't change what a forward pass computes.
+# Config attributes that do not change what a forward pass computes.
 HARMLESS = frozenset(
     "_name_or_path architectures chunk_size_feed_forward dtype torch_dtype id2label label2id is_decoder "
     "is_encoder_decoder model_type output_attentions output_hidden_states problem_type return_dict "
@@ -41,7 +39,7 @@ HARMLESS = frozenset(
     "_attn_implementation_autoset gradient_checkpointing max_window_layers unsloth_version unsloth_fixed "
     "rope_theta rope_scaling rotary_emb_base rotary_pct is_llama_config rope_interleaved transformers.js_config "
     "_sliding_window_pattern cache_implementation _model_name_or_path unk_token_id "
-    # What transformers 4 wrote into every config: generation and bookkeeping.
+    # transformers 4 wrote these into every config: generation and bookkeeping.
     "torchscript tie_encoder_decoder finetuning_task prefix max_length min_length do_sample early_stopping "
     "num_beams temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
     "num_return_sequences encoder_no_repeat_ngram_size num_beam_groups diversity_penalty "
@@ -51,25 +49,25 @@ HARMLESS = frozenset(
 
 
 def check_config(config: Any) -> Family:
-    """The family of a HuggingFace config; refuses by name what the runner doesn't handle, never ignores it."""
+    """Return the family of a HuggingFace config. Raise InputError if the config has an unsupported option."""
     kind = config.model_type
     if kind not in FAMILIES:
         raise unknown_name("model family", kind, list(FAMILIES))
     family = FAMILIES[kind]
     for name, value in config.to_dict().items():
         if name == "quantization_config" and (value or {}).get("quant_method") == "gguf":
-            continue  # transformers gives plain weights for such a file
+            continue  # transformers de-quantises the weights of a .gguf file
         if name in family.demands and value not in family.demands[name]:
             allowed = " or ".join(repr(v) for v in family.demands[name])
-            raise InputError(f"this {kind} config has {name} = {value!r}, which isn't handled; expected {allowed}")
-        known = name in family.honours or name in family.demands or name in HARMLESS
-        if not known and value is not None and value != {} and value != []:
-            raise InputError(f"this {kind} config has {name} = {value!r}, an attribute that isn't handled for {kind}")
+            raise InputError(f"this {kind} config has {name} = {value!r}, which isn't supported; expected {allowed}")
+        is_known = name in family.honours or name in family.demands or name in HARMLESS
+        if not is_known and value is not None and value != {} and value != []:
+            raise InputError(f"this {kind} config has {name} = {value!r}, an option that isn't supported for {kind}")
     return family
 
 
 def build_transformer(model: Any) -> Transformer:
-    """The runner's view of a loaded HuggingFace causal language model, sharing its weights."""
+    """Return the Transformer of a loaded HuggingFace causal language model, which shares its weights."""
     return check_config(model.config).build(model)
 
 
@@ -80,8 +78,8 @@ def _gpt2(model: Any) -> Transformer:
 
     def layer(block: Any) -> Layer:
         weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
-        apart = weight.unflatten(0, (3, heads, d_head)), bias.unflatten(0, (3, heads, d_head))
-        q, k, v = (Projection(apart[0][i], apart[1][i]) for i in range(3))
+        weights, biases = (x.unflatten(0, (3, heads, d_head)) for x in (weight, bias))
+        q, k, v = (Projection(weights[i], biases[i]) for i in range(3))
         return Layer(
             attention_norm=_layer_norm(block.ln_1),
             q=q,
@@ -95,10 +93,10 @@ def _gpt2(model: Any) -> Transformer:
         )
 
     return Transformer(
-        graph=_gpt2_shape(config),
+        graph=Graph(config.n_layer, heads, width),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.h),
-        embed=_at_home(body.wte, body.wte, body.h[0].attn.c_proj.weight),
+        embed=_embedding(body.wte, body.wte, body.h[0].attn.c_proj.weight),
         positions=body.wpe.weight,
         rotary=None,
         final_norm=_layer_norm(body.ln_f),
@@ -133,12 +131,12 @@ def _gpt_neox(model: Any) -> Transformer:
 
     unembed = getattr(model, "embed_out", None) or model.lm_head
     return Transformer(
-        graph=_gpt_neox_shape(config),
+        graph=Graph(config.num_hidden_layers, heads, config.hidden_size, config.use_parallel_residual),
         d_head=d_head,
         layers=tuple(layer(block) for block in body.layers),
-        embed=_at_home(body.embed_in, body.embed_in, body.layers[0].attention.dense.weight),
+        embed=_embedding(body.embed_in, body.embed_in, body.layers[0].attention.dense.weight),
         positions=None,
-        rotary=lambda like, positions, which: body.rotary_emb(like, positions),
+        rotary=lambda like, positions, kind: body.rotary_emb(like, positions),
         final_norm=_layer_norm(body.final_layer_norm),
         unembed=unembed.weight,
         attention_scale=d_head**-0.5,
@@ -148,7 +146,7 @@ def _gpt_neox(model: Any) -> Transformer:
 
 
 def _llama(model: Any) -> Transformer:
-    """Llama and all that are shaped like it; Gemma's norms and caps are switched on by what the modules have."""
+    """Build Llama and the families with its structure. Gemma adds norms, soft caps and its own query scale."""
     config, body = model.config, model.model
     heads = config.num_attention_heads
     d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -161,67 +159,55 @@ def _llama(model: Any) -> Transformer:
     def layer(index: int, block: Any) -> Layer:
         attention = block.self_attn
         q, k, v = (_projection(part, heads, d_head) for part in (attention.q_proj, attention.k_proj, attention.v_proj))
+        mlp_module, mlp_post_norm = block.mlp, norm(block.post_feedforward_layernorm) if is_gemma else None
         return Layer(
             attention_norm=norm(block.input_layernorm),
             q=q,
             k=k,
             v=v,
             project=lambda y: (
-                _heads(attention.q_proj(y), q, d_head),
-                _heads(attention.k_proj(y), k, d_head),
-                _heads(attention.v_proj(y), v, d_head),
+                _split_heads(attention.q_proj(y), q, d_head),
+                _split_heads(attention.k_proj(y), k, d_head),
+                _split_heads(attention.v_proj(y), v, d_head),
             ),
             out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
             out_bias=attention.o_proj.bias,
             mlp_norm=norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm),
-            mlp=_then(block.mlp, norm(block.post_feedforward_layernorm)) if is_gemma else block.mlp,
+            mlp=mlp_module if mlp_post_norm is None else lambda x: mlp_post_norm(mlp_module(x)),
             window=_window(config, index),
-            turn=None if kinds is None else kinds[index],
+            rotary_kind=None if kinds is None else kinds[index],
             q_norm=norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
             k_norm=norm(attention.k_norm) if hasattr(attention, "k_norm") else None,
             post_norm=norm(block.post_attention_layernorm) if is_gemma else None,
         )
 
-    def rotary(like: Tensor, positions: Tensor, which: str | None) -> tuple[Tensor, Tensor]:
-        if which is None:
+    def rotary(like: Tensor, positions: Tensor, kind: str | None) -> tuple[Tensor, Tensor]:
+        if kind is None:
             return body.rotary_emb(like, positions)
         if hasattr(body, "rotary_emb_local"):  # transformers 4 has one module per kind of layer
-            module = body.rotary_emb_local if which == "sliding_attention" else body.rotary_emb
+            module = body.rotary_emb_local if kind == "sliding_attention" else body.rotary_emb
             return module(like, positions)
-        return body.rotary_emb(like, positions, which)
+        return body.rotary_emb(like, positions, kind)
 
     return Transformer(
-        graph=_llama_shape(config),
+        graph=Graph(config.num_hidden_layers, heads, config.hidden_size),
         d_head=d_head,
         layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
-        embed=_at_home(embed, body.embed_tokens, body.layers[0].self_attn.o_proj.weight),
+        embed=_embedding(embed, body.embed_tokens, body.layers[0].self_attn.o_proj.weight),
         positions=None,
         rotary=rotary,
         final_norm=norm(body.norm),
         unembed=model.lm_head.weight,
         attention_scale=query_scale**-0.5,
         max_length=config.max_position_embeddings,
-        mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and what it gates
+        mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and the gated values
         attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
         logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
     )
 
 
-def _gpt2_shape(config: Any) -> Graph:
-    return Graph(config.n_layer, config.n_head, config.n_embd)
-
-
-def _gpt_neox_shape(config: Any) -> Graph:
-    parallel = config.use_parallel_residual
-    return Graph(config.num_hidden_layers, config.num_attention_heads, config.hidden_size, parallel)
-
-
-def _llama_shape(config: Any) -> Graph:
-    return Graph(config.num_hidden_layers, config.num_attention_heads, config.hidden_size)
-
-
 def _window(config: Any, layer: int) -> int | None:
-    """The sliding window of a layer, or None if it sees everything."""
+    """Return the sliding window of a layer, or None if it attends to all positions."""
     window = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
@@ -238,43 +224,38 @@ def _rms_norm(module: Any) -> Norm:
 
 
 def _gemma_norm(module: Any) -> Norm:
-    """Gemma stores a norm's weight less 1; in half precision, their sum would lose what was stored."""
+    """Return Gemma's norm, which stores its weight minus 1. Adding 1 in half precision would lose digits."""
     return Norm(1 + at_least_float32(module.weight), None, module.eps, centred=False)
 
 
 def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
-    """Gemma scales embeddings by the root of the width; newer versions of transformers do so in the module."""
+    """Return Gemma's embedding, scaled by the root of the width; newer versions of transformers scale in the module."""
     if hasattr(module, "embed_scale"):
         return module
     return lambda tokens: module(tokens) * module.weight.new_tensor(width**0.5)
 
 
-def _at_home(embed: Callable[[Tensor], Tensor], module: Any, home: Tensor) -> Callable[[Tensor], Tensor]:
-    """An embedding that runs where its weights are, and gives its output where the first layer's are."""
-    return lambda tokens: embed(tokens.to(module.weight.device)).to(home.device)
-
-
-def _then(first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda x: second(first(x))
+def _embedding(embed: Callable[[Tensor], Tensor], module: Any, like: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return an embedding that runs on the device of `module`, and moves its output to the device of `like`."""
+    return lambda tokens: embed(tokens.to(module.weight.device)).to(like.device)
 
 
 def _fused_mlp(module: Any) -> Callable[[Tensor], Tensor]:
-    """GPT-2's MLP with its activation as one kernel: the module's own formula runs as eight, each over memory."""
+    """Return GPT-2's MLP with its activation as one kernel; the module's own formula takes eight kernels."""
     return lambda x: module.c_proj(F.gelu(module.c_fc(x), approximate="tanh"))
 
 
 def _projection(module: nn.Linear, heads: int, d_head: int) -> Projection:
-    """The projection with its heads apart; `heads` are the query heads, which may share keys and values in groups."""
-    stored = module.weight.shape[0] // d_head
-    bias: Tensor | None = module.bias
-    apart = None if bias is None else bias.unflatten(0, (stored, d_head))
-    return Projection(module.weight.unflatten(0, (stored, d_head)), apart, heads // stored)
+    """Return a projection split into heads; `heads` is the number of query heads, which may share keys and values."""
+    n_stored = module.weight.shape[0] // d_head
+    bias: Tensor | None = None if module.bias is None else module.bias.unflatten(0, (n_stored, d_head))
+    return Projection(module.weight.unflatten(0, (n_stored, d_head)), bias, heads // n_stored)
 
 
-def _heads(projected: Tensor, projection: Projection, d_head: int) -> Tensor:
-    """[..., query head, d_head] from the module's own output."""
-    apart = projected.unflatten(-1, (-1, d_head))
-    return apart if projection.group == 1 else apart.repeat_interleave(projection.group, dim=-2)
+def _split_heads(projected: Tensor, projection: Projection, d_head: int) -> Tensor:
+    """Return a projection's output as [..., query head, d_head]."""
+    heads = projected.unflatten(-1, (-1, d_head))
+    return heads if projection.group == 1 else heads.repeat_interleave(projection.group, dim=-2)
 
 
 _COMMON = frozenset(
@@ -288,24 +269,23 @@ _GEMMA = (_LLAMA | _WINDOWS | {"hidden_activation", "query_pre_attn_scalar"}) | 
     "attn_logit_softcapping",
 }
 _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activation_function layer_norm_epsilon".split())
-# What transformers 4 wrote into every config.
+# transformers 4 wrote this into every config.
 _DECODER = {"add_cross_attention": (False,)}
 _GPT2_DEMANDS = {"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,), **_DECODER}
 _GEMMA_DEMANDS = {"use_bidirectional_attention": (None, False), **_DECODER}
 _QWEN_DEMANDS = {"use_mrope": (None, False), **_DECODER}
 
 FAMILIES: dict[str, Family] = {
-    "gpt2": Family(_gpt2, _gpt2_shape, _GPT2, _GPT2_DEMANDS),
+    "gpt2": Family(_gpt2, _GPT2, _GPT2_DEMANDS),
     "gpt_neox": Family(
         _gpt_neox,
-        _gpt_neox_shape,
         _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual", "partial_rotary_factor"},
         _DECODER,
     ),
-    "llama": Family(_llama, _llama_shape, _LLAMA, _DECODER),
-    "mistral": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _DECODER),
-    "qwen2": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
-    "qwen3": Family(_llama, _llama_shape, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
-    "gemma2": Family(_llama, _llama_shape, _GEMMA, _GEMMA_DEMANDS),
-    "gemma3_text": Family(_llama, _llama_shape, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
+    "llama": Family(_llama, _LLAMA, _DECODER),
+    "mistral": Family(_llama, _LLAMA | _WINDOWS, _DECODER),
+    "qwen2": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
+    "qwen3": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
+    "gemma2": Family(_llama, _GEMMA, _GEMMA_DEMANDS),
+    "gemma3_text": Family(_llama, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
 }

@@ -149,7 +149,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         facts, empty_module = inspect_source(replace(source, dtype=dtype_name(dtype)))
         free = {device: free_bytes(device) or 0 for device in devices}
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
-        device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.of(1)), free)
+        device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.total(1)), free)
     with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), block_custom_generate():
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **files.pretrained_arguments(),
@@ -178,7 +178,7 @@ def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device:
     if free is None or 2 * min_bytes < free:
         return
     facts, _ = inspect_source(replace(source, dtype=dtype_name(dtype)))
-    prompt_bytes = max(need.of(1) for need in facts.needs(SHORT_PROMPT).values())
+    prompt_bytes = max(need.total(1) for need in facts.needs(SHORT_PROMPT).values())
     if facts.weight_bytes + prompt_bytes <= free:
         return
     half_bytes = facts.weight_bytes * torch.bfloat16.itemsize // dtype.itemsize + prompt_bytes

@@ -1,4 +1,4 @@
-"""How much memory a batch needs, and how many examples fit into it."""
+"""Estimate how much memory a batch needs, and how many examples fit into a budget."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ..errors import InputError
 from ..graph import Graph
 
 BUDGET = 1_000_000_000
-MOST = 64
-# Circuits run at once while the streams of a layer's heads, the largest of what comes and goes, are no larger: beyond
-# this, common allocators give memory back to the system at once, and finding it again takes longer than the sums.
-STREAMS = 2**25
-# Norms of circuits' streams read so many numbers at once: what they take besides is small, and fits into a cache.
+MAX_BATCH_SIZE = 64
+# Circuits run together as long as the streams that a layer's heads read, the largest temporary tensors, take at most
+# this many bytes. Common allocators return larger blocks to the system at once, and getting them again is slow.
+MAX_STREAM_BYTES = 2**25
+# The number of values that are normalised at once, so that temporary copies are small and fit into a cache.
 NORMED_AT_ONCE = 2**18
-# What streams of one example may take: half of the usual budget.
-LARGEST_STREAMS = BUDGET // 2
-# What a driver keeps of a device for itself.
+# Streams of one example are kept for the backward pass if they take at most this many bytes.
+MAX_KEPT_STREAM_BYTES = BUDGET // 2
+# What a driver reserves of a device's memory.
 RESERVED = 500_000_000
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a model decides how much memory a batch needs.
+    """The sizes of a model that decide how much memory a batch needs.
 
-    d_head      of a head
-    mlp_kept    how many numbers the MLP keeps of every position for a backward pass
-    itemsize    bytes of a number as the model computes
-    post_norm   whether a norm follows attention
+    d_head     width of a head
+    mlp_kept   values per position that the MLP keeps for a backward pass
+    itemsize   bytes of a value in the model's dtype
+    post_norm  whether a norm follows attention
     """
 
     graph: Graph
@@ -40,165 +40,174 @@ class Shape:
     post_norm: bool = False
 
     @property
-    def wide(self) -> int:
-        """Bytes of a number where sums are taken: at least those of float32."""
+    def sum_itemsize(self) -> int:
+        """Bytes of a value in a sum, which is at least float32."""
         return max(4, self.itemsize)
 
     @property
-    def heads(self) -> float:
-        """The width of all of a layer's heads together, in streams."""
+    def heads_width(self) -> float:
+        """The width of all heads of a layer together, in multiples of d_model."""
         return self.graph.n_heads * self.d_head / self.graph.d_model
 
     @property
-    def trace(self) -> float:
-        """Bytes of a run that is kept (`forward.Trace`), per number of a stream."""
-        return self.itemsize * self.graph.n_layers * (3 + 4 * self.heads)
+    def trace_bytes(self) -> float:
+        """Bytes of a run that is kept (`forward.Trace`), per value of a stream [position, d_model]."""
+        return self.itemsize * self.graph.n_layers * (3 + 4 * self.heads_width)
 
-    def passing(self, length: int) -> float:
-        """The same for a run that waits for its backward pass: queries and keys as turned, MLPs and patterns too."""
-        patterns = self.graph.n_heads * length * (self.wide + self.itemsize) / self.graph.d_model
-        kept = 3 * self.heads + 1 + self.mlp_kept / self.graph.d_model
-        norms = 4 * self.wide if self.itemsize < self.wide else 0  # two, which widen what they read, and keep it
-        return self.trace + self.graph.n_layers * (self.itemsize * kept + patterns + norms)
+    def backward_bytes(self, length: int) -> float:
+        """Return the bytes of a run that is kept for its backward pass, per value of a stream.
+
+        Beyond the trace, autograd keeps rotated queries and keys, attention patterns, and values inside the MLPs.
+        """
+        patterns = self.graph.n_heads * length * (self.sum_itemsize + self.itemsize) / self.graph.d_model
+        kept = 3 * self.heads_width + 1 + self.mlp_kept / self.graph.d_model
+        # In half precision, the two norms of a layer keep a float32 copy of their input.
+        norms = 4 * self.sum_itemsize if self.itemsize < self.sum_itemsize else 0
+        return self.trace_bytes + self.graph.n_layers * (self.itemsize * kept + patterns + norms)
 
     @property
-    def projection(self) -> int:
-        """Numbers in the weights of a layer's queries, one for every head."""
+    def projection_size(self) -> int:
+        """The number of weights of a layer's query projection."""
         return self.graph.n_heads * self.d_head * self.graph.d_model
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of memory beyond the model.
+    """Bytes of memory that work needs beyond the model's weights.
 
     fixed  for any batch
-    each   for every example in it
-    layer  of `each`, what the layer at work takes: over several devices, all but this is spread
+    each   for every example of a batch
+    layer  the part of `each` that the running layer takes; the rest is spread if there are several devices
     """
 
     fixed: int
     each: int
     layer: int
 
-    def of(self, examples: int) -> int:
-        """What a batch needs."""
-        return self.fixed + self.each * examples
+    def total(self, n_examples: int) -> int:
+        """Return the bytes for a batch of this many examples."""
+        return self.fixed + self.each * n_examples
 
-    def on_each_of(self, devices: int, weights: int, n_layers: int) -> int:
-        """What each of some devices holds of one example and of a model of `weights` bytes, placed by layers."""
-        if devices == 1:
-            return weights + self.of(1)
-        # Layers aren't divided, so that a device may have one more than its share.
-        held = -(-weights // devices) + weights // n_layers
-        return held + self.fixed + self.layer + (self.each - self.layer) // devices
+    def per_device(self, n_devices: int, weight_bytes: int, n_layers: int) -> int:
+        """Return the bytes on each of several devices, for one example and the weights of a model placed by layers."""
+        if n_devices == 1:
+            return weight_bytes + self.total(1)
+        # Layers are not divided, so a device may have one more than its share.
+        held = -(-weight_bytes // n_devices) + weight_bytes // n_layers
+        return held + self.fixed + self.layer + (self.each - self.layer) // n_devices
 
 
 def scoring_need(shape: Shape, length: int, runs: int = 1) -> Need:
-    """What scoring examples of `length` tokens needs.
+    """Return the memory for scoring examples of `length` tokens with gradients of `runs` runs.
 
-    Differences of all sources, and gradients at all destinations, summed over `runs` but for a stream per layer and
-    run; and the largest of: a run with its own gradients, two runs whose differences are taken, or the gradients of a
-    layer's heads. All but the runs is float32, whatever the model computes in.
+    It holds the differences of all sources, and the gradients at all destinations, which are summed over runs except
+    for one stream per layer and run. On top comes the largest of: a run with its gradients, two runs whose differences
+    are computed, or the gradients of one layer's heads. All but the runs is at least float32.
     """
-    graph, wide = shape.graph, shape.wide
-    own = graph.n_layers * (3 * shape.heads + 2) + 1
-    # A backward pass lets go of what it is done with, while the gradients come.
-    running = max(shape.passing(length), shape.trace + own * (wide + shape.itemsize))
-    parting = 2 * shape.trace + (own + graph.n_heads) * wide
-    contracting = (own + 4 * graph.n_heads) * wide
-    if shape.post_norm:  # each run is contracted by itself, with differences as they are in that run
-        contracting += (graph.n_sources + graph.n_layers) * wide
+    graph, itemsize = shape.graph, shape.sum_itemsize
+    gradients = graph.n_layers * (3 * shape.heads_width + 2) + 1
+    # A backward pass frees what it no longer needs while the gradients are created.
+    running = max(shape.backward_bytes(length), shape.trace_bytes + gradients * (itemsize + shape.itemsize))
+    subtracting = 2 * shape.trace_bytes + (gradients + graph.n_heads) * itemsize
+    contracting = (gradients + 4 * graph.n_heads) * itemsize
+    if shape.post_norm:  # each run is contracted alone, with its own differences
+        contracting += (graph.n_sources + graph.n_layers) * itemsize
     else:
-        summed = own + graph.n_layers * (runs - 1)
-        contracting += (summed - own + runs) * wide
-        running += summed * wide
-    if runs == 1:  # scorers of one run keep both
-        contracting += 2 * shape.trace
-    most = graph.n_sources * wide + max(running if runs > 1 else 0, parting, contracting)
-    return _need(shape, length, shape.projection * (2 * wide + shape.itemsize), most, 4 * graph.n_heads * wide)
+        summed = gradients + graph.n_layers * (runs - 1)
+        contracting += (summed - gradients + runs) * itemsize
+        running += summed * itemsize
+    if runs == 1:  # scorers of one run keep the clean and the corrupted trace
+        contracting += 2 * shape.trace_bytes
+    each = graph.n_sources * itemsize + max(running if runs > 1 else 0, subtracting, contracting)
+    fixed = shape.projection_size * (2 * itemsize + shape.itemsize)
+    return _scale_need(shape, length, fixed, each, 4 * graph.n_heads * itemsize)
 
 
 def circuit_need(shape: Shape, length: int) -> Need:
-    """What running circuits needs: the clean and the reference run, and the largest of circuits."""
-    readers, index = _reading(shape, shape.graph.n_sources)
-    most = 2 * shape.trace + _circuit(shape, length, shape.graph.n_sources)
-    # What others sum comes to the layer at work in parts.
-    return _need(shape, length, 3 * shape.wide * NORMED_AT_ONCE, most, 2 * readers + index)
+    """Return the memory for running circuits: the clean run, the reference run, and the full circuit."""
+    streams, indices = _head_input_bytes(shape, shape.graph.n_sources)
+    each = 2 * shape.trace_bytes + _circuit_bytes(shape, length, shape.graph.n_sources)
+    # Sums of other devices' rows arrive at the running layer as separate tensors.
+    return _scale_need(shape, length, 3 * shape.sum_itemsize * NORMED_AT_ONCE, each, 2 * streams + indices)
 
 
-def _circuit(shape: Shape, length: int, nodes: int) -> float:
-    """Bytes per number of a stream that a circuit of so many nodes needs: changes of all of them, everywhere and at the
-    last position, and what a layer's heads read."""
-    return nodes * shape.itemsize * (1 + 1 / length) + sum(_reading(shape, nodes))
+def _circuit_bytes(shape: Shape, length: int, n_nodes: int) -> float:
+    """Return the bytes of a circuit of this many nodes, per value of a stream.
+
+    They are the changes of all nodes, at all positions and again at the last one, and the inputs of a layer's heads.
+    """
+    return n_nodes * shape.itemsize * (1 + 1 / length) + sum(_head_input_bytes(shape, n_nodes))
 
 
-def _reading(shape: Shape, nodes: int) -> tuple[float, float]:
-    """The same for the inputs of a layer's heads, those that come through a norm apart, and for numbers of the rows
-    that are summed for them."""
+def _head_input_bytes(shape: Shape, n_nodes: int) -> tuple[float, float]:
+    """Return the bytes, per value of a stream, of a layer's head inputs and of the row numbers summed for them."""
     readers = 3 * shape.graph.n_heads
-    return readers * shape.itemsize * (1 + 2 * shape.post_norm), 8 * readers * nodes / shape.graph.d_model
+    return readers * shape.itemsize * (1 + 2 * shape.post_norm), 8 * readers * n_nodes / shape.graph.d_model
 
 
 def group_circuits(
-    shape: Shape, circuits: Sequence[Circuit], examples: int, length: int, budget: int
+    shape: Shape, circuits: Sequence[Circuit], n_examples: int, length: int, budget: int
 ) -> Iterator[tuple[int, int]]:
-    """Circuits that run at once on so many examples of a length, from .. to: as many as fit into a budget of bytes with
-    the runs that they share, and as make it faster."""
-    start, taken = 0, 0.0
-    numbers = examples * length * shape.graph.d_model
-    left = (budget - circuit_need(shape, length).fixed) / numbers - 2 * shape.trace
-    most = STREAMS // (3 * shape.graph.n_heads * shape.itemsize * numbers)
-    for place, circuit in enumerate(circuits):
-        own = _circuit(shape, length, int(circuit.nodes.sum()))
-        if place > start and (taken + own > left or place - start >= most):
-            yield start, place
-            start, taken = place, 0.0
-        taken += own
+    """Yield (start, stop) of the circuits that run together.
+
+    A group fits into `budget` bytes together with the runs that all circuits share, and is not larger than is fast.
+    """
+    start, used = 0, 0.0
+    values = n_examples * length * shape.graph.d_model
+    available = (budget - circuit_need(shape, length).fixed) / values - 2 * shape.trace_bytes
+    max_circuits = MAX_STREAM_BYTES // (3 * shape.graph.n_heads * shape.itemsize * values)
+    for index, circuit in enumerate(circuits):
+        needed = _circuit_bytes(shape, length, int(circuit.nodes.sum()))
+        if index > start and (used + needed > available or index - start >= max_circuits):
+            yield start, index
+            start, used = index, 0.0
+        used += needed
     if start < len(circuits):
         yield start, len(circuits)
 
 
 def weighted_need(shape: Shape, length: int, keep_streams: bool = True) -> Need:
-    """What a weighted run and its backward pass need.
+    """Return the memory for a run of a weighted circuit and its backward pass.
 
-    Changes of all sources and their gradients, streams of a layer and their gradients, how streams are mixed, the
-    reference, what autograd keeps of all layers, and all layers' streams if they are kept.
+    It holds the changes of all sources and their gradients, the streams of one layer (of all layers with
+    `keep_streams`) and their gradients, the mixing weights, the reference run, and what autograd keeps.
     """
     graph = shape.graph
     sources, readers = graph.n_sources - graph.n_heads - 1, 3 * graph.n_heads + 1  # the last layer writes no rows
     mixing = 2 * readers * sources / graph.d_model
     streams = readers * (graph.n_layers if keep_streams else 1)
-    most = shape.itemsize * (2 * sources + readers + streams + mixing) + shape.trace + shape.passing(length)
-    return _need(shape, length, 3 * shape.projection * shape.itemsize, most, 2 * readers * shape.itemsize)
+    tables = shape.itemsize * (2 * sources + readers + streams + mixing)
+    each = tables + shape.trace_bytes + shape.backward_bytes(length)
+    return _scale_need(shape, length, 3 * shape.projection_size * shape.itemsize, each, 2 * readers * shape.itemsize)
 
 
-def _need(shape: Shape, length: int, fixed: int, each: float, layer: float) -> Need:
-    """From bytes per number of a stream [position, d_model]."""
-    numbers = length * shape.graph.d_model
-    return Need(fixed, int(each * numbers), int(layer * numbers))
+def _scale_need(shape: Shape, length: int, fixed: int, each: float, layer: float) -> Need:
+    """Return the need of examples of `length` tokens, from bytes per value of a stream [position, d_model]."""
+    values = length * shape.graph.d_model
+    return Need(fixed, int(each * values), int(layer * values))
 
 
-def keeps_streams(shape: Shape, length: int) -> bool:
-    """Whether the streams of all layers are kept for a backward pass, or mixed again: where one example's are large."""
+def can_keep_streams(shape: Shape, length: int) -> bool:
+    """Return whether one example's streams of all layers are small enough to keep for the backward pass."""
     readers = 3 * shape.graph.n_heads + 1
-    return readers * shape.graph.n_layers * shape.itemsize * length * shape.graph.d_model <= LARGEST_STREAMS
+    return readers * shape.graph.n_layers * shape.itemsize * length * shape.graph.d_model <= MAX_KEPT_STREAM_BYTES
 
 
 def batch_size_for(need: Need, budget: int = BUDGET) -> int:
-    """Examples per batch that fit into a budget of bytes, at least one."""
-    return max(1, min(MOST, (budget - need.fixed) // need.each))
+    """Return how many examples fit into a budget of bytes: at least one."""
+    return max(1, min(MAX_BATCH_SIZE, (budget - need.fixed) // need.each))
 
 
 def as_bytes(memory: int | str) -> int:
-    """An amount of memory in bytes, from bytes or text such as '2GB'."""
+    """Return an amount of memory in bytes, from a number or text such as '2GB'."""
     return parse_bytes(memory) if isinstance(memory, str) else memory
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes from '800MB', '2GB' or a plain count."""
+    """Return a number of bytes from '800MB', '2GB' or a plain count. Raise InputError for anything else."""
     units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-    found = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text.strip().upper())
-    amount = float(found[1]) * units.get(found[2], 0) if found else 0.0
+    match = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text.strip().upper())
+    amount = float(match[1]) * units.get(match[2], 0) if match else 0.0
     if not 1 <= amount < 2**63:
-        raise InputError(f"{text[:40]!r} is no amount of memory; give one such as 800MB or 2GB")
+        raise InputError(f"{text[:40]!r} is not an amount of memory; give one such as 800MB or 2GB")
     return int(amount)

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import unknown_name
 from ..graph import Graph
-from .memory import Need, Shape, circuit_need, keeps_streams, scoring_need, weighted_need
+from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model_files import DEMO, content_digest
 from .placement import choose_devices
 from .transformer import Transformer
@@ -116,7 +116,7 @@ class Model:
         return self.transformer.unembed.shape[0]
 
     def __repr__(self) -> str:
-        device, dtype = self.transformer.where, dtype_name(self.transformer.dtype)
+        device, dtype = self.transformer.device_names, dtype_name(self.transformer.dtype)
         return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
 
 
@@ -148,7 +148,7 @@ class ModelFacts:
         return {
             "score": scoring_need(self.shape, length, runs=5),
             "evaluate": circuit_need(self.shape, length),
-            "learn": weighted_need(self.shape, length, keeps_streams(self.shape, length)),
+            "learn": weighted_need(self.shape, length, can_keep_streams(self.shape, length)),
         }
 
 

@@ -1,4 +1,4 @@
-"""A transformer as the runner sees it: the facts of its architecture, and parts borrowed from a loaded model."""
+"""A transformer as edgewise runs it: its architecture, and weights shared with a loaded HuggingFace model."""
 
 from __future__ import annotations
 
@@ -23,30 +23,29 @@ class Norm:
     centred: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        """[..., d_model] -> the same shape and dtype, computed in the wider of x's dtype and the weight's."""
-        kind = self.weight.dtype
-        if x.dtype != kind:
-            kind = torch.promote_types(x.dtype, kind)
-            bias = None if self.bias is None else self.bias.to(kind)
-            return replace(self, weight=self.weight.to(kind), bias=bias)(x.to(kind)).to(x.dtype)
+        """Return the norm of x [..., d_model] in x's dtype, computed in the wider of x's and the weight's dtype."""
+        if x.dtype != self.weight.dtype:
+            dtype = torch.promote_types(x.dtype, self.weight.dtype)
+            bias = None if self.bias is None else self.bias.to(dtype)
+            return replace(self, weight=self.weight.to(dtype), bias=bias)(x.to(dtype)).to(x.dtype)
         if self.centred:
             return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
         return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The normalised x [..., d_model] before weight and bias, and 1 / its scale [..., 1]; at least float32."""
+        """Return x [..., d_model] normalised, without weight and bias, and 1 / its scale [..., 1]; at least float32."""
         x = at_least_float32(x)
         if self.centred:
             x = x - x.mean(-1, keepdim=True)
-        shrink = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
-        return x * shrink, shrink
+        inverse_scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        return x * inverse_scale, inverse_scale
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """A linear map with its heads apart: weight [head, d_head, d_model], bias [head, d_head].
+    """A linear map to heads: weight [head, d_head, d_model], bias [head, d_head].
 
-    Keys and values of grouped queries are stored once per group; `group` queries share one.
+    With grouped queries, keys and values are stored once per group; `group` query heads share them.
     """
 
     weight: Tensor
@@ -66,15 +65,15 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer: attention reads `attention_norm` of the stream, the MLP reads `mlp_norm` of it.
+    """One layer: attention reads `attention_norm` of the residual stream, the MLP reads `mlp_norm` of it.
 
-    project   [..., d_model] -> q, k and v [..., head, d_head], one for every query head
-    out       [d_model, head, d_head]; `out_bias` [d_model] belongs to no node
-    mlp       the rest of the MLP node, a norm after it included
-    window    how many positions attention sees, itself included; None for all
-    turn      which of the model's rotary embeddings it uses
+    project         [..., d_model] -> q, k and v [..., head, d_head], one for every query head
+    out             [d_model, head, d_head] the output projection; `out_bias` [d_model] belongs to no node
+    mlp             the MLP without `mlp_norm`, but with a norm that follows it
+    window          the number of positions that attention reads, its own included; None for all
+    rotary_kind     which of the model's rotary embeddings it uses
     q_norm, k_norm  norms of q and k, per head
-    post_norm       the norm of all heads' outputs together, before they join the stream
+    post_norm       the norm of the sum of all heads, before it is added to the stream
     """
 
     attention_norm: Norm
@@ -87,14 +86,14 @@ class Layer:
     mlp_norm: Norm
     mlp: Callable[[Tensor], Tensor]
     window: int | None = None
-    turn: str | None = None
+    rotary_kind: str | None = None
     q_norm: Norm | None = None
     k_norm: Norm | None = None
     post_norm: Norm | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are, so where it runs."""
+        """Where its weights are, and where it runs."""
         return self.out.device
 
     @property
@@ -105,15 +104,16 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Transformer:
-    """A whole model, whose layers may lie on several devices.
+    """A whole model, whose layers may be on several devices.
 
-    What runs through a layer is moved to that layer's device, and what is kept of it stays there: so the large buffers
-    of all sources are spread as the weights are. Everything else (batches, logits, scores) is on the first layer's.
+    The stream is moved to the device of each layer, and a layer's activations stay there, so large buffers are spread
+    like the weights. Everything else (batches, logits, scores) is on the device of the first layer.
 
     embed      tokens [batch, position] -> [batch, position, d_model]: the output of the node `input`
     positions  [position, d_model] learned position embeddings, which belong to no node; None if there are none
-    rotary     (like, positions [batch, position], which) -> cos, sin [batch, position, turned]; None if there is none
-    mlp_kept   how many numbers an MLP keeps of every position for a backward pass
+    rotary     (tensor of the right dtype and device, positions [batch, position], kind) -> cos, sin
+               [batch, position, rotated]; None if there is none
+    mlp_kept   values per position that an MLP keeps for a backward pass
     attention_cap, logit_cap  soft caps of attention scores and logits: cap * tanh(x / cap)
     """
 
@@ -133,48 +133,47 @@ class Transformer:
 
     @property
     def device(self) -> torch.device:
-        """Where batches are put, and logits come out."""
+        """The device of batches and logits."""
         return self.layers[0].device
 
     @property
     def spans(self) -> tuple[range, ...]:
-        """The layers, in runs of those that follow each other on one device."""
-        places = [layer.device for layer in self.layers]
-        starts = [index for index, place in enumerate(places) if index == 0 or place != places[index - 1]]
-        return tuple(range(*ends) for ends in zip(starts, [*starts[1:], len(places)], strict=True))
+        """The layers, in ranges of consecutive layers on one device."""
+        devices = [layer.device for layer in self.layers]
+        starts = [index for index, device in enumerate(devices) if index == 0 or device != devices[index - 1]]
+        return tuple(range(*ends) for ends in zip(starts, [*starts[1:], len(devices)], strict=True))
 
     @property
     def devices(self) -> tuple[torch.device, ...]:
-        """Where its layers lie, each device once."""
+        """The devices of its layers, each once."""
         return tuple(dict.fromkeys(layer.device for layer in self.layers))
 
     @property
-    def where(self) -> str:
-        """The same, for people."""
+    def device_names(self) -> str:
+        """The devices of its layers as text."""
         return ", ".join(map(str, self.devices))
 
     @property
-    def norms_heads(self) -> bool:
-        """Whether heads join the stream through a norm."""
+    def has_post_norm(self) -> bool:
+        """Whether the sum of a layer's heads is normed before it is added to the stream."""
         return self.layers[0].post_norm is not None
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """The dtype it computes in."""
         return self.unembed.dtype
 
     @property
     def shape(self) -> Shape:
-        """What decides how much memory its batches need."""
-        post_norm = any(layer.post_norm is not None for layer in self.layers)
-        return Shape(self.graph, self.d_head, self.mlp_kept, self.dtype.itemsize, post_norm)
+        """The sizes that decide how much memory its batches need."""
+        return Shape(self.graph, self.d_head, self.mlp_kept, self.dtype.itemsize, self.has_post_norm)
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:
-    """x squeezed smoothly between -cap and cap."""
+    """Return x, limited smoothly to the range from -cap to cap."""
     return x if cap is None else cap * torch.tanh(x / cap)
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """x itself in float32 or float64, a float32 copy of anything narrower."""
+    """Return x if it is float32 or float64, else a float32 copy."""
     return x if x.dtype == torch.float64 else x.float()

@@ -266,7 +266,9 @@ def _plan_stage(
     size = min(size, len(task))
     batches = len(plan_batches(task.examples, size))
     label = f"{task.name} ({task.split})"
-    return Stage(name, label, len(task), task.longest, batches, size, passes, need.of(size), need.of(1), pieces=batches)
+    return Stage(
+        name, label, len(task), task.longest, batches, size, passes, need.total(size), need.total(1), pieces=batches
+    )
 
 
 def _time_job(

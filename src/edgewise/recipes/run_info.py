@@ -100,7 +100,7 @@ def describe_run(
         train=TaskInfo(train.split, len(train), train.digest),
         test=TaskInfo(test.split, len(test), test.digest),
         seed=seed,
-        device=model.transformer.where,
+        device=model.transformer.device_names,
         dtype=str(model.transformer.dtype).removeprefix("torch."),
         threads=thread_count(),
         bos=model.bos,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..models.memory import Need, Shape, keeps_streams, weighted_need
+from ..models.memory import Need, Shape, can_keep_streams, weighted_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer, check_steps
 
@@ -29,7 +29,7 @@ class MaskIg(Scorer):
 
     def need(self, shape: Shape, length: int) -> Need:
         """As weighted circuits need it; streams are mixed again where they are too many to be kept."""
-        return weighted_need(shape, length, keeps_streams(shape, length))
+        return weighted_need(shape, length, can_keep_streams(shape, length))
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """One weighted circuit and its gradient per step; each example has weights of its own."""
@@ -38,7 +38,7 @@ class MaskIg(Scorer):
         from ..models.weighted import run_weighted
 
         model, all_logits = batch.model, metric.reads_all_logits
-        keep = keeps_streams(model.shape, batch.clean.shape[1])
+        keep = can_keep_streams(model.shape, batch.clean.shape[1])
         with torch.no_grad():
             reference = batch.run(batch.corrupted)
             clean = batch.read_out(batch.run(batch.clean), all_logits)
