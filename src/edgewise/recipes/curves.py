@@ -35,7 +35,7 @@ TOP_ANSWER, ANSWER_DIFFERENCE = Accuracy(), LogitDifference()
 
 
 def score_task(model: Model, task: Task, settings: Settings, session: Session) -> EdgeScores:
-    """Score a task's examples as the settings say."""
+    """Score the examples of a task with the scorer and metric of the settings."""
     return score_edges(
         model, task, settings.scorer, settings.metric,
         batch_size=settings.batch_size, memory=settings.memory, session=session,
@@ -45,7 +45,7 @@ def score_task(model: Model, task: Task, settings: Settings, session: Session) -
 def learn_rankings(
     model: Model, task: Task, recipes: Iterable[Recipe], settings: Settings, session: Session
 ) -> dict[Learner, Ranking]:
-    """Learn the ranking of every learner that recipes have, each once."""
+    """Return learner -> ranking for the learners of recipes, each learned once."""
     learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
     return {
         learner: learn_ranking(
@@ -62,7 +62,7 @@ def rank_edges(
     test_scores: EdgeScores | None = None,
     learned: Mapping[Learner, Ranking] | None = None,
 ) -> list[RankedRecipe]:
-    """Pair every recipe with the ranking that it selects from. Recipes with the same filter share one.
+    """Return every recipe with the ranking that it selects from. Recipes with the same filter share one.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def rank_edges(
 
 
 def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> list[tuple[Selection, ...]]:
-    """Return, for every recipe, a selection of every size. The session's store keeps them."""
+    """Return, for every recipe, a selection of every size. They are stored in the session's store."""
     selections: list[tuple[Selection, ...]] = []
     session.report("select", 0, len(ranked))
     for start in range(0, len(ranked), CHUNK_SIZE):
@@ -163,7 +163,7 @@ def evaluate_selections(
 def _evaluate(
     model: Model, task: Task, circuits: Sequence[Circuit], settings: Settings, session: Session
 ) -> Evaluation:
-    """Evaluate circuits, `CHUNK_SIZE` in a call; the metrics of the model itself come with the first call."""
+    """Evaluate circuits, `CHUNK_SIZE` in a call. The first call also evaluates the model itself."""
     parts, total = [], len(circuits) * len(task)
     for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
         parts.append(
@@ -178,12 +178,12 @@ def _evaluate(
 
 
 def selection_key(measure: Measure, recipe: Recipe) -> tuple[Any, ...]:
-    """What a selection depends on besides the ranking and the settings."""
+    """Return what a selection depends on besides the ranking and the settings."""
     return (measure, recipe.solver, recipe.filter, recipe.pnr)
 
 
 def settings_key(settings: Settings) -> tuple[Any, ...]:
-    """The settings that a selection depends on."""
+    """Return the settings that a selection depends on."""
     return (settings.sizes, settings.fill, settings.nested, settings.pnr_after_absolute)
 
 

@@ -1,4 +1,4 @@
-"""All that a discovery, a tuning or a study can be told beyond which recipes to try."""
+"""Settings of a run: everything but the recipes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,22 @@ from ..tasks import METRICS, LogitDifference, Metric
 
 @dataclass(frozen=True)
 class Settings:
-    """How to score, resample, evaluate and run; the defaults are the paper's, on MIB's scale.
+    """How to score, resample and evaluate. The defaults are the paper's, with MIB's faithfulness.
 
-    bootstrap           of the statistics that are reported, and of the recipes that filter
-    pnr_after_absolute  signs are read after taking absolute values, so that every edge counts as positive: what the
-                        paper's public script does (see `as_published`)
-    batch_size, memory  how batches are cut (memory in bytes, or as '2GB'); batches of other sizes round otherwise
+    Attributes
+    ----------
+    bootstrap
+        Of the reported statistics, and of the recipes that filter by a bootstrap.
+    sizes
+        Shares of the edges, increasing.
+    fill, nested
+        Whether solvers fill up circuits after pruning, and whether larger circuits contain the smaller ones.
+    pnr_after_absolute
+        Read signs after taking absolute values, so that every edge counts as positive. The paper's public script does
+        this; see `as_published`.
+    batch_size, memory
+        Examples in a batch, or bytes that a batch may take (a number, or text such as '2GB'). Changing the batch size
+        changes rounding.
     """
 
     scorer: Scorer = field(default_factory=EapIg)
@@ -58,7 +68,7 @@ class Settings:
         self.scorer.check(self.metric)
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         return as_record(self)
 
     @classmethod
@@ -75,7 +85,7 @@ class Settings:
 
 
 DEFAULTS = Settings()
-# What the paper's public script does differently from the paper's text, and from the defaults here.
+# What the paper's public script does differently from the paper's text and from the defaults here.
 PUBLISHED: Mapping[str, str] = {
     "faithfulness": "faithfulness is the ratio m(circuit) / m(model), not MIB's, which is 0 for the empty circuit",
     "sizes": "size 0 joins the ten sizes of the curve",
@@ -86,7 +96,7 @@ PUBLISHED: Mapping[str, str] = {
 
 
 def as_published(settings: Settings) -> Settings:
-    """The same settings with the behaviours of the paper's public script, which `PUBLISHED` puts in words."""
+    """Return the settings with the behaviours of the paper's public script, which `PUBLISHED` describes."""
     return replace(
         settings,
         faithfulness=RatioFaithfulness(),
@@ -97,5 +107,5 @@ def as_published(settings: Settings) -> Settings:
 
 
 def published_words(settings: Settings) -> dict[str, str] | None:
-    """What settings made by `as_published` repeat, in words; None for others."""
+    """Return what the paper's public script does differently, if these are its settings. None for others."""
     return dict(PUBLISHED) if settings == as_published(settings) else None

@@ -1,7 +1,7 @@
-"""Tuning: choose solver, filter and PNR by cross-validation, without ever looking at the test examples.
+"""Tuning: choose solver, filter and PNR by cross-validation, without the test examples.
 
-Every candidate selects circuits from the scores of all folds but one and is evaluated on that one. Scores are rows, so
-one scoring pass serves all folds; the folds' examples together make one curve per candidate.
+Every candidate selects circuits from the scores of all folds but one and is evaluated on that one. Scores are per
+example, so one scoring pass serves all folds. The examples of all folds together make one curve per candidate.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from ..models import Model
 
 FOLDS = 4
-RULE = "the best area of the curve over all held-out examples; of equals the first, which is the simpler"
+RULE = "the best area of the curve over all held-out examples; ties go to the first, which is the simpler"
 PNR = (None, 0.4, 0.5, 0.6, 0.8)
 KAPPA = (0.5, 1.0, 2.0)
-# The usual intervals need more resamples than the paper's rule; they cost rows, not runs.
+# Normal and percentile intervals need more resamples than the paper's. They cost no runs of the model.
 RESAMPLES = 200
 
 
 class TuningRecord(TypedDict):
-    """What run.json holds of a tuning."""
+    """What `Tuning.record` writes."""
 
     folds: int
     examples: int
@@ -66,16 +66,21 @@ class Candidate:
     folds: tuple[float | None, ...]
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         return {"method": self.recipe.name, **self.recipe.record(), "area": self.area, "folds": list(self.folds)}
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All candidates, by benchmark, in the order in which equals are preferred.
+    """The result of a cross-validation.
 
-    lead    benchmark -> the best candidate's area less the baseline's, paired over the held-out examples; the best was
-            chosen by looking at them, so this flatters it a little, which the test examples don't
+    Attributes
+    ----------
+    candidates
+        Measure -> candidates. Ties go to the first.
+    lead
+        Measure -> the best candidate's area minus the baseline's, paired over the held-out examples. The best was
+        chosen on these examples, so this is slightly optimistic.
     """
 
     examples: int
@@ -84,24 +89,29 @@ class Tuning:
     lead: Mapping[Measure, Comparison]
 
     def best(self, measure: Measure) -> Candidate:
-        """The candidate of the best area."""
-        return max(self.candidates[measure], key=lambda one: measure.better * one.area)
+        """Return the candidate of the best area."""
+        return max(self.candidates[measure], key=lambda candidate: measure.better * candidate.area)
 
     def baseline(self, measure: Measure) -> Candidate:
-        """What the others must beat: plain greedy, or the first if that isn't among them."""
-        return self.candidates[measure][_baseline([one.recipe for one in self.candidates[measure]])]
+        """Return the candidate that others are compared with: greedy, or else the first."""
+        return self.candidates[measure][_baseline([candidate.recipe for candidate in self.candidates[measure]])]
 
     @property
     def chosen(self) -> dict[Measure, tuple[Recipe, ...]]:
-        """The best candidates' recipes, under a name of their own: benchmark -> recipes."""
-        return {b: (replace(self.best(b).recipe, alias=TUNED),) for b in self.candidates}
+        """Measure -> the best candidate's recipe, with the alias 'Tuned'."""
+        return {measure: (replace(self.best(measure).recipe, alias=TUNED),) for measure in self.candidates}
 
     def record(self) -> dict[str, Any]:
-        """What was chosen and why, as plain data, for JSON."""
-        best = {b.name: self.best(b).record() | self._against(b) for b in self.candidates}
-        tried = {b.name: [one.record() for one in found] for b, found in self.candidates.items()}
+        """Return plain data for JSON."""
+        chosen = {}
+        for measure in self.candidates:
+            lead, baseline = self.lead[measure].record(), self.baseline(measure).recipe
+            against = {"against_greedy": lead} if baseline == GREEDY else {"against_first": lead}
+            named = {} if baseline == GREEDY else {"baseline": baseline.name}
+            chosen[measure.name] = self.best(measure).record() | against | named
+        candidates = {m.name: [candidate.record() for candidate in listed] for m, listed in self.candidates.items()}
         about = {"folds": self.n_folds, "examples": self.examples, "rule": RULE}
-        return about | {"chosen": best, "candidates": tried}
+        return about | {"chosen": chosen, "candidates": candidates}
 
     @classmethod
     def from_record(cls, record: Any) -> Tuning:
@@ -127,17 +137,16 @@ class Tuning:
             raise InputError("tuning has no candidates")
         return cls(fields["examples"], fields["folds"], candidates, lead)
 
-    def _against(self, measure: Measure) -> dict[str, Any]:
-        lead, recipe = self.lead[measure].record(), self.baseline(measure).recipe
-        return {"against_greedy": lead} if recipe == GREEDY else {"against_first": lead, "baseline": recipe.name}
-
     def __repr__(self) -> str:
-        best = ", ".join(f"{b.name} {self.best(b).recipe.name} {self.best(b).area:.4f}" for b in self.candidates)
+        best = ", ".join(f"{m.name} {self.best(m).recipe.name} {self.best(m).area:.4f}" for m in self.candidates)
         return f"Tuning({best}; {self.examples:,} examples in {self.n_folds} folds)"
 
 
 def tuning_recipes(bootstrap: Bootstrap, time_limit: float | None = None) -> Recipes:
-    """What is tried: every solver with every filter and, for CMD, every PNR; `bootstrap` gives level and seed."""
+    """Return the candidates: every solver with every filter and, for CMD, every PNR.
+
+    Level and seed of the bootstraps are those of `bootstrap`.
+    """
     filters: tuple[Filter, ...] = (
         NO_FILTER,
         replace(bootstrap, interval="paper"),
@@ -146,13 +155,13 @@ def tuning_recipes(bootstrap: Bootstrap, time_limit: float | None = None) -> Rec
         *(Shrinkage(kappa) for kappa in KAPPA),
     )
     solvers = (Greedy(), TopN(), Ilp(time_limit))
-    return {b: combinations(b, solvers, filters, PNR) for b in BOTH_MEASURES}
+    return {measure: combinations(measure, solvers, filters, PNR) for measure in BOTH_MEASURES}
 
 
 def tuning_task(train: Task, validation: Task, test: Task) -> Task:
-    """The examples of train and validation, each once, without any that is also one of test's."""
-    kept = set(test.examples)
-    examples = tuple(e for e in dict.fromkeys((*train.examples, *validation.examples)) if e not in kept)
+    """Return the examples of train and validation, each once, without those that are also in test."""
+    tested = set(test.examples)
+    examples = tuple(e for e in dict.fromkeys((*train.examples, *validation.examples)) if e not in tested)
     if len(examples) < 2 * FOLDS:
         raise InputError(
             f"task {train.name!r} has {len(examples)} examples of train and validation that aren't also test's, but "
@@ -171,60 +180,61 @@ def tune(
     seed: int = 0,
     session: Session = DEFAULT_SESSION,
 ) -> Tuning:
-    """Cross-validate recipes on a task whose scores [example, edge] are given, row by row.
+    """Cross-validate recipes on a task.
 
-    recipes  benchmark -> what is tried, in the order in which equals are preferred; others must beat plain greedy, or
-             else the first
+    Parameters
+    ----------
+    scores
+        Of the task, [example, edge].
+    recipes
+        Measure -> candidates, by default `tuning_recipes`. Ties go to the first. They are compared with greedy, or with
+        the first if greedy isn't among them.
+    seed
+        Of the folds.
     """
     recipes = tuning_recipes(settings.bootstrap) if recipes is None else recipes
     check_is("session", Session, session)
-    _check(task, scores, recipes)
-    tried = [(b, recipe) for b, some in recipes.items() for recipe in some]
-    fold_of = np.random.default_rng(seed).permutation(len(task)) % FOLDS
-    held = [np.flatnonzero(fold_of == fold) for fold in range(FOLDS)]
-    curves: list[list[Curve]] = []
-    with session.reporting() as shown:
-        for fold, rows in enumerate(held):
-            others = np.flatnonzero(fold_of != fold)
-            tried_recipes = [recipe for _, recipe in tried]
-            learned = learn_rankings(model, task.part(others), tried_recipes, settings, shown)
-            ranked = rank_edges(tried, replace(scores, values=scores.values[others]), None, learned)
-            within = shown.with_progress(_within(shown.report, fold))
-            selections = select_recipes(ranked, settings, within)
-            outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
-            curves.append([outcome.curve for outcome in outcomes])
-    order = np.argsort(np.concatenate(held))
-    whole = [Curve.concatenate(parts).subset(order) for parts in zip(*curves, strict=True)]
-    found_by: dict[Measure, tuple[Candidate, ...]] = {}
-    lead = {}
-    for b in recipes:
-        numbers = [number for number, (measure, _) in enumerate(tried) if measure == b]
-        ours = tuple(
-            Candidate(tried[n][1], whole[n].area(b), tuple(_area_or_none(part[n], b) for part in curves))
-            for n in numbers
-        )
-        best = max(range(len(ours)), key=lambda place, ours=ours, b=b: b.better * ours[place].area)  # type: ignore[misc]
-        base = _baseline([one.recipe for one in ours])
-        found_by[b], lead[b] = ours, compare(whole[numbers[best]], whole[numbers[base]], b)
-    return Tuning(len(task), FOLDS, found_by, lead)
-
-
-def _check(task: Task, scores: EdgeScores, recipes: Recipes) -> None:
-    """Refuse what can't be tuned with, before any work is done."""
     if scores.n_examples != len(task):
         raise InputError(f"the scores have {scores.n_examples} rows, but task {task.name!r} has {len(task)} examples")
     if len(task) < FOLDS:
         raise InputError(f"tuning needs at least {FOLDS} examples, one a fold, but task {task.name!r} has {len(task)}")
     if not recipes or not all(recipes.values()):
-        raise InputError("tuning needs at least one recipe for every benchmark")
+        raise InputError("tuning needs at least one recipe for every measure")
+    pairs = [(measure, recipe) for measure, listed in recipes.items() for recipe in listed]
+    fold_of = np.random.default_rng(seed).permutation(len(task)) % FOLDS
+    held_out = [np.flatnonzero(fold_of == fold) for fold in range(FOLDS)]
+    curves: list[list[Curve]] = []  # [fold][pair]
+    with session.reporting() as session:
+        for fold, rows in enumerate(held_out):
+            others = np.flatnonzero(fold_of != fold)
+            learned = learn_rankings(model, task.part(others), [recipe for _, recipe in pairs], settings, session)
+            ranked = rank_edges(pairs, replace(scores, values=scores.values[others]), None, learned)
+            within = session.with_progress(_fold_progress(session.report, fold))
+            selections = select_recipes(ranked, settings, within)
+            outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
+            curves.append([outcome.curve for outcome in outcomes])
+    order = np.argsort(np.concatenate(held_out))
+    joined = [Curve.concatenate(folds).subset(order) for folds in zip(*curves, strict=True)]
+    candidates: dict[Measure, tuple[Candidate, ...]] = {}
+    lead: dict[Measure, Comparison] = {}
+    for measure in recipes:
+        numbers = [number for number, (tried_for, _) in enumerate(pairs) if tried_for == measure]
+        candidates[measure] = tuple(
+            Candidate(pairs[n][1], joined[n].area(measure), tuple(_area_or_none(fold[n], measure) for fold in curves))
+            for n in numbers
+        )
+        best = int(np.argmax([measure.better * candidate.area for candidate in candidates[measure]]))
+        base = _baseline([candidate.recipe for candidate in candidates[measure]])
+        lead[measure] = compare(joined[numbers[best]], joined[numbers[base]], measure)
+    return Tuning(len(task), FOLDS, candidates, lead)
 
 
 def _baseline(recipes: Sequence[Recipe]) -> int:
     return recipes.index(GREEDY) if GREEDY in recipes else 0
 
 
-def _within(progress: Progress, fold: int) -> Progress:
-    """Progress of one fold's evaluation as progress of all."""
+def _fold_progress(progress: Progress, fold: int) -> Progress:
+    """Report the progress of one fold's evaluation as progress of the tuning."""
 
     def report(stage: str, done: int, total: int) -> None:
         if stage == "evaluate":
@@ -234,7 +244,7 @@ def _within(progress: Progress, fold: int) -> Progress:
 
 
 def _area_or_none(curve: Curve, measure: Measure) -> float | None:
-    """A small fold may hold examples only that the empty circuit does as well as the model."""
+    """Return None where faithfulness is undefined, which can happen in a small fold."""
     try:
         return curve.area(measure)
     except InputError:

@@ -1,4 +1,4 @@
-"""What a study does: which models, tasks and seeds, and which recipes with which hyper-parameters."""
+"""The plan of a study: models, tasks, seeds, and recipes with their hyper-parameters."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ..tasks import GENERATORS, is_task_file
 if TYPE_CHECKING:
     from ..models import ModelSource
 
-# Every seed is a scoring pass, and every value of a grid is combined with every other.
-MOST_SEEDS, MOST_VALUES = 1000, 100
+# Limits for plans from files: every seed is a scoring pass, and every value of a grid is combined with every other.
+MAX_SEEDS, MAX_VALUES = 1000, 100
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The hyper-parameters to try: resamples of the bootstrap, standard errors of shrinkage, shares of PNR."""
+    """The hyper-parameters to try: resamples of the bootstrap (tau), standard errors of shrinkage (kappa), PNR."""
 
     tau: tuple[int, ...] = (5, 10, 15)
     kappa: tuple[float, ...] = (0.5, 1.0, 2.0)
@@ -43,23 +43,23 @@ class Grid:
             check_is("solver", Solver, solver)
         for name in ("tau", "kappa", "pnr"):
             given = getattr(self, name)
-            if len(given) > MOST_VALUES or len(set(given)) < len(given):
+            if len(given) > MAX_VALUES or len(set(given)) < len(given):
                 raise InputError(
-                    f"a study tries at most {MOST_VALUES} values of {name}, each once, but {len(given)} were given, "
+                    f"a study tries at most {MAX_VALUES} values of {name}, each once, but {len(given)} were given, "
                     f"{len(set(given))} of them different"
                 )
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
         for measure in BOTH_MEASURES:
-            self.recipes(measure, Bootstrap())  # refuses what can't be
+            self.recipes(measure, Bootstrap())  # raises InputError for impossible values
 
     @property
     def time_limit(self) -> float | None:
-        """That of its integer programs."""
+        """The time limit of its integer programs."""
         return next((solver.time_limit for solver in self.solvers if isinstance(solver, Ilp)), None)
 
     def recipes(self, measure: Measure, bootstrap: Bootstrap) -> tuple[Recipe, ...]:
-        """All combinations, plain greedy first; PNR for CMD only, as in the paper."""
+        """Return all combinations, greedy first. PNR is for CMD only, as in the paper."""
         filters: tuple[Filter, ...] = (
             NO_FILTER,
             *(replace(bootstrap, resamples=tau) for tau in self.tau),
@@ -70,13 +70,19 @@ class Grid:
 
 @dataclass(frozen=True)
 class Plan:
-    """A study in full. The same plan gives the same tables, however often it is stopped.
+    """Everything that decides the tables of a study, however often it is stopped and resumed.
 
-    seeds    how many; a seed draws the examples of a built-in task (all splits) and the bootstrap's resamples.
-             Data sets and files are the same for every seed, so only the resamples differ there.
-    unsplit  those of the tasks that are files without splits: their rows are split into thirds
-    learner  how rankings are learned, on every draw of train, for each benchmark; None for none
-    trust_remote_code  whether code that comes with a model is run
+    Attributes
+    ----------
+    seeds
+        How many. A seed draws the examples of a built-in task (all splits) and the bootstrap's resamples. Data sets and
+        files are the same for every seed, so only the resamples differ there.
+    unsplit
+        The tasks that are files without splits. Their rows are split into thirds.
+    learner
+        Learns a ranking on every draw of train, for each measure. None for no learned rankings.
+    trust_remote_code
+        Whether code that comes with a model is run.
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -108,21 +114,21 @@ class Plan:
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
         if self.examples is not None and self.examples < 1:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
-        if not 1 <= self.seeds <= MOST_SEEDS:
-            raise InputError(f"a study needs at least 1 seed and at most {MOST_SEEDS:,}, not {self.seeds}")
+        if not 1 <= self.seeds <= MAX_SEEDS:
+            raise InputError(f"a study needs at least 1 seed and at most {MAX_SEEDS:,}, not {self.seeds}")
 
     def __repr__(self) -> str:
         tasks, models = (shorten(", ".join(names), 80, placeholder=" ...") for names in (self.tasks, self.models))
         return f"Plan({tasks} x {models}; {self.seeds} seeds)"
 
     def source(self, model: str, cache: bool = True) -> ModelSource:
-        """How one of the models is loaded; whether from the user's cache isn't part of the plan."""
+        """Return how one of the models is loaded. `cache` isn't part of the plan."""
         from ..models import ModelSource
 
         return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code, cache)
 
     def recipes(self, seed: int) -> tuple[tuple[Measure, Recipe], ...]:
-        """(benchmark, recipe) in the order of all tables and files; seeds differ in their resamples only."""
+        """Return (measure, recipe) pairs in the order of all tables and files. Seeds differ in their resamples only."""
         bootstrap = replace(self.settings.bootstrap, seed=seed)
         learned = {} if self.learner is None else learned_recipes(self.learner, self.grid.time_limit)
         return tuple(
@@ -130,28 +136,28 @@ class Plan:
         )
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
-        """The seed that examples are drawn with -> the seeds of the study that share them, and one scoring pass."""
+        """Return the seed that examples are drawn with -> the seeds of the study that share these examples."""
         every = tuple(range(self.seeds))
         return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
 
     def files(self) -> dict[str, str]:
-        """What the plan reads, by content: the digest of every model, and of every local file of a task."""
+        """Return the digests of every model and of every local file of a task."""
         local = (name if is_task_file(name) else name.partition("=")[2] for name in self.tasks)
         digests = {name: tree_digest(Path(name).expanduser()) for name in local if name}
         return {name: self.source(name).digest for name in self.models} | digests
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """All that it works with: their names and parameters are in the record, the texts of one's own are not."""
+        """All methods of the plan. The record has their names and parameters, but not the source of custom ones."""
         how = self.settings
         return (how.scorer, how.metric, how.ablation, how.faithfulness, how.bootstrap, *self.grid.solvers)
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON: all that decides the tables, to the last digit."""
+        """Return plain data for JSON."""
         return as_record(self)
 
     def check(self, cache: bool = True) -> None:
-        """Refuse models that can't be loaded, as far as that can be told without their weights."""
+        """Raise InputError for models that can't be loaded, as far as this is known without their weights."""
         from ..models import check_source
 
         for name in self.models:
@@ -159,13 +165,13 @@ class Plan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
-        """The plan that `record` came from, read back from JSON."""
+        """Return the plan that `record` wrote. Custom methods that aren't registered become placeholders."""
         decoders: Decoders = {
-            Solver: partial(from_record, "solver", SOLVERS),
-            Settings: lambda found: Settings.from_record(convert_record(Mapping[str, Any], found, "settings")),
+            Solver: partial(from_record, "solver", SOLVERS, family=Solver),
+            Settings: lambda value: Settings.from_record(convert_record(Mapping[str, Any], value, "settings")),
             Learner: learner_from_record,
         }
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
-        if isinstance(solvers, list) and len(solvers) > MOST_VALUES:
-            raise InputError(f"a study tries at most {MOST_VALUES} solvers, but {len(solvers)} were given")
+        if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
+            raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
         return convert_record(cls, record, "plan", decoders)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..evaluate import BOTH_MEASURES, CMD, CPR, Comparison, Curve, Measure
-from ..recipes.recipe import GREEDY, Recipe
-from .cells import Cell, Repeats, Study, best, by_name
+from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure
+from ..recipes.recipe import GREEDY
+from .cells import Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
 
 DIGITS = 4
@@ -28,17 +28,24 @@ class Entry:
     p: float | None = None
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON and CSV."""
-        return dict(vars(self))
+        """Return plain data for JSON and CSV."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: what it is about, its method, and an entry per column (None if it has none).
+    """A row of a table.
 
-    about   the benchmark's metric, or what else is measured: rows of the same are rivals
-    better  1 if higher is better, -1 if lower is
-    rule    whether a line goes above it
+    Attributes
+    ----------
+    about
+        The measure, or what else is measured. Rows of the same are compared with each other.
+    better
+        1 if higher is better, -1 if lower is.
+    entries
+        One per column. None if there is none.
+    rule
+        Whether a line is drawn above the row.
     """
 
     about: str
@@ -52,11 +59,18 @@ class TableRow:
 class StudyTable:
     """A table in the paper's form.
 
-    columns   (task, model)
-    baseline  whether the first row of a metric is what others are compared with (and underlined if better)
-    is_difference   whether entries are differences to greedy: then bold means that the interval excludes 0
-    is_contest      whether the best of a metric is bold
-    faithfulness    the definition behind CMD and CPR; empty for a table of something else
+    Attributes
+    ----------
+    columns
+        (task, model) pairs.
+    baseline
+        Whether the first row of a measure is the baseline. Better entries are underlined.
+    is_difference
+        Whether entries are differences to greedy. Bold then means that the interval excludes 0.
+    is_contest
+        Whether the best entry of a measure is bold.
+    faithfulness
+        The definition behind CMD and CPR. Empty for other tables.
     """
 
     name: str
@@ -69,66 +83,71 @@ class StudyTable:
     faithfulness: str = ""
 
     def marks(self, row: TableRow, column: int) -> tuple[bool, bool]:
-        """Whether an entry is bold (the best of its metric) and underlined (better than the baseline), as shown."""
+        """Return whether an entry is bold (the best) and underlined (better than the baseline), as rounded."""
         entry, sign = row.entries[column], row.better
         if entry is None or not self.is_contest:
             return False, False
         if self.is_difference:
             assert entry.low is not None and entry.high is not None
-            # An interval without any width comes from equal examples, which tell nothing apart.
-            sure = entry.low < entry.high and (entry.low > 0 if sign > 0 else entry.high < 0)
-            return sure, sign * entry.value > 0
+            # Equal examples give an interval without width, which is not significant.
+            is_significant = entry.low < entry.high and (entry.low > 0 if sign > 0 else entry.high < 0)
+            return is_significant, sign * entry.value > 0
         rivals = [other.entries[column] for other in self.rows if other.about == row.about]
-        shown = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
-        mine = round(sign * entry.value, DIGITS)
-        first = rivals[0]
-        better = self.baseline and first is not None and mine > round(sign * first.value, DIGITS)
-        return mine == max(shown), better
+        rounded = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
+        value, first = round(sign * entry.value, DIGITS), rivals[0]
+        is_better = self.baseline and first is not None and value > round(sign * first.value, DIGITS)
+        return value == max(rounded), is_better
 
 
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
-    """All tables: test first, as the paper has it, then ablations and hyper-parameters on validation."""
+    """Return all tables: test first, as in the paper, then ablations and hyper-parameters on validation."""
     tables = [
-        _main(study),
-        *(_differences(study, b) for b in BOTH_MEASURES),
-        *(_ablation(study, b) for b in BOTH_MEASURES),
+        _main_table(study),
+        *(_difference_table(study, measure) for measure in BOTH_MEASURES),
+        *(_ablation_table(study, measure) for measure in BOTH_MEASURES),
     ]
-    sweeps = (_tau(study), _pnr(study), *(_kappa(study, b) for b in BOTH_MEASURES))
-    tables += [table for table in sweeps if len(table.rows) > 1]  # a single value was no choice
+    shrinkage = "standard errors kappa of shrinkage"
+    sweeps = [
+        _sweep_table(study, "tau", CPR, "Bootstrapping", "resamples tau of the bootstrap", "tau"),
+        _sweep_table(study, "pnr", CMD, "ILP + PNR", "positive-negative ratios", "PNR"),
+        *(_sweep_table(study, f"kappa-{m.name.lower()}", m, "ILP + Shrinkage", shrinkage, "kappa")
+          for m in BOTH_MEASURES),
+    ]  # fmt: skip
+    tables += [table for table in sweeps if len(table.rows) > 1]
     definition = study.plan.settings.faithfulness.name
-    words = f" Faithfulness: {definition}."
-    tables = [replace(table, caption=table.caption + words, faithfulness=definition) for table in tables]
-    return (*tables, _overlap(study), _kept(study))
+    tables = [
+        replace(table, caption=f"{table.caption} Faithfulness: {definition}.", faithfulness=definition)
+        for table in tables
+    ]
+    return (*tables, _overlap_table(study), _kept_table(study))
 
 
 def verdicts(study: Study) -> list[dict[str, Any]]:
-    """For every column and metric: what was chosen on validation, and whether it beats greedy on test."""
-    found = []
+    """Return, for every cell and measure, the recipe chosen on validation and how it compares with greedy on test."""
+    records = []
     for cell in study.cells:
         for measure in BOTH_MEASURES:
-            chosen = cell.chosen(measure)
-            ours, greedy = cell.on_test(measure, chosen), cell.test[measure][0]
-            comparison = ours.resampled.minus(greedy.resampled)
-            found.append(
+            chosen, greedy = cell.chosen(measure), cell.test[measure][0]
+            tested = cell.on_test(measure, chosen)
+            comparison = tested.resampled.minus(greedy.resampled)
+            if chosen == GREEDY:
+                verdict = "no recipe was better than greedy on validation"
+            elif comparison.verdict == "not significant":
+                verdict = "not significantly different from greedy"
+            else:
+                verdict = f"{comparison.verdict} than greedy"
+            records.append(
                 {
                     "task": cell.task, "model": cell.model, "benchmark": measure.name,
                     "chosen": chosen.name, "parameters": chosen.parameter_text,
-                    "test": ours.mean, "greedy": greedy.mean, **comparison.record(),
-                    "verdict": _verdict(chosen, comparison),
+                    "test": tested.mean, "greedy": greedy.mean, **comparison.record(), "verdict": verdict,
                 }
             )  # fmt: skip
-    return found
+    return records
 
 
-def _verdict(chosen: Recipe, comparison: Comparison) -> str:
-    if chosen == GREEDY:
-        return "nothing was better than greedy on validation"
-    verdict = comparison.verdict
-    return "not significantly different from greedy" if verdict == "not significant" else f"{verdict} than greedy"
-
-
-def _row(measure: Measure, label: str, entries: tuple[Entry | None, ...], rule: bool = False) -> TableRow:
-    return TableRow(measure.name, measure.better, label, entries, rule)
+def _row(measure: Measure, label: str, entries: Sequence[Entry | None], rule: bool = False) -> TableRow:
+    return TableRow(measure.name, measure.better, label, tuple(entries), rule)
 
 
 def _columns(study: Study) -> tuple[tuple[str, str], ...]:
@@ -142,132 +161,109 @@ def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
     return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note)
 
 
-def _main(study: Study) -> StudyTable:
+def _mean_entry(values: Sequence[float]) -> Entry | None:
+    """Return the mean of values over seeds or draws, with its spread. None without values."""
+    array = np.array(values)
+    return Entry(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None) if len(array) else None
+
+
+def _named(listed: Sequence[Repeats], name: str) -> Repeats | None:
+    return next((repeats for repeats in listed if repeats.recipe.name == name), None)
+
+
+def _main_table(study: Study) -> StudyTable:
     rows: list[TableRow] = []
     for measure in BOTH_MEASURES:
-        papers = measure.paper_recipe
-        greedy = tuple(_entry(cell.test[measure][0]) for cell in study.cells)
-        theirs = tuple(_entry(_named(cell.test[measure], papers)) for cell in study.cells)
-        ours = tuple(_chosen_entry(cell, measure) for cell in study.cells)
-        rows += [
-            _row(measure, f"{measure.name} Baseline ({GREEDY.name})", greedy, bool(rows)),
-            *([_row(measure, f"{measure.name} ({papers})", theirs)] if any(theirs) else []),
-            _row(measure, f"{measure.name} (chosen on validation)", ours),
-        ]
-    metrics = ", ".join(f"{b.name} ({b.improves})" for b in BOTH_MEASURES)
-    caption = f"The chosen methods against the baseline on {TEST}: {metrics}."
+        name, paper = measure.name, measure.paper_recipe
+        chosen_entries = []
+        for cell in study.cells:
+            chosen = cell.chosen(measure)
+            note = f"{chosen.name} ({chosen.parameter_text})" if chosen.parameter_text else chosen.name
+            chosen_entries.append(_entry(cell.on_test(measure, chosen), note))
+        greedy_entries = [_entry(cell.test[measure][0]) for cell in study.cells]
+        paper_entries = [_entry(_named(cell.test[measure], paper)) for cell in study.cells]
+        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries, bool(rows)))
+        if any(paper_entries):
+            rows.append(_row(measure, f"{name} ({paper})", paper_entries))
+        rows.append(_row(measure, f"{name} (chosen on validation)", chosen_entries))
+    measures = ", ".join(f"{measure.name} ({measure.improves})" for measure in BOTH_MEASURES)
+    caption = f"The chosen recipes against the baseline on {TEST}: {measures}."
     return StudyTable("main", caption, _columns(study), tuple(rows))
 
 
-def _chosen_entry(cell: Cell, measure: Measure) -> Entry | None:
-    chosen = cell.chosen(measure)
-    note = f"{chosen.name} ({chosen.parameter_text})" if chosen.parameter_text else chosen.name
-    return _entry(cell.on_test(measure, chosen), note)
-
-
-def _named(repeats: Sequence[Repeats], name: str) -> Repeats | None:
-    return next((one for one in repeats if one.recipe.name == name), None)
-
-
-def _differences(study: Study, measure: Measure) -> StudyTable:
-    """Every combination less greedy on test, paired."""
+def _difference_table(study: Study, measure: Measure) -> StudyTable:
+    """Every recipe minus greedy on test, paired."""
     rows = []
     for name in by_name(study.cells[0].test[measure]):
         entries = []
         for cell in study.cells:
-            ours = _named(cell.test[measure], name)
-            assert ours is not None
-            found = ours.resampled.minus(cell.test[measure][0].resampled)
-            entries.append(Entry(found.difference, None, found.low, found.high, ours.recipe.parameter_text, found.p))
+            repeats = _named(cell.test[measure], name)
+            assert repeats is not None
+            less = repeats.resampled.minus(cell.test[measure][0].resampled)
+            entries.append(Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p))
         if name != GREEDY.name:
-            rows.append(_row(measure, name, tuple(entries)))
+            rows.append(_row(measure, name, entries))
     caption = (
-        f"{measure.name} less greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
+        f"{measure.name} minus greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
         "intervals: marked where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
     )
     return StudyTable(f"test-{measure.name.lower()}", caption, _columns(study), tuple(rows), False, True)
 
 
-def _ablation(study: Study, measure: Measure) -> StudyTable:
+def _ablation_table(study: Study, measure: Measure) -> StudyTable:
+    """All recipes on validation, ordered as in the paper: by how many methods they combine."""
+    groups = [by_name(cell.validation[measure]) for cell in study.cells]
+    names = sorted(groups[0], key=_count_methods)
     rows = []
-    for name in by_name(study.cells[0].validation[measure]):
-        groups = [best(by_name(cell.validation[measure])[name]) for cell in study.cells]
-        rows.append(_row(measure, name, tuple(_entry(one, one.recipe.parameter_text) for one in groups)))
-    rows = [replace(row, rule=_is_new_group(row, before)) for row, before in _pairs(rows)]
-    caption = (
-        f"{measure.name} ({measure.improves}) of all combinations on {VALIDATION}, each at its best setting there."
-    )
+    for name, previous in zip(names, (names[0], *names), strict=False):
+        bests = [best(group[name]) for group in groups]
+        entries = [_entry(repeats, repeats.recipe.parameter_text) for repeats in bests]
+        rows.append(_row(measure, name, entries, rule=_count_methods(name) != _count_methods(previous)))
+    caption = f"{measure.name} ({measure.improves}) of all recipes on {VALIDATION}, each at its best setting there."
     return StudyTable(f"ablation-{measure.name.lower()}", caption, _columns(study), tuple(rows))
 
 
-def _pairs(rows: Sequence[TableRow]) -> list[tuple[TableRow, TableRow | None]]:
-    """Rows in the order of the paper, by how much they combine; each with the one before."""
-    ordered = sorted(rows, key=_parts)
-    return list(zip(ordered, (None, *ordered[:-1]), strict=True))
+def _count_methods(name: str) -> int:
+    return 0 if name == GREEDY.name else name.count("+") + 1
 
 
-def _parts(row: TableRow) -> int:
-    return 0 if row.label == GREEDY.name else row.label.count("+") + 1
-
-
-def _is_new_group(row: TableRow, before: TableRow | None) -> bool:
-    return before is not None and _parts(row) != _parts(before)
-
-
-def _tau(study: Study) -> StudyTable:
-    return _sweep(study, "tau", CPR, "Bootstrapping", "resamples tau of the bootstrap", "tau")
-
-
-def _pnr(study: Study) -> StudyTable:
-    return _sweep(study, "pnr", CMD, "ILP + PNR", "positive-negative ratios", "PNR")
-
-
-def _kappa(study: Study, measure: Measure) -> StudyTable:
-    words = "standard errors kappa of shrinkage"
-    return _sweep(study, f"kappa-{measure.name.lower()}", measure, "ILP + Shrinkage", words, "kappa")
-
-
-def _sweep(study: Study, name: str, measure: Measure, combination: str, words: str, parameter: str) -> StudyTable:
-    """One combination at every value of its hyper-parameter."""
-    groups = [by_name(cell.validation[measure]).get(combination, []) for cell in study.cells]
+def _sweep_table(study: Study, name: str, measure: Measure, recipe: str, what: str, parameter: str) -> StudyTable:
+    """One recipe at every value of a hyper-parameter."""
+    groups = [by_name(cell.validation[measure]).get(recipe, []) for cell in study.cells]
     rows = [
-        _row(measure, f"{combination} {same[0].recipe.parameters[parameter]:g}", tuple(_entry(one) for one in same))
+        _row(measure, f"{recipe} {same[0].recipe.parameters[parameter]:g}", [_entry(repeats) for repeats in same])
         for same in zip(*groups, strict=True)
     ]
-    caption = f"{measure.name} ({measure.improves}) by {words}, on {VALIDATION}."
+    caption = f"{measure.name} ({measure.improves}) by {what}, on {VALIDATION}."
     return StudyTable(name, caption, _columns(study), tuple(rows), baseline=False)
 
 
-def _overlap(study: Study) -> StudyTable:
+def _overlap_table(study: Study) -> StudyTable:
     rows: list[TableRow] = []
     for measure in BOTH_MEASURES:
-        for who, words in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
-            draws = [np.array(cell.overlap[measure][who]) for cell in study.cells]
-            entries = tuple(
-                Entry(float(d.mean()), float(d.std(ddof=1)) if len(d) > 1 else None) if len(d) else None for d in draws
-            )
+        for who, label in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
+            entries = tuple(_mean_entry(cell.overlap[measure][who]) for cell in study.cells)
             rule = bool(rows) and who == "greedy"
-            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({words})", entries, rule))
+            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({label})", entries, rule))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     return StudyTable("overlap", caption, _columns(study), tuple(rows))
 
 
-def _kept(study: Study) -> StudyTable:
-    """How much of what was asked for pruning left: part of any difference between solvers is size."""
+def _kept_table(study: Study) -> StudyTable:
+    """The edges that pruning left: part of any difference between solvers is size."""
     rows: list[TableRow] = []
     for measure in BOTH_MEASURES:
         for name in by_name(study.cells[0].test[measure]):
-            found = [_named(cell.test[measure], name) for cell in study.cells]
-            shares = [np.array([_share_kept(curve) for curve in one.curves]) for one in found if one is not None]
-            entries = tuple(Entry(float(s.mean()), float(s.std(ddof=1)) if len(s) > 1 else None) for s in shares)
+            entries = []
+            for cell in study.cells:
+                repeats = _named(cell.test[measure], name)
+                assert repeats is not None
+                sizes = [zip(curve.shares, curve.asked, curve.kept, strict=True) for curve in repeats.curves]
+                shares = [[kept / asked for share, asked, kept in of if asked and share < 1] for of in sizes]
+                entries.append(_mean_entry([float(np.mean(of)) for of in shares]))
             rule = bool(rows) and name == GREEDY.name
-            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", entries, rule))
+            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", tuple(entries), rule))
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )
     return StudyTable("kept", caption, _columns(study), tuple(rows), baseline=False, is_contest=False)
-
-
-def _share_kept(curve: Curve) -> float:
-    sizes = zip(curve.shares, curve.asked, curve.kept, strict=True)
-    return float(np.mean([kept / asked for share, asked, kept in sizes if asked and share < 1]))
