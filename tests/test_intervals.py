@@ -159,7 +159,7 @@ def test_what_cannot_be_compared_is_refused():
         compare(draw(10, 0), draw(12, 0), CPR)
     with pytest.raises(InputError, match="CMD, CPR"):
         choose("benchmark", MEASURES, "AUC")
-    with pytest.raises(InputError, match="derives from Benchmark, not 'CPR'"):
+    with pytest.raises(InputError, match="derives from Measure, not 'CPR'"):
         resample(draw(10, 0), "CPR")
     with pytest.raises(InputError, match="at least 2"):
         resample(draw(10, 0), CPR, 1)

@@ -215,7 +215,7 @@ class Squared(Measure):
 class Raw(Faithfulness):
     """The metric itself."""
 
-    def of(self, circuit, full, empty):
+    def compute(self, circuit, full, empty):
         return circuit
 
 

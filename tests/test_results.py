@@ -222,7 +222,7 @@ class Doubled(Measure):
 
 @dataclass(frozen=True)
 class Half(Faithfulness):
-    def of(self, circuit, full, empty):
+    def compute(self, circuit, full, empty):
         return 0.5 * (circuit - empty) / (full - empty)
 
 

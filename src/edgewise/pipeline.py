@@ -32,7 +32,7 @@ from .recipes.curves import (
     select_recipes,
 )
 from .recipes.outcome import Outcome
-from .recipes.portfolio import portfolio
+from .recipes.portfolio import portfolios
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
 from .recipes.run_info import Prompt, RunInfo, decode_prompts, describe_run
 from .recipes.settings import DEFAULTS, Settings
@@ -172,12 +172,7 @@ def discover(
         clock.lap("score")
         statistics = _summarise(scores, test_scores, settings)
         clock.lap("bootstrap")
-        tuning, tuned = None, []
-        if tune_among is not None:
-            tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
-            tuned = [(measure, recipe) for measure, chosen in tuning.chosen.items() for recipe in chosen]
-            measures = dict.fromkeys(measure for measure, _ in (*pairs, *tuned))
-            pairs = [pair for measure in measures for pair in (*pairs, *tuned) if pair[0] == measure]
+        tuning, pairs = _tune(model, train, scores, settings, pairs, tune_among, seed, session)
         clock.lap("tune")
         learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
         ranked = rank_edges(pairs, scores, test_scores, learned)
@@ -185,18 +180,16 @@ def discover(
         selections = select_recipes(ranked, settings, session)
         clock.lap("select")
         outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-        outcomes = tuple(replace(o, chosen_on=train.split) if (o.measure, o.recipe) in tuned else o for o in outcomes)
+        outcomes = _mark_tuned(outcomes, tuning, train.split)
         if validation is not None:
             validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
-            measures = dict.fromkeys(measure for measure, _ in pairs)
-            outcomes += tuple(portfolio(validated, outcomes, measure, validation.split) for measure in measures)
+            outcomes += portfolios(validated, outcomes, validation.split)
         clock.lap("evaluate")
         overlap = _overlap(scores, outcomes, settings, stability, seed, session)
         clock.lap("overlap")
         patterns = _attention(model, test, outcomes, statistics, attention)
         clock.lap("attention")
-    total = sum(clock.seconds.values())
-    seconds = clock.seconds | {"score": scores.provenance["seconds"], "total": total}
+    seconds = clock.seconds | {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
     return Discovery(
         run=describe_run(model, train, test, accuracy, seed, seconds),
         settings=settings,
@@ -224,6 +217,32 @@ def _summarise(scores: EdgeScores, test_scores: EdgeScores | None, settings: Set
     """Return the statistics of the settings' bootstrap. A single example can't be resampled."""
     resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
     return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
+
+
+def _tune(
+    model: Model,
+    train: Task,
+    scores: EdgeScores,
+    settings: Settings,
+    pairs: list[MeasureRecipe],
+    among: Recipes | None,
+    seed: int,
+    session: Session,
+) -> tuple[Tuning | None, list[MeasureRecipe]]:
+    """Return the tuning, and all recipes with the tuned one as the last of its measure."""
+    if among is None:
+        return None, pairs
+    tuning = tune(model, train, scores, settings, among, seed=seed, session=session)
+    pairs = [*pairs, *((measure, recipe) for measure, chosen in tuning.chosen.items() for recipe in chosen)]
+    measures = dict.fromkeys(measure for measure, _ in pairs)
+    return tuning, [pair for measure in measures for pair in pairs if pair[0] == measure]
+
+
+def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str) -> tuple[Outcome, ...]:
+    """Set `chosen_on` of the tuned recipes."""
+    if tuning is None:
+        return outcomes
+    return tuple(replace(o, chosen_on=split) if o.recipe in tuning.chosen.get(o.measure, ()) else o for o in outcomes)
 
 
 def _exported(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:

@@ -16,6 +16,11 @@ from .outcome import Outcome
 from .recipe import PORTFOLIO, Recipe
 
 
+def portfolios(validation: Sequence[Outcome], test: Sequence[Outcome], split: str) -> tuple[Outcome, ...]:
+    """Return the portfolio of every measure."""
+    return tuple(portfolio(validation, test, m, split) for m in dict.fromkeys(outcome.measure for outcome in test))
+
+
 def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
     """Return the outcome on test that takes, at every size, the recipe of the best height on validation.
 

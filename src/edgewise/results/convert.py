@@ -1,4 +1,4 @@
-"""From one format to another, and what doesn't survive the way."""
+"""Convert files of scores and circuits, and say what is lost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
-from ..evaluate import CircuitModelDistance, Measure
+from ..evaluate import CMD, Measure
 from ..graph import Graph
 from ..io.atomic import MARKERS, atomic_folder, check_file
-from ..io.edge_file import EdgeFile
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import TUNED
@@ -26,12 +25,10 @@ from ..study.plan import TEST
 from .result_folder import is_result, read_result
 from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
 
-DEFAULT = CircuitModelDistance()
-
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written from what; `notes` say what the target has that the source hadn't, or lacks that it had."""
+    """The written files. `notes` say what the target lacks that the source had, or has that the source lacked."""
 
     source: Path
     written: tuple[Path, ...]
@@ -39,7 +36,7 @@ class Conversion:
     notes: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
-        """The conversion as plain data."""
+        """Return plain data for JSON."""
         return {
             "source": str(self.source),
             "written": [str(path) for path in self.written],
@@ -52,12 +49,18 @@ class Conversion:
 def convert(
     source: str | Path, target: str | Path, overwrite: bool = False, suffix: str = EAP_SUFFIXES[0]
 ) -> Conversion:
-    """Write scores, or a circuit, from one format to another: a target without suffix is a score folder, or of a folder
-    of circuits one of as many files that end in `suffix`.
+    """Convert scores or circuits from one format to another.
 
-    Between json and pt everything about edges is kept, exactly. A npz is a circuit, and has scores of the edges inside
-    only. A score folder has an example axis and no membership: on the way to a file its scores are averaged over the
-    examples, and no edge of the file is in_graph.
+    Between json and pt everything about edges is kept exactly. A npz is a circuit, with scores of its own edges only. A
+    score folder has scores per example and no circuit: in a file, they are averaged over the examples, and no edge is
+    in_graph.
+
+    Parameters
+    ----------
+    target
+        A file, or, without a suffix, a folder: of scores, or of circuits if the source is a folder of circuits.
+    suffix
+        Of the files in a folder of circuits.
     """
     source, target = Path(source), Path(target)
     if target.suffix not in ("", *FORMATS):
@@ -68,12 +71,14 @@ def convert(
     if target.suffix:
         with open_partial_store(target):
             check_file(target, overwrite)
-            graph, notes = _to_file(source, target)
-    elif _has_circuits(source):
-        return _to_files(source, target, suffix)
-    else:
-        graph, notes = _to_folder(source, target, overwrite)
-    return Conversion(source, (target,), graph, notes)
+            graph, notes = _convert_file(source, target)
+        return Conversion(source, (target,), graph, notes)
+    if os.path.isdir(source) and not any((source / name).exists() for name in MARKERS) and circuit_files(source):
+        return _convert_circuits(source, target, suffix)
+    scores = _load_scores(source)
+    scores.save(target, overwrite)
+    notes = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
+    return Conversion(source, (target,), scores.graph, notes)
 
 
 def convert_to_submission(
@@ -83,26 +88,43 @@ def convert_to_submission(
     task: str,
     model: str,
     suffix: str = ".pt",
-    measure: Measure = DEFAULT,
+    measure: Measure = CMD,
     method: str | None = None,
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
 
-    importances   from whatever holds scores
-    circuits      from a folder of nine circuit files, or from a result folder: the circuits of one of its methods,
-                  which was tuned or is named by `method`; none that was chosen by looking at test is taken
+    Parameters
+    ----------
+    source
+        For the layout 'importances' anything that holds scores. For 'circuits' a folder of nine circuit files, or a
+        result folder.
+    method
+        The recipe of a result folder. By default the tuned one. Recipes that were chosen on test are not accepted.
     """
     source, target = Path(source), Path(target)
     if layout not in LAYOUTS:
         raise unknown_name("layout of a submission", layout, LAYOUTS)
     if layout == "importances":
-        scores = _scores(source)
+        scores = _load_scores(source)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
+    notes: tuple[str, ...] = ()
     if is_result(source):
-        circuits, notes = _circuits_of_run(source, measure, method)
+        outcome = _choose_outcome(source, measure, method)
+        by_share = dict(zip(outcome.curve.shares, outcome.selections, strict=True))
+        if missing := [f"{share:g}" for share in SHARES if share not in by_share]:
+            raise InputError(f"{source} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
+        circuits = [by_share[share].circuit for share in SHARES]
+        notes = (f"circuits by {outcome.name}, for {measure.name}",)
     elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
-        circuits, notes = [_untested(read_edge_file(path)) for path in circuit_files(source)], ()
+        files = [read_edge_file(path) for path in circuit_files(source)]
+        for file in files:
+            if file.about.get("chosen_on") == TEST:
+                raise InputError(
+                    f"{file.path} has a circuit of the recipe that was best on {TEST}, which a submission mustn't look "
+                    "at; give the result folder and --method, or run with --tune"
+                )
+        circuits = [Circuit(file.graph, file.require_mask()) for file in files]
     else:
         raise InputError(
             f"{source} is no folder of circuits; give one with nine circuit files or a result folder, "
@@ -112,118 +134,85 @@ def convert_to_submission(
     return Conversion(source, paths, circuits[0].graph, notes)
 
 
-def _to_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
-    if os.path.isdir(source) or not source.suffix:
-        _refuse_packed(source, target)
-        scores = _scores(source)
-        nothing = "no edge is in_graph: a score folder has no circuit"
+def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
+    """Write one file from a file or a folder of scores. Return its graph and the notes."""
+    is_folder = os.path.isdir(source) or not source.suffix
+    file = None if is_folder else read_edge_file(source)
+    if target.suffix == NPZ and (file is None or file.mask is None or not file.mask.any()):
+        raise InputError(
+            f"{source} has scores, but no circuit, and a {NPZ} keeps scores of the edges in a circuit only; "
+            f"write a {' or '.join(EAP_SUFFIXES)}, or select a circuit first"
+        )
+    if file is None:
+        scores = _load_scores(source)
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
-        return scores.graph, (*_averaged(scores), nothing)
-    held, notes = read_edge_file(source), []
-    if held.mask is None or not held.mask.any():
-        _refuse_packed(source, target)
-    graph = held.graph
-    if held.score is None:
+        return scores.graph, (*_averaged(scores), "no edge is in_graph: a score folder has no circuit")
+    notes = []
+    if file.score is None:
         notes.append("every score is 0: the source has none")
-    if held.mask is None:
+    if file.mask is None:
         notes.append("no edge is in_graph: the source doesn't say")
-    if held.unread:
-        notes.append(f"not kept, because it isn't about edges: {', '.join(held.unread)}")
-    if held.score is None:
-        score: NDArray[np.floating] = np.zeros(graph.n_edges)
+    if file.unread:
+        notes.append(f"not kept, because it isn't about edges: {', '.join(file.unread)}")
+    score: NDArray[np.floating]
+    if file.score is None:
+        score = np.zeros(file.graph.n_edges)
     elif source.suffix == NPZ:
-        score = np.nan_to_num(held.score)
-        notes.append("edges outside have score 0: the source has scores of those inside only" * (target.suffix != NPZ))
+        score = np.nan_to_num(file.score)
+        if target.suffix != NPZ:
+            notes.append("edges outside have score 0: the source has scores of those inside only")
     else:
-        score = held.require_scores()
-        notes.append("scores of edges outside aren't kept" * (target.suffix == NPZ))
-    circuit = Circuit.empty(graph) if held.mask is None else Circuit(graph, held.mask)
-    circuit.save(target, score, held.about)
-    return graph, tuple(filter(None, notes))
+        score = file.require_scores()
+        if target.suffix == NPZ:
+            notes.append("scores of edges outside aren't kept")
+    circuit = Circuit.empty(file.graph) if file.mask is None else Circuit(file.graph, file.mask)
+    circuit.save(target, score, file.about)
+    return file.graph, tuple(notes)
 
 
-def _refuse_packed(source: Path, target: Path) -> None:
-    if target.suffix == NPZ:
-        words = f"{source} has scores, but no circuit, and a {NPZ} keeps scores of the edges in a circuit only"
-        raise InputError(f"{words}; write a {' or '.join(EAP_SUFFIXES)}, or select a circuit first")
-
-
-def _has_circuits(source: Path) -> bool:
-    """Whether a path is a folder of circuits, rather than of scores or a run."""
-    return (
-        os.path.isdir(source) and not any((source / name).exists() for name in MARKERS) and bool(circuit_files(source))
-    )
-
-
-def _to_files(source: Path, target: Path, suffix: str) -> Conversion:
+def _convert_circuits(source: Path, target: Path, suffix: str) -> Conversion:
+    """Convert a folder of circuits. An existing target is never replaced: its files may be the user's."""
     check_field_suffix(suffix)
     files = circuit_files(source)
     names = [f"{path.stem}{suffix}" for path in files]
     if len(set(names)) < len(names):
         raise InputError(f"{source} has circuits whose names differ in their suffix only; move some away")
     notes: dict[str, None] = {}
-    with atomic_folder(target) as draft:  # never over another: whose files would those be?
+    with atomic_folder(target) as draft:
         for path, name in zip(files, names, strict=True):
-            graph, said = _to_file(path, draft / name)
-            notes |= dict.fromkeys(said)
+            graph, file_notes = _convert_file(path, draft / name)
+            notes |= dict.fromkeys(file_notes)
     return Conversion(source, tuple(target / name for name in names), graph, tuple(notes))
 
 
-def _to_folder(source: Path, target: Path, overwrite: bool) -> tuple[Graph, tuple[str, ...]]:
-    scores = _scores(source)
-    scores.save(target, overwrite)
-    kept = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
-    return scores.graph, kept
-
-
-def _scores(source: Path) -> EdgeScores:
-    """The scores that a path holds; a ranking counts as one row of them, as the benchmark reads it."""
+def _load_scores(source: Path) -> EdgeScores:
+    """Return the scores of a path. A ranking counts as one row of them, as MIB reads it."""
     if not Ranking.is_folder(source):
         return EdgeScores.load(source)
     ranking = Ranking.load(source)
-    about = {name: value for name, value in ranking.origin.items() if name != "losses"}
-    return EdgeScores(ranking.graph, ranking.value[None], about)
+    origin = {name: value for name, value in ranking.origin.items() if name != "losses"}
+    return EdgeScores(ranking.graph, ranking.value[None], origin)
 
 
 def _averaged(scores: EdgeScores) -> tuple[str, ...]:
     return (f"scores are the mean over {scores.n_examples} examples",) if scores.n_examples > 1 else ()
 
 
-def _untested(held: EdgeFile) -> Circuit:
-    """The circuit of a file, unless the file says that its method was chosen by looking at test."""
-    if held.about.get("chosen_on") == TEST:
-        raise InputError(
-            f"{held.path} has a circuit of the method that was best on {TEST}, which a submission mustn't look at; "
-            "give the result folder and --method, or run with --tune"
-        )
-    return Circuit(held.graph, held.require_mask())
-
-
-def _circuits_of_run(folder: Path, measure: Measure, method: str | None) -> tuple[list[Circuit], tuple[str, ...]]:
-    """The circuits of one of a run's methods, at the sizes of a submission."""
-    row = _row_to_submit(folder, measure, method)
-    by_share = dict(zip(row.curve.shares, row.circuits, strict=True))
-    missing = [f"{share:g}" for share in SHARES if share not in by_share]
-    if missing:
-        raise InputError(f"{folder} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
-    return [by_share[share] for share in SHARES], (f"circuits by {row.name}, for {measure.name}",)
-
-
-def _row_to_submit(folder: Path, measure: Measure, method: str | None) -> Outcome:
-    """The method that is named, or the tuned one, or the best on a split that isn't test."""
+def _choose_outcome(folder: Path, measure: Measure, method: str | None) -> Outcome:
+    """Return the outcome of a recipe by name, or of the tuned one, or of the best on a split that isn't test."""
     result = read_result(folder)
-    rows = {row.name.lower(): row for row in result.outcomes if row.measure == measure}
-    if not rows:
-        raise InputError(f"{folder} has no circuits for {measure.name}; give another --benchmark, or run it again")
-    if method is None and TUNED.lower() in rows:
+    outcomes = {outcome.name.lower(): outcome for outcome in result.outcomes if outcome.measure == measure}
+    if not outcomes:
+        raise InputError(f"{folder} has no circuits for {measure.name}; give another --measure, or run it again")
+    if method is None and TUNED.lower() in outcomes:
         method = TUNED
     if method is None and result.run.test.split != TEST:
-        return max(rows.values(), key=lambda row: measure.better * row.area)
+        return result.best(measure)
     if method is None:
         raise InputError(
-            f"{folder} has several methods, and choosing the best would look at {TEST}; name one, such as --method "
+            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as --method "
             f"'{measure.paper_recipe}', or run with --tune, which chooses without {TEST}"
         )
-    if method.lower() not in rows:
-        raise unknown_name("method", method, [row.name for row in rows.values()])
-    return rows[method.lower()]
+    if method.lower() not in outcomes:
+        raise unknown_name("recipe", method, [outcome.name for outcome in outcomes.values()])
+    return outcomes[method.lower()]

@@ -1,11 +1,11 @@
-"""A submission to the MIB leaderboard: one folder per task and model, such as `ioi_gpt2`, written and checked.
+"""Write and check submissions to the MIB leaderboard: one folder per task and model, such as `ioi_gpt2`.
 
 A folder has one of two layouts:
-importances   one json or pt with the score of every edge; the benchmark chooses circuits by them
-circuits      nine json or pt, a circuit for each size; scores in them don't matter
+importances   one json or pt with the score of every edge; MIB selects circuits by them
+circuits      nine json or pt, a circuit for each size; their scores are not used
 
-File names don't matter either: the benchmark sorts the nine by their edges, and reads no tenth. Circuits for CMD and
-for CPR may be kept apart, in folders `abs-True` and `abs-False` around those of tasks and models.
+File names don't matter: MIB sorts the nine circuits by their number of edges. Circuits for CMD and for CPR may lie in
+separate folders `abs-True` and `abs-False`, which contain the folders of tasks and models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MODELS = {
     "gemma2": Graph(26, 8, 2304),
     "llama3": Graph(32, 32, 4096),
 }
-# The models that the benchmark has each task for.
+# Task -> models that MIB has it for.
 TASKS = {
     "ioi": ("gpt2", "qwen2.5", "gemma2", "llama3"),
     "mcqa": ("qwen2.5", "gemma2", "llama3"),
@@ -45,14 +45,14 @@ TASKS = {
     "arc-challenge": ("llama3",),
 }
 LAYOUTS = ("importances", "circuits")
-# The full model is everybody's, so nobody submits it.
+# All sizes but the full model, which isn't submitted.
 SHARES = SIZES[:-1]
-LEAST_TASKS = LEAST_MODELS = 2
+MIN_TASKS = MIN_MODELS = 2
 
 
 @dataclass(frozen=True)
 class FolderCheck:
-    """Whether one folder of a submission would be accepted; `problems` say why not."""
+    """The check of one folder of a submission. It is accepted if there are no problems."""
 
     folder: str
     task: str | None
@@ -62,30 +62,30 @@ class FolderCheck:
 
     @property
     def accepted(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 @dataclass(frozen=True)
 class SubmissionCheck:
-    """Whether a submission would be accepted: each of its folders, and the whole of them."""
+    """The check of a submission: of each of its folders, and of all together."""
 
     folders: tuple[FolderCheck, ...]
     problems: tuple[str, ...]
 
     @property
     def accepted(self) -> bool:
-        """Whether nothing is wrong with any folder, nor with the whole."""
+        """Whether there are no problems, in any folder or with all together."""
         return not self.problems and all(check.accepted for check in self.folders)
 
     def record(self) -> dict[str, Any]:
-        """The check as plain data."""
+        """Return plain data for JSON."""
         folders = [vars(check) | {"accepted": check.accepted} for check in self.folders]
         return {"accepted": self.accepted, "problems": self.problems, "folders": folders}
 
 
 def folder_name(task: str, model: str) -> str:
-    """The name of the folder for a task and a model; refuses what the benchmark doesn't have."""
+    """Return the folder's name for a task and a model. Raise InputError if MIB doesn't have them."""
     task = task.lower().replace("_", "-")
     if task not in TASKS:
         raise unknown_name("MIB task", task, list(TASKS))
@@ -97,7 +97,7 @@ def folder_name(task: str, model: str) -> str:
 
 
 def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, suffix: str = ".pt") -> Path:
-    """Write the folder of a task and model with one file of scores, averaged over the examples; returns that file."""
+    """Write the folder of a task and model with one file of mean scores. Return that file."""
     target = folder / folder_name(task, model)
     _check_graph(scores.graph, model, "the scores are")
     check_field_suffix(suffix)
@@ -109,7 +109,7 @@ def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, s
 def write_circuits(
     folder: Path, task: str, model: str, circuits: Sequence[Circuit], suffix: str = ".pt"
 ) -> tuple[Path, ...]:
-    """Write the folder of a task and model with nine circuits, one per size; returns their files, smallest first."""
+    """Write the folder of a task and model with nine circuits, one per size. Return their files, smallest first."""
     target = folder / folder_name(task, model)
     check_field_suffix(suffix)
     for circuit in circuits:
@@ -126,7 +126,7 @@ def write_circuits(
 
 
 def check_submission(folder: str | Path) -> SubmissionCheck:
-    """Whether the benchmark would accept a submission, folder by folder, and why not."""
+    """Check whether MIB would accept a submission, folder by folder."""
     folder = Path(folder)
     if not os.path.isdir(folder):
         raise InputError(
@@ -140,16 +140,16 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
     tasks = {check.task for check in checks if check.task}
     models = {check.model for check in checks if check.model}
     problems = []
-    if len(tasks) < LEAST_TASKS or len(models) < LEAST_MODELS:
+    if len(tasks) < MIN_TASKS or len(models) < MIN_MODELS:
         problems.append(
-            f"a submission needs at least {LEAST_TASKS} tasks and {LEAST_MODELS} models, "
+            f"a submission needs at least {MIN_TASKS} tasks and {MIN_MODELS} models, "
             f"but this one has {len(tasks)} and {len(models)}"
         )
     return SubmissionCheck(checks, tuple(problems))
 
 
 def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
-    """The files in a folder that end like circuits."""
+    """Return the files in a folder that have a suffix of circuits."""
     with wrap_read_errors(folder):
         return sorted(
             path
@@ -159,7 +159,7 @@ def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> l
 
 
 def _task_folders(folder: Path) -> Iterator[Path]:
-    """Those of tasks and models, one level down or, below `abs-True` and `abs-False`, two: links may go in circles."""
+    """Yield the folders of tasks and models: one level down, or two below `abs-True` and `abs-False`."""
     for path in _folders(folder):
         name = path.name.lower()
         is_part = "abs" in name and ("true" in name or "false" in name)
@@ -188,11 +188,11 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
 
 def _check_importances(path: Path, model: str) -> list[str]:
     try:
-        held = _read_of(path, model)
-        held.require_scores()
+        file = _read_file_of(path, model)
+        file.require_scores()
     except InputError as error:
         return [str(error)]
-    if held.mask is None:
+    if file.mask is None:
         return [f"{path}: no edge says whether it is in_graph, which MIB's reader needs; false will do"]
     return []
 
@@ -201,7 +201,7 @@ def _check_circuits(paths: Sequence[Path], model: str) -> list[str]:
     problems, names, counts = [], [], []
     for path in paths:
         try:
-            mask = _read_of(path, model).mask
+            mask = _read_file_of(path, model).mask
             if mask is None:
                 raise InputError(f"{path}: no edge says whether it is in_graph")
         except InputError as error:
@@ -212,11 +212,11 @@ def _check_circuits(paths: Sequence[Path], model: str) -> list[str]:
     return problems + _size_problems(names, counts, MODELS[model])
 
 
-def _read_of(path: Path, model: str) -> EdgeFile:
-    """A file of a submission, which must be of the model that its folder names."""
-    held = read_edge_file(path)
-    _check_graph(held.graph, model, f"{path} is")
-    return held
+def _read_file_of(path: Path, model: str) -> EdgeFile:
+    """Read a file of a submission. Raise InputError if it is of another model than its folder says."""
+    file = read_edge_file(path)
+    _check_graph(file.graph, model, f"{path} is")
+    return file
 
 
 def _check_graph(graph: Graph, model: str, what: str) -> None:
@@ -225,11 +225,11 @@ def _check_graph(graph: Graph, model: str, what: str) -> None:
 
 
 def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) -> list[str]:
-    """Why circuits of these numbers of edges aren't one for each size, at most that large."""
+    """Return why circuits with these numbers of edges aren't one for each size, at most that large."""
     limits = [size_to_edges(share, graph.n_edges) for share in SHARES]
     free = dict(enumerate(limits))
     left = []
-    # From the smallest circuit on, each serves the smallest size that is still free and holds it.
+    # Starting with the smallest, each circuit takes the smallest free size that it fits.
     for count, name in sorted(zip(counts, names, strict=True)):
         size = next((size for size, limit in free.items() if count <= limit), None)
         if size is None:
@@ -238,7 +238,7 @@ def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) ->
             del free[size]
     missing = [f"no circuit for {_size(limits, size)}" for size in free]
     if len(names) > len(limits):
-        many = f"there are {len(names)} circuits, but the benchmark reads {len(limits)} of them, in no fixed order"
+        many = f"there are {len(names)} circuits, but MIB reads {len(limits)} of them, in no fixed order"
         return [f"{many}: keep one per size", *missing]
     return missing + left
 
@@ -248,13 +248,13 @@ def _size(limits: Sequence[int], size: int) -> str:
 
 
 def check_field_suffix(suffix: str) -> None:
-    """Refuse what no file of the field ends in."""
+    """Raise InputError for a suffix that isn't one of EAP-IG's files."""
     if suffix not in EAP_SUFFIXES:
         raise unknown_name("suffix", suffix, EAP_SUFFIXES)
 
 
 def _new_folder(target: Path) -> AbstractContextManager[Path]:
-    """A folder to fill, whole or not at all; one that holds something is never replaced."""
+    """Open a folder that is written atomically. Raise InputError if it exists and isn't empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists already; remove it, or choose another folder for the submission")
     return atomic_folder(target)
