@@ -66,7 +66,7 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
         ((tmp_path / "none", tmp_path / "x.json"), "no scores"),
         ((given, target, "--task", "ioi"), "--submission"),
         ((given, target, "--submission", "importances"), "--task and --model"),
-        ((given, target, "--submission", "all", "--task", "ioi", "--model", "gpt2"), "importances, circuits"),
+        ((given, target, "--submission", "all", "--task", "ioi", "--model", "gpt2"), "'importances', 'circuits'"),
         ((given, target, "--submission", "importances", "--task", "ioi", "--model", "gpt5"), "gpt2, qwen2.5"),
         ((given, target, "--submission", "importances", "--task", "ioi", "--model", "gpt2"), "12 layers x 12 heads"),
         ((given, target, "--submission", "circuits", "--task", "ioi", "--model", "gpt2"), "no folder of circuits"),
@@ -129,15 +129,15 @@ def test_a_submission_is_never_chosen_by_looking_at_test(edgewise, runs, tmp_pat
         return found, json.loads(out)["notes"]
 
     line = refused(edgewise, *words(runs / "test"))
-    assert "look at test" in line and "--method" in line and "--tune" in line
-    assert "Greedy, Top-n, ILP" in refused(edgewise, *words(runs / "test", "--method", "magic"))
+    assert "look at test" in line and "--recipe" in line and "--tune" in line
+    assert "Greedy, Top-n, ILP" in refused(edgewise, *words(runs / "test", "--recipe", "magic"))
     line = refused(edgewise, *words(nine(runs / "test", measure, tmp_path / "chosen on test")))
-    assert "best on test" in line and "--method" in line and "--tune" in line
+    assert "best on test" in line and "--recipe" in line and "--tune" in line
     assert not target.exists()
 
     for method, name in (("Greedy", "Greedy"), ("ilp", "ILP"), ("TOP-N", "Top-n")):
         for run in (runs / "test", runs / "tuned"):
-            found = accepted(run, "--method", method)
+            found = accepted(run, "--recipe", method)
             assert found == (circuits_of(run, measure, name), [f"circuits by {name}, for {measure.name}"])
 
     found, notes = accepted(runs / "tuned")
@@ -159,10 +159,10 @@ def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monke
     run, target = tmp_path / "run", tmp_path / "sub"
     assert edgewise("run", "--examples", 8, "--out", run, "--json")[0] == 0
     words = ("convert", run, target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
-    assert "--method 'ILP + PNR'" in refused(edgewise, *words)
-    assert "--method 'ILP + Bootstrapping'" in refused(edgewise, *words, "--measure", "cpr")
+    assert "--recipe 'ILP + PNR'" in refused(edgewise, *words)
+    assert "--recipe 'ILP + Bootstrapping'" in refused(edgewise, *words, "--measure", "cpr")
     assert not target.exists()
-    code, out, _ = edgewise(*words, "--measure", "cpr", "--method", "ilp + BOOTSTRAPPING", "--json")
+    code, out, _ = edgewise(*words, "--measure", "cpr", "--recipe", "ilp + BOOTSTRAPPING", "--json")
     done = json.loads(out)
     assert code == 0 and done["notes"] == ["circuits by ILP + Bootstrapping, for CPR"]
     assert submitted(target) == circuits_of(run, CPR, "ILP + Bootstrapping")

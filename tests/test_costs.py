@@ -116,7 +116,7 @@ def test_free_memory_of_a_cpu():
         (("run", "--no-learned"), ["score", "evaluate"]),
         (("run", "--learned"), ["score", "learn", "learn", "evaluate", "evaluate"]),
         (("score", "--out", "out"), ["score"]),
-        (("score", "--out", "out", "--method", "learned"), ["learn"]),
+        (("learn", "--out", "out"), ["learn"]),
         (("evaluate", "full", "--out", "out.json"), ["evaluate"]),
         (("study", "--learned"), ["score", "learn", "learn", "evaluate", "evaluate"]),
     ],

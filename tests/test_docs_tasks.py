@@ -51,7 +51,9 @@ def test_the_example_is_read_in_all_its_splits_and_shown(edgewise, demo, tmp_pat
     assert [len(load_task(path, demo, split)) for split in ("train", "validation", "test")] == [3, 2, 2]
     code, out, _ = edgewise("tasks", path, "--model", "demo", "--split", "test")
     assert code == 0 and "Anna and Tom" in out and "kept: 2" in out
-    code, out, err = edgewise("run", "--task", path, "--learn-steps", 2, "--stability", 0, "--out", tmp_path / "r")
+    code, out, err = edgewise(
+        "run", "--task", path, "--learned", "--learn-steps", 2, "--stability", 0, "--out", tmp_path / "r"
+    )
     assert code == 0 and "CMD" in out, err
 
 

@@ -190,4 +190,6 @@ def test_a_folder_of_circuits_becomes_one_of_the_fields_files(edgewise, tmp_path
             f"{name}.{suffix}": circuit for name, (circuit, _) in made.items()
         }
     assert "choose another folder" in test_cli.refused(edgewise, "convert", tmp_path / "circuits", tmp_path / "as json")
-    assert "npz" in test_cli.refused(edgewise, "convert", tmp_path / "circuits", tmp_path / "x", "--format", "npz")
+    assert "'pt', 'json'" in test_cli.refused(
+        edgewise, "convert", tmp_path / "circuits", tmp_path / "x", "--format", "npz"
+    )

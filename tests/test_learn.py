@@ -355,7 +355,7 @@ def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
 
 
 def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_path):
-    words = ("score", "--method", "learned", "--goal", "cpr", "--examples", 8, "--steps", 10, "--out", tmp_path / "r")
+    words = ("learn", "--measure", "cpr", "--examples", 8, "--steps", 10, "--out", tmp_path / "r")
     code, out, _ = edgewise(*words)
     assert code == 0 and "loss:" in out and "for CPR" in out
     assert {path.name for path in tmp_path.iterdir()} == {"r"}
@@ -371,11 +371,11 @@ def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_
     # The benchmark takes it as scores, all of them at least 0.
     assert edgewise("convert", tmp_path / "r", tmp_path / "scores.json")[0] == 0
     np.testing.assert_allclose(EdgeScores.load(tmp_path / "scores.json").values[0], Ranking.load(tmp_path / "r").value)
-    assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--bootstrap", 5)
+    assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--resamples", 5)
     assert "no examples to resample" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--kappa", 1)
     assert "no signs" in refused(edgewise, "select", tmp_path / "r", "--edges", 9, "--pnr", 0.5)
-    learn = ("score", "--method", "learned", "--out", tmp_path / "new")
-    assert "CMD, CPR" in refused(edgewise, *learn, "--goal", "fame")
+    learn = ("learn", "--out", tmp_path / "new")
+    assert "'cmd', 'cpr'" in refused(edgewise, *learn, "--measure", "fame")
     assert "--steps" in refused(edgewise, *learn, "--steps", 0)
     assert "no gradient" in refused(edgewise, *learn, "--metric", "accuracy", "--examples", 4)
     assert not (tmp_path / "new").exists()

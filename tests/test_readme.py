@@ -98,7 +98,20 @@ def test_its_python_runs(folder, monkeypatch):
 
 def test_a_studys_page_names_its_files(edgewise, tmp_path):
     out = tmp_path / "s"
-    words = ("study", "--examples", 6, "--seeds", 1, "--tau-grid", "3", "--kappa-grid", "", "--pnr-grid", "", "--out")
+    words = (
+        "study",
+        "--examples",
+        6,
+        "--seeds",
+        1,
+        "--resamples-grid",
+        "3",
+        "--kappa-grid",
+        "",
+        "--pnr-grid",
+        "",
+        "--out",
+    )
     assert edgewise(*words, out)[0] == 0
     page = (out / "README.md").read_text()
     assert all(f"`{name}`" in page for name in files(out) if not name.startswith("store/")) and "`store/`" in page

@@ -38,7 +38,7 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.cli.report import _facts
+from edgewise.cli.report import run_facts
 from edgewise.io.formats import read_edge_file
 from edgewise.recipes.stability import mean_overlap
 from edgewise.report.comparisons import contests_of_run, pairs
@@ -282,7 +282,7 @@ def use_everything(folder):
     """Read and print what `report`, `compare` and `convert` use."""
     result = read_result(folder)
     json.dumps(result_summary(result), allow_nan=False)
-    _facts(result)
+    run_facts(result)
     for measure in result.measures:
         area_table(result.of(measure), measure)
     json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)

@@ -16,7 +16,7 @@ import pytest
 import test_cli
 from test_cli import refused, score_file
 
-from edgewise.__main__ import resumes
+from edgewise.__main__ import is_resumable
 
 edgewise = test_cli.edgewise
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -49,7 +49,7 @@ def test_a_stop_during_imports_is_told_in_a_line(tmp_path, name, module):
     process.send_signal(number)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number and "Traceback" not in err
-    assert err.splitlines()[-1] == "stopped; the same command goes on", err[-500:]
+    assert err.splitlines()[-1] == "stopped; run the same command again to resume", err[-500:]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,7 +77,7 @@ def test_a_stop_is_not_lost_where_nothing_can_be_raised():
     done = subprocess.run(
         [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, preexec_fn=hear
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; the same command goes on\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; run the same command again to resume\n")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
@@ -98,9 +98,9 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
     done = batches()
     assert process.returncode == code and 3 <= len(done) < 60 and not (tmp_path / "out").exists()
     if kind != "SIGKILL":
-        assert err.splitlines()[-1] == "stopped; the same command goes on"
+        assert err.splitlines()[-1] == "stopped; run the same command again to resume"
     code, _, err = edgewise(*words, tmp_path / "out")
-    assert code == 0 and "going on" in err
+    assert code == 0 and "resuming" in err
     assert (tmp_path / "out/scores.npy").read_bytes() == (tmp_path / "whole/scores.npy").read_bytes()
     one, other = (json.loads((tmp_path / name / "scores.json").read_text()) for name in ("out", "whole"))
     for record in (one, other):
@@ -110,9 +110,11 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
 
 def test_only_what_goes_on_is_said_to():
     assert (
-        resumes(["run"]) and resumes(["study", "--seeds", "2"]) and resumes(["evaluate", "c.json", "--out", "e.json"])
+        is_resumable(["run"])
+        and is_resumable(["study", "--seeds", "2"])
+        and is_resumable(["evaluate", "c.json", "--out", "e.json"])
     )
-    assert not any(map(resumes, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
+    assert not any(map(is_resumable, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
 
 
 def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):
@@ -164,7 +166,7 @@ def contents(path):
 def test_a_full_disk_is_one_line_that_names_the_file_and_leaves_what_was_there(edgewise, tmp_path):
     result, study = tmp_path / "r", tmp_path / "study"
     assert edgewise("run", "--examples", 12, "--stability", 0, "--out", result)[0] == 0
-    grids = ("--tau-grid", "5", "--kappa-grid", "", "--pnr-grid", ".5", "--seeds", 1, "--examples", 6)
+    grids = ("--resamples-grid", "5", "--kappa-grid", "", "--pnr-grid", ".5", "--seeds", 1, "--examples", 6)
     assert edgewise("study", *grids, "--out", study)[0] == 0
     assert edgewise("score", "--examples", 12, "--out", tmp_path / "s")[0] == 0
     assert edgewise("select", result, "--edges", 9, "--out", tmp_path / "c.json")[0] == 0

@@ -49,7 +49,7 @@ from edgewise.tasks import load_third
 
 # The same fixture: a command in this process.
 edgewise = test_cli.edgewise
-SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--tau-grid", "5,10", "--kappa-grid", "1")
+SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--resamples-grid", "5,10", "--kappa-grid", "1")
 TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png", "figure.svg")
 PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
          "ILP + Bootstrapping + PNR"]  # fmt: skip
@@ -139,7 +139,7 @@ def test_a_study_fills_the_papers_tables_and_goes_on_without_a_model(edgewise, t
         (folder / name).unlink()
     monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("a finished study needs no model"))
     code, _, err = edgewise(*words)
-    assert code == 0 and "going on" in err and contents(folder) == before
+    assert code == 0 and "resuming" in err and contents(folder) == before
     line = refused(edgewise, *words, "--steps", 3)
     assert "settings differ" in line and "--overwrite" in line
 
@@ -358,7 +358,7 @@ def test_several_models_and_tasks_are_the_columns_tasks_first(edgewise, tmp_path
 
     copy = tmp_path / "copy"
     shutil.copytree(Path(package.__file__).parent / "demo", copy)
-    words = ("--examples", 6, "--pnr-grid", ".5", "--tau-grid", "5", "--kappa-grid", "", "--seeds", 1, "--json")
+    words = ("--examples", 6, "--pnr-grid", ".5", "--resamples-grid", "5", "--kappa-grid", "", "--seeds", 1, "--json")
     code, out, err = edgewise("study", "--model", f"demo,{copy}", "--task", "ioi", "--task", "mcqa", *words,
                               "--out", tmp_path / "study")  # fmt: skip
     assert code == 0, err
@@ -478,9 +478,9 @@ def test_a_study_that_finished_nothing_does_not_block_the_corrected_command(edge
     folder = tmp_path / "study"
     assert "can't be read" in refused(edgewise, "study", "--model", str(tmp_path / "dmeo"), "--out", folder)
     code, _, err = edgewise("study", *SMALL, "--seeds", 1, "--out", folder, "--json")
-    assert code == 0 and "going on" not in err
+    assert code == 0 and "resuming" not in err
     for words in (
-        ("--tau-grid", 1), ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy"),
+        ("--resamples-grid", 1), ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy"),
         ("--model", f"demo,{tmp_path / 'dmeo'}"), ("--task", "ioi,oio"),
     ):  # fmt: skip
         refused(edgewise, "study", *words, "--out", tmp_path / "new")

@@ -70,7 +70,7 @@ def test_a_log_says_where_the_work_is(folder):
 @pytest.mark.parametrize(
     "words",
     [("compare", "{}"), ("compare", "{}", "ILP + pnr", "GREEDY"), ("compare", "{}", "{}"),
-     ("show", "{}"), ("show", "{}", "--metric", "cpr", "--method", "ilp"), ("select", "{}", "--edges", "0.01,0.1"),
+     ("show", "{}"), ("show", "{}", "--measure", "cpr", "--recipe", "ilp"), ("select", "{}", "--edges", "0.01,0.1"),
      ("select", "{}", "--edges", "0.1", "--pnr", "0.6"), ("evaluate", "{}/circuits/cmd-0.05.npz", "--examples", "4"),
      ("compare", "{}/circuits/cmd-0.1.npz", "{}/circuits/cpr-0.1.npz"), ("models",), ("models", "demo"), ("tasks",)],
     ids=" ".join,
@@ -88,7 +88,7 @@ def test_no_number_is_cut_however_narrow_the_terminal(edgewise, folder, monkeypa
 
 
 def test_the_same_circuit_is_shown_for_people_and_machines(edgewise, folder):
-    words = ("show", folder, "--method", "greedy", "--size", 0.1, "--top", 3)
+    words = ("show", folder, "--recipe", "greedy", "--size", 0.1, "--top", 3)
     code, out, _ = edgewise(*words)
     found = json.loads(edgewise(*words, "--json")[1])
     assert code == 0 and len(found["strongest"]) == len(found["nodes"]) == 3
@@ -105,15 +105,15 @@ def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
     for words, expected in (
         (("show", folder / "scores"), "edgewise select"),
         (("show", folder, "--size", 0.3), "0.001, 0.002"),
-        (("show", circuit, "--method", "ILP"), "is one circuit"),
+        (("show", circuit, "--recipe", "ILP"), "is one circuit"),
         (("compare", circuit), "give another one"),
         (("compare", circuit, folder), "one is a run and one isn't"),
         (("compare", folder, circuit), "one is a run and one isn't"),
-        (("compare", folder, folder, "Greedy"), "leave 'Greedy' out"),
+        (("compare", folder, folder, "Greedy"), "omit 'Greedy'"),
         (("compare", folder, tmp_path / "none"), "none"),
         (("compare", folder, "magic"), "unknown method 'magic'"),
         (("export", circuit), "no format was given"),
-        (("export", circuit, "--to", "png"), "dot, graphml, cytoscape"),
+        (("export", circuit, "--to", "png"), "'dot', 'graphml', 'cytoscape'"),
         (("export", circuit, "--to", "dot", "--json"), "give --out"),
         (("export", circuit, "--to", "dot", "--out", circuit, "--overwrite"), "is an input"),
     ):
@@ -122,7 +122,7 @@ def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
 
 def test_export_writes_whole_files_and_nothing_over_others(edgewise, folder, tmp_path):
     target = tmp_path / "circuit.graphml"
-    words = ("export", folder, "--method", "ILP", "--size", "5%", "--out", target)
+    words = ("export", folder, "--recipe", "ILP", "--size", "5%", "--out", target)
     code, out, _ = edgewise(*words, "--json")
     record = json.loads(out)
     assert code == 0 and record["format"] == "graphml" and target.read_text().count("<edge ") == record["edges"]
@@ -145,7 +145,7 @@ def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     for sizes in ("20", "20,40"):
         for solver, has_gap in (("GREEDY", False), ("Top-N", False), ("Ilp", True)):
-            words = ("select", given, "--edges", sizes, "--solver", solver, "--rank", "Absolute", "--interval", "PAPER")
+            words = ("select", given, "--edges", sizes, "--solver", solver, "--rank", "Absolute")
             code, out, err = edgewise(*words)
             assert code == 0, err
             assert bool(re.search(r"\bgap\b", out.split("total value")[0].split("nothing is proven")[0])) == has_gap
@@ -156,7 +156,10 @@ def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
 def test_quiet_explains_nothing(edgewise, folder):
     loud, quiet = (edgewise(*words, "compare", folder, "ILP + pnr", "greedy")[1] for words in ((), ("--quiet",)))
     told = [line for line in loud.splitlines() if line not in quiet.splitlines()]
-    assert told and all("interval excludes 0" in line or "edges by absolute score" in line for line in told)
+    assert told and all(
+        "interval excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line
+        for line in told
+    )
     assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
 
 
@@ -178,10 +181,10 @@ def test_quiet_leaves_the_results_alone_and_verbose_says_what_runs(edgewise, tmp
 
 
 def test_a_shell_completes_the_options_of_a_command():
-    words = {"_EDGEWISE_COMPLETE": "complete_bash", "COMP_WORDS": "edgewise show --me", "COMP_CWORD": "2"}
+    words = {"_EDGEWISE_COMPLETE": "complete_bash", "COMP_WORDS": "edgewise show --", "COMP_CWORD": "2"}
     command = [sys.executable, "-m", "edgewise"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | words)
-    assert done.stdout.split() == ["--method", "--metric"] and done.stderr == ""
+    assert done.stdout.split()[:2] == ["--recipe", "--measure"] and done.stderr == ""
 
 
 def test_lines_tell_start_quarters_and_end_with_the_time_left():

@@ -18,7 +18,7 @@ from rich.console import Console
 
 import edgewise as library
 from edgewise import CMD, CPR, Bootstrap, Curve, EapIg, InputError, Settings, Shrinkage
-from edgewise.cli.console import check_words, err, print_json, say, warn
+from edgewise.cli.console import check_arguments, err, print_json, say, warn
 from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, resample
 from edgewise.learn import TopKLearner
@@ -178,7 +178,7 @@ def test_numbers_that_json_can_not_hold_are_refused_before_a_byte_is_printed(wro
 def test_words_that_are_no_text_are_refused(edgewise):
     code, out, err = edgewise("tasks", "caf\udce9")
     assert (code, out) == (2, "") and err.startswith("error: word 2 of the command, caf\\udce9, isn't text")
-    check_words(["naïve", "名前"])
+    check_arguments(["naïve", "名前"])
 
 
 def run(*words: str, env: dict[str, str] | None = None, out: object = subprocess.PIPE) -> subprocess.CompletedProcess:

@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 
 PAGE = 4096
-GRIDS = ("--seeds", "1", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
+GRIDS = ("--seeds", "1", "--resamples-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
 DISKS = ("64 KB", "1 MB", "full", "half", "last")
 
 
@@ -52,8 +52,8 @@ COMMANDS = {
         ("score", "--examples", "200", "--out", "OUT"), ("score", "--examples", "4", "--out", "OUT")
     ),
     "learn": Command(
-        ("score", "--method", "learned", "--examples", "8", "--steps", "20", "--out", "OUT"),
-        ("score", "--method", "learned", "--examples", "4", "--steps", "5", "--out", "OUT"),
+        ("learn", "--examples", "8", "--steps", "20", "--out", "OUT"),
+        ("learn", "--examples", "4", "--steps", "5", "--out", "OUT"),
     ),
     "run": Command(
         ("run", "--examples", "12", "--no-learned", "--stability", "0", "--out", "OUT"),

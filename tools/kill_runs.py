@@ -29,9 +29,21 @@ from typing import Any
 
 COMMANDS = {
     "run": ("run", "--examples", "40", "--learn-steps", "10", "--stability", "3"),
-    "learn": ("score", "--method", "learned", "--examples", "60", "--steps", "100"),
+    "learn": ("learn", "--examples", "60", "--steps", "100"),
     "score": ("score", "--examples", "300", "--steps", "10", "--batch-size", "10"),
-    "study": ("study", "--examples", "8", "--seeds", "2", "--tau-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5"),
+    "study": (
+        "study",
+        "--examples",
+        "8",
+        "--seeds",
+        "2",
+        "--resamples-grid",
+        "5",
+        "--kappa-grid",
+        "1",
+        "--pnr-grid",
+        ".5",
+    ),
 }
 NAME = "result"
 TIMES = {"seconds", "date", "time", "created"}

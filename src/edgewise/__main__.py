@@ -1,4 +1,4 @@
-"""The command's door. It is open before anything heavy is imported, so that a stop is always told in a line."""
+"""The entry point of the command. It handles signals before anything heavy is imported, so that Ctrl-C always works."""
 
 from __future__ import annotations
 
@@ -10,63 +10,64 @@ from threading import Timer
 from types import FrameType
 from typing import NoReturn
 
-# These go on from where they were stopped; evaluate does, too, if it was told where to write.
-RESUMING = ("run", "score", "study")
-STOPS = ("SIGINT", "SIGTERM", "SIGHUP")
+# Commands that resume stopped work. `evaluate` does too if it has --out.
+RESUMABLE = ("run", "score", "learn", "study")
+STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 _received: list[signal.Signals] = []
 
 
 def main() -> None:
-    """Run the command line. A signal to stop ends in a line and in exit code 128 and its number: 130 for Ctrl-C."""
-    for name in STOPS:
+    """Run the command line. A stop signal prints one line and exits with 128 plus its number (130 for Ctrl-C)."""
+    for name in STOP_SIGNALS:
         number = getattr(signal, name, None)
-        # What was told to ignore a signal, as nohup does, goes on ignoring it.
+        # Keep ignoring signals that the parent process ignores, as with nohup.
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _stop)
-    sys.unraisablehook = _again
+            signal.signal(number, _interrupt)
+    sys.unraisablehook = _interrupt_again
     try:
         from .cli import main as run_command
 
         run_command()
     except SystemExit as end:
         if _received and end.code:
-            _end()
+            _exit()
         raise
-    except BaseException:  # whatever an interrupted library made of the interruption
+    except BaseException:  # libraries may turn the interruption into another exception
         if _received:
-            _end()
+            _exit()
         raise
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Interrupt the work, so that it tidies up; a second signal doesn't wait for that."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, so that the work cleans up. On a second signal, exit at once."""
     if _received:
-        _end()
+        _exit()
     _received.append(signal.Signals(number))
     raise KeyboardInterrupt
 
 
-def resumes(words: Sequence[str]) -> bool:
-    """Whether the command of these words goes on from where it was stopped."""
-    kept = words[:1] == ["evaluate"] and any(word.startswith("--out") for word in words)
-    return kept or words[:1] in [[name] for name in RESUMING]
+def is_resumable(arguments: Sequence[str]) -> bool:
+    """Whether the command with these arguments can resume after a stop."""
+    has_output = any(argument.startswith("--out") for argument in arguments)
+    return bool(arguments) and (arguments[0] in RESUMABLE or (arguments[0] == "evaluate" and has_output))
 
 
-def _again(what: sys.UnraisableHookArgs) -> None:
-    """Interrupt once more where the interruption came in a place that lets nothing out, such as a destructor."""
-    if _received and issubclass(what.exc_type, KeyboardInterrupt):
-        Timer(0.05, os.kill, (os.getpid(), _received.pop())).start()  # by then, something else is going on
+def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """Send the signal again if it came where exceptions are dropped, such as in a destructor."""
+    if _received and issubclass(unraisable.exc_type, KeyboardInterrupt):
+        Timer(0.05, os.kill, (os.getpid(), _received.pop())).start()  # after the destructor has ended
     else:
-        sys.__unraisablehook__(what)
+        sys.__unraisablehook__(unraisable)
 
 
-def _end() -> NoReturn:
+def _exit() -> NoReturn:
     try:
         sys.stdout.flush()
-        print("stopped" + "; the same command goes on" * resumes(sys.argv[1:]), file=sys.stderr, flush=True)
+        advice = "; run the same command again to resume" if is_resumable(sys.argv[1:]) else ""
+        print(f"stopped{advice}", file=sys.stderr, flush=True)
     except OSError:
         pass
-    os._exit(128 + _received[0])  # half-imported libraries may not survive an orderly end
+    os._exit(128 + _received[0])  # an orderly exit can fail while libraries are half imported
 
 
 if __name__ == "__main__":

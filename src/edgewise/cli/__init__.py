@@ -1,12 +1,12 @@
-"""The command line: parse, call the library, print. One file per command."""
+"""The command line: parse options, call the library, print. One file per command."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
-from inspect import Parameter, Signature, cleandoc, signature
-from typing import Any, NoReturn, get_type_hints
+from inspect import Parameter, cleandoc
+from types import ModuleType
+from typing import Any, NoReturn
 
 import typer
 
@@ -17,6 +17,7 @@ from . import (
     convert,
     evaluate,
     export,
+    learn,
     models,
     options,
     report,
@@ -28,103 +29,100 @@ from . import (
     tasks,
     view,
 )
-from .console import check_words, loudness, printing, show_versions, telling
+from .console import check_arguments, flush_output, print_log, show_versions, verbosity
+
+COMMANDS = (
+    run, study, score, learn, select, evaluate, view, show, compare, export, report, convert, check, models, tasks,
+)  # fmt: skip
+MODULES = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
+# Option names of earlier versions, which still work but aren't in --help.
+SCORE_ALIASES = {"method": "scorer", "rate": "learning-rate", "bootstrap": "resamples"}
+SHOW_ALIASES = {"method": "recipe", "metric": "measure"}
+ALIASES = {
+    "run": SCORE_ALIASES,
+    "score": SCORE_ALIASES,
+    "learn": {"goal": "measure", "rate": "learning-rate"},
+    "study": SCORE_ALIASES | {"tau-grid": "resamples-grid"},
+    "select": {"bootstrap": "resamples"},
+    "show": SHOW_ALIASES,
+    "export": SHOW_ALIASES,
+    "convert": {"method": "recipe", "benchmark": "measure"},
+}
+# typer has its own copy of click, or uses the installed one. This class is in either.
+UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
     name="edgewise",
-    help="Find circuits in language models: score the edges of the computation graph, select some, measure them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _paragraphs(text: str | None) -> str:
-    """A docstring without its line breaks but for those between paragraphs: the terminal has its own width."""
-    return "\n\n".join(" ".join(part.split()) for part in cleandoc(text or "").split("\n\n"))
+def _add_command(name: str, module: ModuleType) -> None:
+    """Add a command with its option groups expanded, and with --quiet and --verbose."""
+    parameters, call = options.expand(module.command)
 
-
-COMMANDS = (run, study, score, select, evaluate, view, show, compare, export, report, convert, check, models, tasks)
-MODULES = {module.NAME: module for module in COMMANDS}
-
-
-def _with_loudness(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes --quiet and --verbose, too."""
-    more = {"quiet": options.Quiet, "verbose": options.Verbose}
-
-    def run(quiet: bool, verbose: bool, **given: Any) -> None:
-        with loudness(quiet, verbose), telling():
+    def command(quiet: bool, verbose: bool, **values: Any) -> None:
+        with verbosity(quiet, verbose), print_log():
             show_versions()
-            command(**given)
+            call(values)
 
-    hints = get_type_hints(command, include_extras=True)
-    own = [one.replace(annotation=hints[one.name]) for one in signature(command).parameters.values()]
-    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=kind) for name, kind in more.items()]
-    run.__signature__ = Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = hints | more
-    return run
+    parameters += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=bool)
+        for name, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE))
+    ]
+    # Line breaks within a paragraph are removed, because the terminal has its own width.
+    paragraphs = (" ".join(part.split()) for part in cleandoc(module.command.__doc__ or "").split("\n\n"))
+    aliases = ALIASES.get(name, {})
+    settings = {"token_normalize_func": lambda token: aliases.get(token, token)}
+    register = app.command(name=name, help="\n\n".join(paragraphs), context_settings=settings)
+    register(options.with_parameters(parameters, command))
 
 
-for name, module in MODULES.items():
-    app.command(name=name, help=_paragraphs(module.command.__doc__))(_with_loudness(module.command))
+for _name, _module in MODULES.items():
+    _add_command(_name, _module)
 
 
-def _version(value: bool) -> None:
+def _print_version(value: bool) -> None:
     if value:
-        from importlib.metadata import version
+        from ..version import __version__
 
-        print(version("edgewise"))
+        print(__version__)
         raise typer.Exit
 
 
 @app.callback()
-def _options(
+def _global_options(
     context: typer.Context,
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
-    quiet: options.Quiet = False,
-    verbose: options.Verbose = False,
+    quiet: bool = options.QUIET,
+    verbose: bool = options.VERBOSE,
 ) -> None:
-    """Find circuits in language models: score the edges of the computation graph, select some, measure them."""
-    context.with_resource(loudness(quiet, verbose))
-
-
-# Typer brings its own copy of click, or takes the installed one; either way, that is where this class is.
-UsageError: type[Any] = typer.BadParameter.__bases__[0]
+    """Find circuits in language models: score the edges of the computation graph, select some, evaluate them."""
+    context.with_resource(verbosity(quiet, verbose))
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one line and exit code 2."""
-    with printing():
-        _run()
-
-
-def _run() -> None:
-    try:
-        check_words(sys.argv[1:])
-        sys.exit(app(prog_name="edgewise", standalone_mode=False))
-    except UsageError as error:
-        _refuse(_usage(error))
-    except InputError as error:
-        _refuse(_name_options(str(error)), keep_lines=bool(error.details))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _refuse(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
-    except MemoryError as error:
-        _refuse(f"not enough memory: {error or 'ask for less at once'}")
-    except typer.Abort:  # what typer makes of Ctrl-C
-        raise KeyboardInterrupt from None
-
-
-def _usage(error: Any) -> str:
-    """What is wrong with the command's words; empty if the help was printed in place of it."""
-    words = error.format_message().strip().rstrip(".")
-    command = error.ctx.command_path if error.ctx else "edgewise"
-    choices = ", ".join(MODULES) if words.startswith("No such command") else ""
-    advice = f"choose from {choices}" if choices else f"see `{command} --help`"
-    return f"{words[0].lower()}{words[1:]}; {advice}" if words else ""
+    """Run the command line. An error that the user can fix is one line and exit code 2."""
+    with flush_output():
+        try:
+            check_arguments(sys.argv[1:])
+            sys.exit(app(prog_name="edgewise", standalone_mode=False))
+        except UsageError as error:
+            _exit(_usage_message(error))
+        except InputError as error:
+            _exit(_name_options(str(error)), keep_lines=bool(error.details))
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _exit(f"{error.strerror or error}: {error.filename or 'a file can not be read or written'}")
+        except MemoryError as error:
+            _exit(f"not enough memory: {error or 'use fewer examples, or a smaller --batch-size'}")
+        except typer.Abort:  # typer's form of Ctrl-C
+            raise KeyboardInterrupt from None
 
 
 def _name_options(message: str) -> str:
@@ -133,8 +131,17 @@ def _name_options(message: str) -> str:
     return re.sub(r"\b(device|dtype|bos)='([\w:,]+)'", r"--\1 \2", message)
 
 
-def _refuse(words: str, keep_lines: bool = False) -> NoReturn:
-    if words:
-        shown = words if keep_lines else " ".join(words.split())
-        print(f"error: {visible(shown)}", file=sys.stderr)
+def _usage_message(error: Any) -> str:
+    """Return what is wrong with the arguments; "" if the help was printed instead."""
+    message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
+    command = error.ctx.command_path if error.ctx else "edgewise"
+    is_unknown = message.startswith("No such command")
+    advice = f"choose from {', '.join(MODULES)}" if is_unknown else f"see `{command} --help`"
+    return f"{message[0].lower()}{message[1:]}; {advice}" if message else ""
+
+
+def _exit(message: str, keep_lines: bool = False) -> NoReturn:
+    if message:
+        text = message if keep_lines else " ".join(message.split())
+        print(f"error: {visible(text)}", file=sys.stderr)
     sys.exit(2)

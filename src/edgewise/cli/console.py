@@ -1,4 +1,4 @@
-"""What the commands print with: results to stdout, everything else to stderr."""
+"""Printing for the commands: results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import replace
+from enum import IntEnum
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from rich.console import Console
 
 from ..errors import InputError
 from ..report.formatting import one_line, safe_text
-from ..runtime.progress import Progress, ignore_progress, progress_bars
+from ..runtime.progress import ignore_progress, progress_bars
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,86 +27,85 @@ if TYPE_CHECKING:
     from ..core.ranking import Ranking
     from ..models import Model, ModelSource
     from ..runtime.engine import Engine
+    from ..runtime.session import Session
 
-# With fewer examples than this, a bootstrap over examples says little.
-FEW = 10
-# A loss that rises by more than this share diverges, rather than wavers.
+# With fewer examples than this, bootstrap intervals are too narrow.
+FEW_EXAMPLES = 10
+# A loss that rises by more than this share diverges.
 DIVERGED = 0.5
 LIBRARIES = ("numpy", "torch", "transformers", "highspy", "matplotlib", "typer", "rich")
-# How a command ends whose output nobody reads any more, as rich and click end it.
+# The exit code after a broken pipe, as in rich and click.
 BROKEN_PIPE = 1
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-@dataclass(frozen=True)
-class Loudness:
-    """How much a command says beyond its results and what is wrong."""
+class Verbosity(IntEnum):
+    """How much a command prints beside its results."""
 
-    quiet: bool = False
-    verbose: bool = False
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
 
 
-NORMAL = Loudness()
-LOUDNESS: ContextVar[Loudness] = ContextVar("LOUDNESS", default=NORMAL)
+_verbosity: ContextVar[Verbosity] = ContextVar("verbosity", default=Verbosity.NORMAL)
+
+
+def is_quiet() -> bool:
+    """Whether only results are printed."""
+    return _verbosity.get() == Verbosity.QUIET
+
+
+def is_verbose() -> bool:
+    """Whether details for bug reports are printed too."""
+    return _verbosity.get() == Verbosity.VERBOSE
 
 
 @contextmanager
-def loudness(quiet: bool, verbose: bool) -> Iterator[None]:
-    """What is printed within is as loud as asked for; what isn't asked for stays as it was."""
+def verbosity(quiet: bool, verbose: bool) -> Iterator[None]:
+    """Print as much as the options --quiet and --verbose ask for; without either, as much as before."""
     if quiet and verbose:
-        raise InputError("--quiet and --verbose ask for opposites; give one of them")
-    before = LOUDNESS.get()
-    token = LOUDNESS.set(Loudness(quiet or (before.quiet and not verbose), verbose or (before.verbose and not quiet)))
+        raise InputError("--quiet and --verbose are opposites; give one of them")
+    level = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else _verbosity.get()
+    token = _verbosity.set(level)
     try:
         yield
     finally:
-        LOUDNESS.reset(token)
+        _verbosity.reset(token)
 
 
 @contextmanager
-def watching() -> Iterator[Progress]:
-    """What verbs report their progress to: bars or lines on stderr, nothing with --quiet; with --verbose also how long
-    every stage took, and how much it did at once."""
-    loud = LOUDNESS.get()
-    if loud.quiet:
-        yield ignore_progress
+def show_progress(session: Session) -> Iterator[Session]:
+    """Return the session with progress on stderr: bars or lines, nothing with --quiet.
+
+    With --verbose, print how long each stage took and how much it did at once.
+    """
+    if is_quiet():
+        yield replace(session, progress=ignore_progress)
         return
-    with progress_bars() as shown:
-        if not loud.verbose:
-            yield shown
-            return
-        stages: dict[str, StageTime] = {}
+    # By stage: seconds so far, time of the last report, items done by then, most items between two reports.
+    stages: dict[str, tuple[float, float, int, int]] = {}
+    with progress_bars() as show:
 
         def update(stage: str, done: int, total: int) -> None:
             name, now = stage.partition(": ")[0], time.perf_counter()
-            known = stages.get(name) or StageTime(0.0, now, done, 0)
-            took = now - known.last if done else 0.0  # one that starts again wasn't at work meanwhile
-            stages[name] = StageTime(known.seconds + took, now, done, max(known.most, done - known.done))
-            shown(stage, done, total)
+            seconds, last, before, most = stages.get(name, (0.0, now, done, 0))
+            elapsed = now - last if done else 0.0  # a stage that restarts was idle until now
+            stages[name] = (seconds + elapsed, now, done, max(most, done - before))
+            show(stage, done, total)
 
-        yield update
-    for name, stage in stages.items():
-        detail(f"{name}: {stage.seconds:.2f} s, at most {stage.most:,} at once")
-
-
-@dataclass(frozen=True)
-class StageTime:
-    """How long a stage took until it last reported, how much was done by then, and the most that was done in one go."""
-
-    seconds: float
-    last: float
-    done: int
-    most: int
+        yield replace(session, progress=update)
+    for name, (seconds, _, _, most) in stages.items():
+        detail(f"{name}: {seconds:.2f} s, at most {most:,} at once")
 
 
 @contextmanager
-def printing() -> Iterator[None]:
-    """Whatever is printed within has gone out at the end, what the terminal's encoding lacks spelled out.
+def flush_output() -> Iterator[None]:
+    """Flush all output at the end, and escape characters that the terminal's encoding lacks.
 
-    A pipe that nobody reads any more ends the command without a word, as it ends others.
+    A closed pipe ends the command silently.
     """
-    sys.stdout = sys.stdout or io.StringIO()  # closed from the start: there is nobody to tell anything
+    sys.stdout = sys.stdout or io.StringIO()  # None if the stream was closed before the start
     sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -114,101 +114,100 @@ def printing() -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()  # else Python would, at its very end, and complain in its own words
+            sys.stdout.flush()  # here, because errors of Python's own flush at exit can't be caught
     except BrokenPipeError:
-        _hear_no_more()
+        _discard_output()
         sys.exit(BROKEN_PIPE)
     except OSError as error:
-        _hear_no_more()
+        _discard_output()
         print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
 
 
-def _hear_no_more() -> None:
-    """What is still held back goes nowhere."""
+def _discard_output() -> None:
+    """Send what is still buffered to the null device."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a stream without a file behind it has nothing to lose
+        with suppress(OSError, ValueError):  # a stream without a file has nothing to discard
             try:
                 stream.flush()
             except OSError:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, stream.fileno())
-                os.close(nowhere)
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
-def check_words(words: Sequence[str]) -> None:
-    """Refuse a command's words that aren't text: bytes that the locale's encoding doesn't know."""
-    for number, word in enumerate(words, start=1):
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise InputError if an argument of the command isn't text in the locale's encoding."""
+    for number, argument in enumerate(arguments, start=1):
         try:
-            word.encode("utf-8")
+            argument.encode("utf-8")
         except UnicodeEncodeError:
-            encoding = sys.getfilesystemencoding()
             raise InputError(
-                f"word {number} of the command, {one_line(word)}, isn't text in the encoding {encoding}; give names in "
-                "UTF-8 (LANG=C.UTF-8 sets it)"
+                f"argument {number}, {one_line(argument)}, isn't text in the encoding {sys.getfilesystemencoding()}; "
+                "give names in UTF-8 (LANG=C.UTF-8 sets it)"
             ) from None
 
 
 def say(text: str, heading: str = "") -> None:
-    """A line for people, behind a bold heading if there is one; the terminal wraps it, a pipe doesn't."""
+    """Print a line, after a bold heading if there is one. A terminal wraps it, a pipe doesn't."""
     if heading:
         out.print(safe_text(one_line(heading)), end=": ", style="bold", soft_wrap=True)
     out.print(safe_text(one_line(text)), soft_wrap=True)
 
 
-def aside(text: str, heading: str = "") -> None:
-    """A line that explains results, rather than being one; none with --quiet."""
-    if not LOUDNESS.get().quiet:
+def explain(text: str, heading: str = "") -> None:
+    """Print a line that explains results; nothing with --quiet."""
+    if not is_quiet():
         say(text, heading)
 
 
 def print_tables(tables: Sequence[Table]) -> None:
-    """Tables below each other, each with an empty line behind it."""
+    """Print tables, each followed by an empty line."""
     for table in tables:
         out.print(table)
         out.print()
 
 
 def warn(text: str) -> None:
-    """A line for people that is no result."""
+    """Print a line to stderr."""
     err.print(safe_text(one_line(text)), soft_wrap=True)
 
 
 def note(text: str) -> None:
-    """A line that is good to know; none with --quiet."""
-    if not LOUDNESS.get().quiet:
+    """Print a note to stderr; nothing with --quiet."""
+    if not is_quiet():
         warn(f"note: {text}")
 
 
 def detail(text: str) -> None:
-    """A line for a report of a bug; with --verbose only."""
-    if LOUDNESS.get().verbose:
+    """Print a line for bug reports to stderr, with --verbose only."""
+    if is_verbose():
         warn(text)
 
 
+class _LogPrinter(Handler):
+    def emit(self, record: LogRecord) -> None:
+        message = record.getMessage()
+        warn(f"warning: {message}") if record.levelno >= WARNING else note(message)
+
+
 @contextmanager
-def telling() -> Iterator[None]:
-    """What the library logs within is told: as a note what is good to know, and as a warning what went wrong."""
-    log, teller = getLogger("edgewise"), _Teller()
-    before = log.level
-    log.addHandler(teller)
+def print_log() -> Iterator[None]:
+    """Print what the library logs: information as notes, problems as warnings."""
+    log, printer = getLogger("edgewise"), _LogPrinter()
+    level = log.level
+    log.addHandler(printer)
     log.setLevel(INFO)
     try:
         yield
     finally:
-        log.removeHandler(teller)
-        log.setLevel(before)
-
-
-class _Teller(Handler):
-    def emit(self, record: LogRecord) -> None:
-        words = record.getMessage()
-        warn(f"warning: {words}") if record.levelno >= WARNING else note(words)
+        log.removeHandler(printer)
+        log.setLevel(level)
 
 
 def show_versions() -> None:
-    """With --verbose, what the command runs on."""
-    if LOUDNESS.get().verbose:
+    """Print the versions of everything that results depend on, with --verbose only."""
+    if is_verbose():
         import platform
         from importlib.metadata import version
 
@@ -216,67 +215,70 @@ def show_versions() -> None:
         detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
 
 
-def warn_of_few(examples: int) -> None:
-    """Say so where error bars come from next to no examples."""
-    if examples < FEW:
-        note(f"intervals from few examples ({examples}) are too narrow; they need about {FEW} or more")
+def warn_of_few(n_examples: int) -> None:
+    """Print a note if intervals come from few examples."""
+    if n_examples < FEW_EXAMPLES:
+        note(f"intervals from few examples ({n_examples}) are too narrow; use {FEW_EXAMPLES} or more")
 
 
-def warn_of_copies(copies: int, rows: int, of: str = "examples") -> None:
-    """Say so where error bars come from examples that repeat others."""
+def warn_of_copies(copies: int, rows: int, kind: str = "examples") -> None:
+    """Print a note if examples repeat others."""
     if copies:
-        note(f"{copies:,} of the {rows:,} {of} are copies of others; intervals are too narrow")
+        note(f"{copies:,} of the {rows:,} {kind} are copies of others; intervals are too narrow")
 
 
-def warn_of_trend(goal: str, ranking: Ranking) -> None:
-    """Say so where a loss rose rather than fell."""
+def warn_of_trend(measure: str, ranking: Ranking) -> None:
+    """Print a warning if the loss rose while learning."""
     trend = ranking.origin["trend"]
     if trend > DIVERGED:
-        warn(f"warning: the loss for {goal} rose by {trend:.0%} while learning; try a smaller --rate, or more steps")
+        warn(
+            f"warning: the loss for {measure} rose by {trend:.0%} while learning; try a smaller --learning-rate, or "
+            "more steps"
+        )
 
 
 def print_json(data: Any) -> None:
-    """Data for machines, on stdout, alone."""
+    """Print data as JSON to stdout."""
     try:
         text = json.dumps(data, indent=2, allow_nan=False)
     except ValueError as error:
-        raise InputError(f"the outcome has a number that JSON can't hold: {error}") from None
+        raise InputError(f"the result has a number that JSON can't represent: {error}") from None
     out.file.write(f"{text}\n")
 
 
 @contextmanager
-def open_workers(engine: str, address: str | None, workers: int | None) -> Iterator[Engine]:
-    """Where a command's work runs. What a cluster has to say meanwhile is no result, so that it goes to stderr."""
-    from ..runtime import open_engine
+def open_engine(name: str, address: str | None, workers: int | None) -> Iterator[Engine]:
+    """Open the engine that runs the work. What a cluster prints meanwhile goes to stderr."""
+    from .. import runtime
 
-    is_local = engine.lower() == "local"
-    with nullcontext() if LOUDNESS.get().quiet or is_local else err.status("starting workers"):
-        opened = open_engine(engine, address, workers)
-    with opened, nullcontext() if is_local else _results_alone():
-        yield opened
+    is_local = name == "local"
+    with nullcontext() if is_quiet() or is_local else err.status("starting workers"):
+        engine = runtime.open_engine(name, address, workers)
+    with engine, nullcontext() if is_local else _redirect_others():
+        yield engine
 
 
 @contextmanager
-def _results_alone() -> Iterator[None]:
-    """Only what is printed here goes to stdout, whatever others print."""
-    before = out.file
+def _redirect_others() -> Iterator[None]:
+    """Send what other libraries print to stderr; `out` still prints to stdout."""
+    stdout = out.file
     with redirect_stdout(sys.stderr):
-        out.file = before
+        out.file = stdout
         try:
             yield
         finally:
-            out.file = None  # type: ignore[assignment]  # whatever stdout is
+            out.file = None  # type: ignore[assignment]  # None follows sys.stdout
 
 
 def open_model(source: ModelSource) -> Model:
-    """Load a model, and show that it is being loaded."""
+    """Load a model, with a status line."""
     began = time.perf_counter()
-    with nullcontext() if LOUDNESS.get().quiet else err.status(safe_text(one_line(f"loading {source.name}"))):
+    with nullcontext() if is_quiet() else err.status(safe_text(one_line(f"loading {source.name}"))):
         from ..models import load_source
         from ..runtime.engine import thread_count
 
         model = load_source(source)
     transformer = model.transformer
-    where = f"on {transformer.device_names}, {transformer.dtype}, {thread_count()} threads"
-    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
+    place = f"on {transformer.device_names}, {transformer.dtype}, {thread_count()} threads"
+    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {place}: {model.graph}")
     return model

@@ -1,84 +1,69 @@
-"""edgewise convert: from one file format to another."""
+"""edgewise convert: convert between file formats."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from ..evaluate import MEASURES
+from ..evaluate.measures import MEASURES
 from . import options
 from .console import print_json, say
-
-NAME = "convert"
+from .options import option
 
 
 def command(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            help="A score folder, a result folder, a file (npz, EAP-IG json or pt), or a folder of circuits."
-        ),
-    ],
-    target: Annotated[
-        Path, typer.Argument(help="FILE.json, .pt or .npz, a new folder, or with --submission its folder.")
-    ],
-    submission: Annotated[
-        str | None, typer.Option(help="Write a folder of a MIB submission: importances or circuits.")
-    ] = None,
-    task: Annotated[str | None, typer.Option(help="With --submission: MIB's name of the task, such as ioi.")] = None,
-    model: Annotated[str | None, typer.Option(help="With --submission: MIB's name of the model, such as gpt2.")] = None,
-    file_format: Annotated[
-        str | None,
-        typer.Option("--format", help="With --submission (default pt), or of a folder of circuits (json): pt or json."),
-    ] = None,
-    measure: Annotated[
-        str,
-        typer.Option(help=f"With --submission circuits from a result folder: for {options.names(MEASURES)}."),
-    ] = "CMD",
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="With --submission circuits from a result folder: whose circuits; default: the tuned method's."
-        ),
-    ] = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
+    *,
+    source: Path = typer.Argument(
+        ..., help="A score folder, a result folder, a file (npz, EAP-IG json or pt), or a folder of circuits."
+    ),
+    target: Path = typer.Argument(..., help="FILE.json, .pt or .npz, a new folder, or with --submission its folder."),
+    submission: str | None = option(
+        None, "Submission", "Write a folder of a MIB submission.", choices=("importances", "circuits")
+    ),
+    task: str | None = option(None, "Submission", "MIB's name of the task, such as ioi."),
+    model: str | None = option(None, "Submission", "MIB's name of the model, such as gpt2."),
+    measure: str | None = option(
+        None, "Submission", "Circuits of a result folder: for which measure (default: CMD).", choices=MEASURES
+    ),
+    recipe: str | None = option(
+        None, "Submission", "Circuits of a result folder: of which recipe (default: the tuned one)."
+    ),
+    file_format: str | None = option(
+        None,
+        "Output",
+        "File format of a submission (default: pt) or of a folder (default: json).",
+        "--format",
+        choices=("pt", "json"),
+    ),
+    overwrite: bool = options.OVERWRITE,
+    json: bool = options.JSON,
 ) -> None:
     """Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.
 
-    Between json and pt all scores and members are kept exactly; a npz is a circuit, with scores of the edges inside
-    only. A folder of circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. A file has no example
-    axis, so a score folder's scores are averaged on the way to one. `edgewise check` says whether a submission would be
-    accepted.
+    json and pt hold all scores and members exactly. A npz holds a circuit and the scores of its edges only. A folder of
+    circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. Files have no example axis, so the scores
+    of a score folder are averaged. `edgewise check` tells whether a submission would be accepted.
     """
-
     from ..errors import InputError
     from ..method import choose
     from ..results import convert, convert_to_submission
 
     if submission is None:
-        if task is not None or model is not None:
-            raise InputError("--task and --model name a folder of a submission; give --submission, too, or neither")
-        done = convert(source, target, overwrite, f".{file_format or 'json'}".lower())
+        given = {"--task": task, "--model": model, "--measure": measure, "--recipe": recipe}
+        unused = [name for name, value in given.items() if value is not None]
+        if unused:
+            raise InputError(f"{options.join_names(unused)} needs --submission")
+        done = convert(source, target, overwrite, f".{file_format or 'json'}")
     elif overwrite:
-        raise InputError("a folder of a submission is never written over; remove it first, and leave --overwrite out")
+        raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
     elif task is None or model is None:
         raise InputError(
             "a submission has one folder per task and model; give --task and --model, such as ioi and gpt2"
         )
     else:
-        done = convert_to_submission(
-            source,
-            target,
-            submission.lower(),
-            task,
-            model,
-            f".{file_format or 'pt'}".lower(),
-            choose("benchmark", MEASURES, measure),
-            method,
-        )
+        chosen = choose("measure", MEASURES, measure or "CMD")
+        done = convert_to_submission(source, target, submission, task, model, f".{file_format or 'pt'}", chosen, recipe)
     if json:
         print_json(done.record())
         return

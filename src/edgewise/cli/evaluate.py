@@ -1,160 +1,118 @@
-"""edgewise evaluate: how faithful are these circuits?"""
+"""edgewise evaluate: measure how faithful circuits are."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from . import options
-from .console import (
-    note,
-    open_model,
-    open_workers,
-    out,
-    print_json,
-    print_tables,
-    say,
-    warn_of_copies,
-    warn_of_few,
-    watching,
-)
+from .console import note, out, print_json, print_tables, say, show_progress, warn_of_copies, warn_of_few
 from .forecast import show_forecast
+from .options import option
 
 if TYPE_CHECKING:
-    from ..core.circuit import Circuit
-    from ..evaluate import Evaluation, Faithfulness
-
-NAME = "evaluate"
+    from ..evaluate.faithfulness import Faithfulness
 
 
 def command(
-    circuits: Annotated[
-        list[Path], typer.Argument(help="Circuit files (npz, EAP-IG json or pt), or `full`, or `empty`.")
-    ],
-    model: options.ModelName = "demo",
-    task: options.TaskName = "ioi",
-    split: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
-    examples: options.Examples = None,
-    metric: options.Metric = "logit-difference",
-    ablation: options.Ablation = "patching",
-    faithfulness: options.Faithfulness = "mib",
-    per_example: Annotated[
-        bool, typer.Option("--per-example", help="With --json: the metric of every example too.")
-    ] = False,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    bos: options.Bos = "auto",
-    trust_remote_code: options.TrustRemoteCode = False,
-    no_cache: options.NoCache = False,
-    batch_size: options.BatchSize = None,
-    memory: options.Memory = "1GB",
-    engine: options.Engine = "local",
-    address: options.Address = None,
-    workers: options.Workers = None,
-    seed: options.Seed = 0,
-    out_file: Annotated[Path | None, typer.Option("--out", help="Write the outcome to this JSON file, too.")] = None,
-    overwrite: options.Overwrite = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    *,
+    circuits: list[Path] = typer.Argument(..., help="Circuit files (npz, EAP-IG json or pt), or `full`, or `empty`."),
+    model: options.ModelOptions,
+    task: options.TaskOptions,
+    evaluation: options.EvaluationOptions,
+    machine: options.MachineOptions,
+    split: str = option("test", "Task", "The examples to use: train, validation or test."),
+    batch_size: int | None = options.BATCH_SIZE,
+    per_example: bool = option(
+        False, "Output", "With --json or --out: include the metric of every example.", "--per-example"
+    ),
+    out_file: Path | None = option(None, "Output", "Also write the result to this JSON file.", "--out"),
+    overwrite: bool = options.OVERWRITE,
+    dry_run: bool = options.DRY_RUN,
+    json: bool = options.JSON,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
-    Faithfulness comes with its interval over resamples of the examples. With --out, a command that was stopped goes on
-    from the batches that it had finished.
+    Faithfulness is printed with its interval over resamples of the examples. With --out, run the same command again to
+    resume a stopped one.
     """
     from ..core.circuit import Circuit
     from ..errors import InputError
-    from ..evaluate import ABLATIONS, CONFIDENCE, FAITHFULNESS, evaluate_circuits
+    from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+    from ..evaluate.run_circuits import evaluate_circuits
     from ..io.atomic import check_file, write_json
-    from ..method import choose
-    from ..models import ModelSource
-    from ..models.memory import parse_bytes
     from ..recipes.forecast import EvaluateWork, forecast
     from ..recipes.settings import Settings
-    from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, open_partial_store
-    from ..tasks import METRICS, load_task
 
-    room = parse_bytes(memory)
     if out_file is not None:
-        check_file(out_file, overwrite, [*circuits, model, task])
-    definition = choose("faithfulness definition", FAITHFULNESS, faithfulness)
-    chosen_metric, replaced = choose("metric", METRICS, metric), choose("ablation", ABLATIONS, ablation)
-    ready = {"full": Circuit.full, "empty": Circuit.empty}
-    files = {path: Circuit.load(path) for path in circuits if str(path) not in ready}
+        check_file(out_file, overwrite, [*circuits, model.model, task.task])
+    if per_example and not json and out_file is None:
+        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
+    settings = Settings(**evaluation.methods(), batch_size=batch_size, memory=machine.memory_bytes)
+    constant = {"full": Circuit.full, "empty": Circuit.empty}
+    files = {path: Circuit.load(path) for path in circuits if str(path) not in constant}
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
-    keeping = nullcontext(NO_STORE) if dry_run or out_file is None else open_partial_store(out_file)
-    with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
+    with machine.session(out_file, dry_run) as session:
+        loaded = model.load()
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
-                raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model!r} has {loaded.graph}")
-        pairs = load_task(task, loaded, split, examples, seed)
-        warn_of_copies(pairs.copies, len(pairs))
-        asked = Settings(metric=chosen_metric, ablation=replaced, batch_size=batch_size, memory=room)
-        if show_forecast(
-            forecast(loaded, [EvaluateWork(pairs, asked, len(circuits))], where, exact=dry_run), dry_run, json
-        ):
+                raise InputError(
+                    f"{path} is a circuit of {circuit.graph}, but model {model.model!r} has {loaded.graph}"
+                )
+        examples = task.load(loaded, split)
+        warn_of_copies(examples.copies, len(examples))
+        plan = forecast(loaded, [EvaluateWork(examples, settings, len(circuits))], session.engine, exact=dry_run)
+        if show_forecast(plan, dry_run, json):
             return
-        chosen = [files.get(path) or ready[str(path)](loaded.graph) for path in circuits]
-        if not store.is_empty:
-            note("going on from what a command that was stopped had evaluated")
-        with watching() as progress:
-            found = evaluate_circuits(
-                loaded, pairs, chosen, chosen_metric, replaced, batch_size=batch_size, memory=room,
-                session=Session(store, where, progress),
+        if not session.store.is_empty:
+            note("resuming a stopped command")
+        opened = [files.get(path) or constant[str(path)](loaded.graph) for path in circuits]
+        with show_progress(session) as session:
+            result = evaluate_circuits(
+                loaded, examples, opened, settings.metric, settings.ablation, batch_size=batch_size,
+                memory=settings.memory, session=session,
             )  # fmt: skip
+        shares = faithfulness_intervals(result.values, result.full, result.empty, settings.faithfulness)
+        rows: list[dict[str, Any]] = [
+            {
+                "circuit": str(path),
+                "edges": circuit.prune().n_edges,
+                "metric": float(values.mean()),
+                "faithfulness": share.estimate,
+                "interval": [share.low, share.high],
+            }
+            | ({"per_example": values.tolist()} if per_example else {})
+            for path, circuit, share, values in zip(circuits, opened, shares, result.values, strict=True)
+        ]
         record = {
-            "model": model,
-            "task": task,
-            "split": pairs.split,
-            "examples": len(pairs),
-            "metric": chosen_metric.name,
-            "ablation": replaced.name,
-            "faithfulness": definition.name,
+            "model": model.model,
+            "task": task.task,
+            "split": examples.split,
+            "examples": len(examples),
+            "metric": settings.metric.name,
+            "ablation": settings.ablation.name,
+            "faithfulness": settings.faithfulness.name,
             "confidence": CONFIDENCE,
-            **_outcome(circuits, chosen, found, definition, per_example),
+            "full": float(result.full.mean()),
+            "empty": float(result.empty.mean()),
+            "circuits": rows,
         }
+        if per_example:
+            record |= {"full_per_example": result.full.tolist(), "empty_per_example": result.empty.tolist()}
         if out_file is not None:
-            check_file(out_file, overwrite)  # nobody else's, if it came meanwhile
+            check_file(out_file, overwrite)  # another program may have written it meanwhile
             write_json(out_file, record)
     if json:
         print_json(record)
     else:
-        _show(record, definition)
-
-
-def _outcome(
-    paths: list[Path], circuits: list[Circuit], found: Evaluation, definition: Faithfulness, per_example: bool
-) -> dict[str, Any]:
-    """The metric and faithfulness of every circuit, with its interval, as plain data."""
-    from ..evaluate import faithfulness_intervals
-
-    faithful = faithfulness_intervals(found.values, found.full, found.empty, definition)
-    rows = [
-        {
-            "circuit": str(path),
-            "edges": circuit.prune().n_edges,
-            "metric": float(values.mean()),
-            "faithfulness": share.estimate,
-            "interval": [share.low, share.high],
-        }
-        | ({"per_example": values.tolist()} if per_example else {})
-        for path, circuit, share, values in zip(paths, circuits, faithful, found.values, strict=True)
-    ]
-    outcome = {"full": float(found.full.mean()), "empty": float(found.empty.mean()), "circuits": rows}
-    if per_example:
-        outcome |= {"full_per_example": found.full.tolist(), "empty_per_example": found.empty.tolist()}
-    return outcome
+        _show(record, settings.faithfulness)
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
-    """Print what circuits came to."""
     from ..report.formatting import format_interval, format_number
     from ..report.tables import INTERVAL, number_tables
 
@@ -172,4 +130,4 @@ def _show(record: dict[str, Any], definition: Faithfulness) -> None:
     say(f"metric: {record['metric']}; faithfulness: {definition.summary}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     warn_of_few(record["examples"])
-    say(f"the model itself {format_number(record['full'])}, the empty circuit {format_number(record['empty'])}")
+    say(f"metric of the model: {format_number(record['full'])}; of the empty circuit: {format_number(record['empty'])}")

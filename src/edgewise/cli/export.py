@@ -1,61 +1,53 @@
-"""edgewise export: a circuit for other programs."""
+"""edgewise export: write a circuit as a graph for other programs."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from ..report.exports import EXPORTS
 from . import options
 from .console import print_json, say
-
-NAME = "export"
+from .options import option
 
 
 def command(
-    circuit: Annotated[
-        Path, typer.Argument(help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
-    ],
-    to: Annotated[
-        str | None, typer.Option(help="dot, graphml or cytoscape; by default what the suffix of --out says.")
-    ] = None,
-    out_file: Annotated[
-        Path | None, typer.Option("--out", help="FILE.dot, FILE.graphml or FILE.cyjs; without it, stdout.")
-    ] = None,
-    method: options.MethodOfRun = None,
-    metric: options.MetricOfRun = None,
-    size: options.SizeOfRun = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
+    *,
+    circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
+    recipe: str | None = options.RECIPE_OF_RUN,
+    measure: str | None = options.MEASURE_OF_RUN,
+    size: str | None = options.SIZE_OF_RUN,
+    to: str | None = option(None, "Output", "The format; by default by the suffix of --out.", choices=EXPORTS),
+    out_file: Path | None = option(None, "Output", "FILE.dot, FILE.graphml or FILE.cyjs; by default stdout.", "--out"),
+    overwrite: bool = options.OVERWRITE,
+    json: bool = options.JSON,
 ) -> None:
-    """Export a circuit as a graph: Graphviz' dot, GraphML, or Cytoscape's JSON; networkx reads all of them.
+    """Export a circuit as a graph: Graphviz' dot, GraphML, or Cytoscape's JSON. networkx reads all of them.
 
-    Nodes say their kind, layer and head; edges whether they end in q, k or v, their score and its sign. Edges of q, k
-    and v between the same heads are edges of their own.
+    Nodes have their kind, layer and head; edges have their input (q, k or v), score and sign. Edges into q, k and v of
+    the same head are separate.
     """
-    import sys
-
     from ..errors import InputError
     from ..io.atomic import check_file, write_text
-    from ..report.exports import EXPORTS, export_format, export_text
+    from ..report.exports import export_format, export_text
     from ..report.open_circuit import open_circuit
 
     kind = export_format(to, out_file)
     if out_file is not None:
         check_file(out_file, overwrite, [circuit])
     elif json:
-        raise InputError("--json says what was written; give --out FILE, or leave --json out to print the graph")
-    opened = open_circuit(circuit, method, metric, size)
+        raise InputError("--json describes the written file; give --out FILE, or omit --json to print the graph")
+    opened = open_circuit(circuit, recipe, measure, size)
     text = export_text(kind, opened.circuit, opened.score, opened.name)
     if out_file is None:
         sys.stdout.write(text)
         return
-    check_file(out_file, overwrite, [circuit])  # somebody may have written there meanwhile
+    check_file(out_file, overwrite, [circuit])  # another program may have written it meanwhile
     write_text(out_file, text)
-    record = {"out": str(out_file), "format": kind, "nodes": int(opened.circuit.nodes.sum())}
-    record["edges"] = opened.circuit.n_edges
+    n_nodes, n_edges = int(opened.circuit.nodes.sum()), opened.circuit.n_edges
     if json:
-        print_json(record)
+        print_json({"out": str(out_file), "format": kind, "nodes": n_nodes, "edges": n_edges})
     else:
-        say(f"wrote {out_file}: {record['edges']:,} edges between {record['nodes']:,} nodes, {EXPORTS[kind].words}")
+        say(f"wrote {out_file}: {n_edges:,} edges between {n_nodes:,} nodes, {EXPORTS[kind].words}")

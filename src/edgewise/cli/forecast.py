@@ -1,70 +1,74 @@
-"""What a command will cost, shown before it is begun, or in its place."""
+"""Print what a command will cost: before a long run, or instead of it with --dry-run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .console import aside, out, print_json, print_tables, say
+from .console import explain, out, print_json, print_tables, say
 
 if TYPE_CHECKING:
     from ..recipes.forecast import Forecast
 
 
-def show_forecast(found: Forecast, dry_run: bool, json: bool) -> bool:
-    """Whether that was all, as with --dry-run: then in full, and else in a line before a long run."""
+def show_forecast(forecast: Forecast, dry_run: bool, json: bool) -> bool:
+    """Print a forecast: in full for a dry run, else in one line before a long run. Return `dry_run`."""
     if dry_run and json:
-        print_json(found.record())
+        print_json(forecast.record())
     elif dry_run:
-        _show(found)
-    elif found.is_long and not json:
-        stages = ", ".join(f"{one.name} {duration(one.with_workers(found.workers))}" for one in found.stages)
-        aside(f"about {duration(found.seconds or 0)} ({stages}); --dry-run says more", "plan")
+        _show(forecast)
+    elif forecast.is_long and not json:
+        stages = ", ".join(
+            f"{stage.name} {duration(stage.with_workers(forecast.workers))}" for stage in forecast.stages
+        )
+        explain(f"about {duration(forecast.seconds or 0)} ({stages}); --dry-run says more", "plan")
     return dry_run
 
 
-def show_forecasts(some: Sequence[Forecast], json: bool) -> None:
-    """In full, one after the other."""
+def show_forecasts(forecasts: Sequence[Forecast], json: bool) -> None:
+    """Print several forecasts in full, and their sum."""
+    seconds = sum(forecast.seconds or 0 for forecast in forecasts)
     if json:
-        print_json({"forecasts": [one.record() for one in some], "seconds": sum(one.seconds or 0 for one in some)})
+        print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
         return
-    for one in some:
-        _show(one)
-    if len(some) > 1:
-        say(f"in all: about {duration(sum(one.seconds or 0 for one in some))}")
+    for forecast in forecasts:
+        _show(forecast)
+    if len(forecasts) > 1:
+        say(f"in all: about {duration(seconds)}")
 
 
-def _show(found: Forecast) -> None:
+def _show(forecast: Forecast) -> None:
     from ..report.tables import number_tables
 
     heads = ("stage", "examples", "tokens", "batches of", "times", "memory", "about")
     rows = [
         (
-            f"{one.name} {one.task}", f"{one.examples:,}", one.length, f"{one.batches:,} x {one.batch_size}",
-            f"{one.passes:,}", amount(one.need), duration(one.with_workers(found.workers)),
+            f"{stage.name} {stage.task}", f"{stage.examples:,}", stage.length,
+            f"{stage.batches:,} x {stage.batch_size}", f"{stage.passes:,}", amount(stage.need),
+            duration(stage.with_workers(forecast.workers)),
         )
-        for one in found.stages
+        for stage in forecast.stages
     ]  # fmt: skip
-    print_tables(number_tables(heads, rows, out.width, f"plan for {found.model}, {found.edges:,} edges"))
-    free = ", ".join(f"{name} {amount(left)}" for name, left in found.available.items()) or "unknown"
-    most = max(one.need for one in found.stages)
-    say(f"memory: {amount(found.weights)} of weights, up to {amount(most)} beside them; free: {free}")
-    if found.disk:
-        say(f"disk: {amount(found.disk)} of scores, example by example")
-    workers = f" with {found.workers} workers" if found.workers > 1 else ""
-    say(f"time: about {duration(found.seconds or 0)}{workers}, from a first batch; circuits that are alike run once")
-    aside("no result was written: this was --dry-run")
+    print_tables(number_tables(heads, rows, out.width, f"plan for {forecast.model}, {forecast.edges:,} edges"))
+    free = ", ".join(f"{name} {amount(left)}" for name, left in forecast.available.items()) or "unknown"
+    most = max(stage.need for stage in forecast.stages)
+    say(f"memory: {amount(forecast.weights)} of weights, up to {amount(most)} beside them; free: {free}")
+    if forecast.disk:
+        say(f"disk: {amount(forecast.disk)} of scores, which are stored per example")
+    workers = f" with {forecast.workers} workers" if forecast.workers > 1 else ""
+    say(f"time: about {duration(forecast.seconds or 0)}{workers}, from a first batch; equal circuits run once")
+    explain("nothing was written: this was --dry-run")
 
 
-def amount(size: float) -> str:
-    """Bytes for people."""
-    if size < 1e5:
-        return f"{size / 1e3:.1f} kB"
-    return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+def amount(n_bytes: float) -> str:
+    """Return a number of bytes as text with a unit."""
+    if n_bytes < 1e5:
+        return f"{n_bytes / 1e3:.1f} kB"
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Return a duration as text with a unit."""
     if seconds < 120:
         return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,184 +1,325 @@
-"""Options that several commands share; what can be chosen is read from each family's own mapping."""
+"""The options that several commands share. A group of options is a frozen dataclass; its fields are the options.
+
+`expand` turns a command that takes such groups into a function that typer understands. Choices come from the registry
+of each family, so that `--help` lists them without importing torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
 from ..core.statistics import INTERVALS, Bootstrap
-from ..evaluate import ABLATIONS, FAITHFULNESS, MEASURES
+from ..errors import InputError
+from ..evaluate.ablations import ABLATIONS
+from ..evaluate.faithfulness import FAITHFULNESS
+from ..evaluate.measures import MEASURES
 from ..method import choose, parameters
 from ..runtime import ENGINES
 from ..score import SCORERS
-from ..select import SOLVERS
 from ..tasks.metrics import METRICS
+from .console import open_engine, open_model
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
+    from ..models import Model, ModelSource
     from ..recipes.settings import Settings
+    from ..runtime.session import Session
+    from ..tasks import Task
 
 
-def names(known: Mapping[str, object]) -> str:
-    """The names of a family in a sentence: 'a, b or c'."""
-    *most, last = known
+# The order of the groups in `--help`.
+PANELS = (
+    "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine", "Output",
+)  # fmt: skip
+
+
+def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[str] = (), **more: Any) -> Any:
+    """Return an option that `--help` lists under `panel`. Its name is that of the parameter, or one of `names`."""
+    info = typer.Option(default, *names, help=help, rich_help_panel=panel, case_sensitive=False, **more)
+    info.choices = tuple(choices)
+    return info
+
+
+def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any]], None]]:
+    """Return the parameters of a command, with the fields of its option groups in place of the groups, and a function
+    that calls the command with their values."""
+    hints, groups, expanded = get_type_hints(command), {}, []
+    for parameter in signature(command).parameters.values():
+        group = hints[parameter.name]
+        if not is_dataclass(group):
+            expanded.append(_typer_parameter(parameter.name, parameter.default, group))
+            continue
+        groups[parameter.name] = group
+        kinds = get_type_hints(group)
+        expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(group)]
+
+    def call(values: dict[str, Any]) -> None:
+        values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+        built = {
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})  # type: ignore[operator]
+            for name, group in groups.items()
+        }
+        command(**values, **built)
+
+    expanded.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
+    return expanded, call
+
+
+def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
+    """Return a parameter as typer wants it: choices are an Enum, and a flag has no --no-FLAG."""
+    choices = getattr(default, "choices", ())
+    if kind is bool and not default.param_decls:
+        default = copy(default)
+        default.param_decls = (f"--{name.replace('_', '-')}",)
+    if choices:
+        enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
+        kind = enum if kind is str else enum | None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def with_parameters(parameters: list[Parameter], function: Callable[..., None]) -> Callable[..., None]:
+    """Give a function that takes keywords the signature that typer reads."""
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return function
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Return names as part of a sentence: 'a, b or c'."""
+    *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def takers(known: Mapping[str, type], parameter: str) -> str:
-    """The names of those of a family that have a parameter."""
-    return names({name: kind for name, kind in known.items() if parameter in parameters(kind)})
+WITH_STEPS = join_names(name for name, scorer in SCORERS.items() if "steps" in parameters(scorer))
+DEFINITIONS = "; ".join(f"{name}: {definition.summary}" for name, definition in FAITHFULNESS.items())
+RANKS = join_names(f"{measure.rank} (for {name})" for name, measure in MEASURES.items())
+
+# Options of several commands that are in no group.
+DTYPE = option(
+    "auto", "Model", "Number format of the model.", choices=("auto", "float32", "bfloat16", "float16", "float64")
+)
+TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
+NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
+EXAMPLES = option(None, "Task", "Number of prompt pairs; by default 200, or all of a file.")
+SEED = option(0, "Task", "Seed of the generators and of the bootstrap.", min=0)
+SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
+METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
+ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
+AS_PUBLISHED = option(False, "Evaluation", "Do what the paper's public script does; the output lists how.")
+KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
+LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
+BATCH_SIZE = option(
+    None, "Machine",
+    "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,
+)  # fmt: skip
+RECIPE_OF_RUN = option(None, "Circuit", "Of a result folder: the recipe; by default the one of its circuits/.")
+MEASURE_OF_RUN = option(None, "Circuit", "Of a result folder: the measure.", choices=MEASURES)
+SIZE_OF_RUN = option(None, "Circuit", "Of a result folder: one of its shares of the edges, such as 0.05.")
+TOP = option(8, "Output", "Number of edges and nodes to list.", min=1)
+OVERWRITE = option(False, "Output", "Replace an earlier result.")
+DRY_RUN = option(False, "Output", "Only estimate the cost: memory, disk, and time from a first batch.")
+JSON = option(False, "Output", "Print the result as JSON.")
+QUIET = option(False, "Output", "Print results only: no notes, no progress.", "--quiet", "-q")
+VERBOSE = option(False, "Output", "Also print versions, times and batch sizes, for bug reports.", "--verbose", "-v")
 
 
-ModelName = Annotated[
-    str,
-    typer.Option(
-        "--model", help="demo, smollm2, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
-    ),
-]
-TaskName = Annotated[
-    str,
-    typer.Option("--task", help="See `edgewise tasks`: a generator, mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."),
-]
-Examples = Annotated[int | None, typer.Option("--examples", help="How many prompt pairs to use (built-in tasks: 200).")]
-Bos = Annotated[
-    str, typer.Option("--bos", help="Put the BOS token in front: yes, no, or auto, if the model was trained so.")
-]
-TrustRemoteCode = Annotated[
-    bool,
-    typer.Option("--trust-remote-code", help="Run code that comes with the model; never done without this option."),
-]
-NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="De-quantise a .gguf file anew, and keep nothing in the user's cache.")
-]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="Any device torch offers; auto: the best there is; cuda:0,cuda:1: layers over several; all: over all, and "
-        "the CPU for the rest.",
-    ),
-]
-Dtype = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16, float16 or float64.")]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", min=1, help="Examples at once; by default what fits. Other batches round otherwise."),
-]
-Memory = Annotated[
-    str,
-    typer.Option("--memory", help="Memory for a batch beyond the model, such as 800MB or 2GB."),
-]
-Engine = Annotated[
-    str,
-    typer.Option("--engine", help=f"Where the work runs: {names(dict.fromkeys(ENGINES))}; no result depends on it."),
-]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Of a Ray cluster: auto, or HOST:PORT; by default one is begun here.")
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=1, help="Worker processes; by default one a GPU, or as many as help on a CPU."),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the built-in tasks and of the bootstrap.")]
-Metric = Annotated[str, typer.Option("--metric", help=f"{names(METRICS)}.")]
-Ablation = Annotated[
-    str, typer.Option("--ablation", help=f"What replaces edges outside a circuit: {names(ABLATIONS)}.")
-]
-Faithfulness = Annotated[
-    str,
-    typer.Option("--faithfulness", help="; ".join(f"{name}: {f.summary}" for name, f in FAITHFULNESS.items()) + "."),
-]
-Method = Annotated[
-    str, typer.Option("--method", help=f"How edges are scored: {names(SCORERS)}; in `score` also learned.")
-]
-Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help=f"Integration steps of {takers(SCORERS, 'steps')}, or of learning.")
-]
-Solver = Annotated[str, typer.Option("--solver", help=f"{names(SOLVERS)}; ilp is optimal, and proven so.")]
-Rank = Annotated[
-    str, typer.Option("--rank", help=" or ".join(f"{one.rank} (for {name})" for name, one in MEASURES.items()) + ".")
-]
-Interval = Annotated[str, typer.Option("--interval", help=f"Confidence interval: {names(INTERVALS)}.")]
-Confidence = Annotated[float, typer.Option("--confidence", help="Level of the confidence interval.")]
-Threshold = Annotated[
-    float, typer.Option("--threshold", help="An edge is kept if its interval lies above this, or below its negative.")
-]
-Kappa = Annotated[
-    float | None,
-    typer.Option(
-        "--kappa", help="Shrink scores by this many standard errors of their mean: a filter without threshold."
-    ),
-]
-Learn = Annotated[bool, typer.Option("--learned", help="Learn rankings too; by default where the graph is small.")]
-LearnNot = Annotated[bool, typer.Option("--no-learned", help="Learn nothing, however small the graph.")]
-LearnSteps = Annotated[int | None, typer.Option("--learn-steps", help="Steps of learning (300 by default).")]
-LearnRate = Annotated[
-    float | None, typer.Option("--rate", help="Learning rate at first; by default what suits goal and graph.")
-]
-TimeLimit = Annotated[
-    float | None, typer.Option("--time-limit", help="Seconds for one ILP; then its best circuit so far, with its gap.")
-]
-Fill = Annotated[
-    bool, typer.Option("--fill", help="Ask greedy and top-n for more until pruning leaves the size asked for.")
-]
-Nested = Annotated[bool, typer.Option("--nested", help="Each size contains the smaller ones.")]
-MethodOfRun = Annotated[
-    str | None, typer.Option("--method", help="Of a result folder: whose circuit; default: whose circuits it wrote.")
-]
-MetricOfRun = Annotated[
-    str | None, typer.Option("--metric", help=f"Of a result folder: a circuit for {names(MEASURES)}.")
-]
-SizeOfRun = Annotated[
-    str | None, typer.Option("--size", help="Of a result folder: a share of the edges that it has, such as 0.05.")
-]
-Top = Annotated[int, typer.Option("--top", min=1, help="How many edges and nodes to name.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Write over an earlier result.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only: no notes, no progress.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print versions, times and batch sizes too, as a report of a bug needs.")
-]
-DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Only say what it would cost: memory, disk, time from a first batch."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON, for machines.")]
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model to load, and how."""
+
+    model: str = option(
+        "demo", "Model", "demo, smollm2, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
+    )
+    dtype: str = DTYPE
+    bos: str = option(
+        "auto", "Model", "Start prompts with the BOS token; auto: if the model was trained so.",
+        choices=("auto", "yes", "no"),
+    )  # fmt: skip
+    trust_remote_code: bool = TRUST_REMOTE_CODE
+    no_cache: bool = NO_CACHE
+    device: str = option(
+        "auto", "Machine",
+        "A torch device; auto: the best one; cuda:0,cuda:1: layers over several; all: over all accelerators, then the "
+        "CPU.",
+    )  # fmt: skip
+
+    @property
+    def source(self) -> ModelSource:
+        """The model's name and how to load it."""
+        from ..models import ModelSource
+
+        return ModelSource(self.model, self.device, self.dtype, self.bos, self.trust_remote_code, not self.no_cache)
+
+    def load(self) -> Model:
+        """Load the model, with a status line."""
+        return open_model(self.source)
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """Which examples to use."""
+
+    task: str = option(
+        "ioi", "Task", "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."
+    )
+    examples: int | None = EXAMPLES
+    seed: int = SEED
+
+    def load(self, model: Model, split: str) -> Task:
+        """Return the task's examples of a split in the model's tokens."""
+        from ..tasks import load_task
+
+        return load_task(self.task, model, split, self.examples, self.seed)
+
+
+@dataclass(frozen=True)
+class ScorerOptions:
+    """How edges are scored."""
+
+    scorer: str = option("eap-ig", "Scoring", "How edges are scored.", choices=SCORERS)
+    steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
+
+
+@dataclass(frozen=True)
+class IntervalOptions:
+    """The bootstrap's confidence interval. None stands for the library's default."""
+
+    interval: str | None = option(
+        None, "Selection", f"Confidence interval of the bootstrap (default: {Bootstrap.interval}).", choices=INTERVALS
+    )
+    confidence: float | None = option(None, "Selection", f"Its level (default: {Bootstrap.confidence}).")
+    threshold: float | None = option(
+        None, "Selection", "Keep an edge if its interval lies above this, or below its negative (default: 0)."
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that were given."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def bootstrap(self, resamples: int, seed: int = 0) -> Bootstrap:
+        """Return the bootstrap with these intervals."""
+        return Bootstrap(resamples, **self.given, seed=seed)
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How circuits are selected."""
+
+    fill: bool = option(
+        False, "Selection",
+        "Greedy and top-n: select more edges until the circuit has the requested size after pruning.", "--fill",
+    )  # fmt: skip
+    nested: bool = option(False, "Selection", "Each size contains the smaller ones.")
+    time_limit: float | None = option(None, "Selection", "Seconds per ILP; then its best circuit so far, with its gap.")
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """How circuits are evaluated."""
+
+    metric: str = METRIC
+    ablation: str = ABLATION
+    faithfulness: str = option("mib", "Evaluation", f"{DEFINITIONS}.", choices=FAITHFULNESS)
+
+    def methods(self) -> dict[str, Any]:
+        """Return the metric, the ablation and the definition of faithfulness, as `Settings` takes them."""
+        return {
+            "metric": choose("metric", METRICS, self.metric),
+            "ablation": choose("ablation", ABLATIONS, self.ablation),
+            "faithfulness": choose("faithfulness definition", FAITHFULNESS, self.faithfulness),
+        }
+
+
+@dataclass(frozen=True)
+class LearningOptions:
+    """Whether rankings are learned too, and how. None means that the command decides."""
+
+    learned: bool | None = option(
+        None, "Learning", "Learn rankings too. By default `run` does if the graph is small.", "--learned/--no-learned"
+    )
+    learn_steps: int | None = option(None, "Learning", "Number of steps (default: 300).")
+    learning_rate: float | None = LEARNING_RATE
+
+    def build(self, seed: int) -> TopKLearner:
+        """Return the learner."""
+        return build_learner(self.learn_steps, self.learning_rate, seed)
+
+    def check_used(self, learns: bool) -> None:
+        """Raise InputError if options of learning were given but nothing is learned."""
+        if not learns and (self.learn_steps is not None or self.learning_rate is not None):
+            raise InputError("--learn-steps and --learning-rate need --learned: nothing would be learned")
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """Where the work runs."""
+
+    memory: str = option("1GB", "Machine", "Memory of a batch beside the model, such as 800MB or 2GB.")
+    engine: str = option("local", "Machine", "Where the work runs. Results are the same.", choices=ENGINES)
+    address: str | None = option(
+        None, "Machine", "Address of a Ray cluster: auto, or HOST:PORT. By default one is started."
+    )
+    workers: int | None = option(
+        None, "Machine", "Number of worker processes. Default: one per GPU; on a CPU as many as make it faster.", min=1
+    )
+
+    @property
+    def memory_bytes(self) -> int:
+        """`memory` as a number of bytes."""
+        from ..models.memory import parse_bytes
+
+        return parse_bytes(self.memory)
+
+    @contextmanager
+    def session(self, target: Path | None = None, dry_run: bool = False) -> Iterator[Session]:
+        """Open the engine, and the store of unfinished work beside `target`. A dry run stores nothing."""
+        from ..runtime.session import Session
+        from ..runtime.store import NO_STORE, open_partial_store
+
+        opened = nullcontext(NO_STORE) if target is None or dry_run else open_partial_store(target)
+        with opened as store, open_engine(self.engine, self.address, self.workers) as engine:
+            yield Session(store, engine)
 
 
 def build_settings(
-    method: str,
-    steps: int | None,
-    metric: str,
-    ablation: str,
-    faithfulness: str,
+    scoring: ScorerOptions,
+    evaluation: EvaluationOptions,
     bootstrap: Bootstrap,
-    fill: bool,
-    nested: bool,
+    solver: SolverOptions,
+    machine: MachineOptions,
     batch_size: int | None,
-    memory: str,
+    as_published: bool,
 ) -> Settings:
-    """The settings that a command's options mean; refuses what can't be, before any work is done."""
-    from ..models.memory import parse_bytes
-    from ..recipes.settings import Settings
+    """Return the settings of a run or a study. Raise InputError if they are impossible, before any work is done."""
+    from ..recipes import settings
 
-    return Settings(
-        scorer=choose("scoring method", SCORERS, method, steps=steps),
-        metric=choose("metric", METRICS, metric),
-        ablation=choose("ablation", ABLATIONS, ablation),
-        faithfulness=choose("faithfulness definition", FAITHFULNESS, faithfulness),
+    built = settings.Settings(
+        scorer=choose("scorer", SCORERS, scoring.scorer, steps=scoring.steps),
         bootstrap=bootstrap,
-        fill=fill,
-        nested=nested,
+        fill=solver.fill,
+        nested=solver.nested,
         batch_size=batch_size,
-        memory=parse_bytes(memory),
+        memory=machine.memory_bytes,
+        **evaluation.methods(),
     )
+    return settings.as_published(built) if as_published else built
 
 
 def build_learner(
-    steps: int | None, rate: float | None, seed: int, goal: str = "CMD", resamples: int = 0
+    steps: int | None, rate: float | None, seed: int, measure: str = "CMD", resamples: int = 0
 ) -> TopKLearner:
-    """The learner that a command's options mean; refuses what can't be, before any work is done."""
+    """Return the learner. Raise InputError if it is impossible, before any work is done."""
     from ..learn import TopKLearner
 
     count = TopKLearner.steps if steps is None else steps
-    return TopKLearner(choose("goal", MEASURES, goal), count, rate=rate, seed=seed, resamples=resamples)
+    return TopKLearner(choose("measure", MEASURES, measure), count, rate=rate, seed=seed, resamples=resamples)

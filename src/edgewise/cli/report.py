@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,46 +15,40 @@ from .study import report_study
 if TYPE_CHECKING:
     from ..pipeline import Discovery
 
-NAME = "report"
-
 
 def command(
-    folder: Annotated[Path, typer.Argument(help="A folder made by `edgewise run` or `edgewise study`.")],
-    json: options.Json = False,
+    *,
+    folder: Path = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`."),
+    json: bool = options.JSON,
 ) -> None:
-    """Show the tables of a run or a study again, and make anew what is derived from its data.
+    """Print the tables of a run or a study, and rebuild what is derived from its data.
 
-    That is a run's figures, viewer.html and README.md; a study's figure, files of tables and README.md.
+    That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
     """
-    from ..study import is_study, read_study
-
-    if is_study(folder):
-        report_study(folder, read_study(folder), json)
-    else:
-        _report_run(folder, json)
-
-
-def _report_run(folder: Path, json: bool) -> None:
     from ..recipes.settings import published_words
     from ..report.findings import Findings
     from ..report.tables import key_value_table
     from ..report.write_result import write_derived
     from ..results import read_result, result_summary
+    from ..study import is_study, read_study
 
+    if is_study(folder):
+        report_study(folder, read_study(folder), json)
+        return
     result = read_result(folder)
     written = write_derived(folder, Findings(result))
     if json:
         print_json({"run": result_summary(result), "written": [str(path) for path in written]})
         return
-    out.print(key_value_table(str(folder), _facts(result)))
-    for words in (published_words(result.settings) or {}).values():
-        say(f"as published: {words}")
+    out.print(key_value_table(str(folder), run_facts(result)))
+    for sentence in (published_words(result.settings) or {}).values():
+        say(f"as published: {sentence}")
     show_areas(result)
-    say(f"made anew: {', '.join(str(path) for path in written)}")
+    say(f"rebuilt: {', '.join(str(path) for path in written)}")
 
 
-def _facts(result: Discovery) -> dict[str, str]:
-    """What a run was, in words."""
+def run_facts(result: Discovery) -> dict[str, str]:
+    """Return what a run did, as rows of a table."""
     from ..report.formatting import short_name
 
     run, settings = result.run, result.settings

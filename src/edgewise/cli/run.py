@@ -1,32 +1,28 @@
-"""edgewise run: the whole flow."""
+"""edgewise run: score, select, evaluate and report."""
 
 from __future__ import annotations
 
 import warnings
-from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from . import options
 from .console import (
-    aside,
+    explain,
     note,
-    open_model,
-    open_workers,
     out,
     print_json,
     print_tables,
     say,
+    show_progress,
     warn,
     warn_of_copies,
     warn_of_few,
     warn_of_trend,
-    watching,
 )
 from .forecast import show_forecast
+from .options import option
 from .show import show_open
 
 if TYPE_CHECKING:
@@ -38,163 +34,144 @@ if TYPE_CHECKING:
     from ..runtime.engine import Engine
     from ..tasks import Task
 
-NAME = "run"
 MOST_RESAMPLES = 1000
-# Graphs of at most so many edges are learned in seconds.
-AFFORDABLE = 2000
-# What people open first.
-FIRST = ("viewer.html", "README.md", "figures/", "circuits/")
+# Rankings of graphs with at most this many edges are learned in seconds.
+SMALL_GRAPH = 2000
+# Files that people open first.
+FIRST_FILES = ("viewer.html", "README.md", "figures/", "circuits/")
 
 
 def command(
-    model: options.ModelName = "demo",
-    task: options.TaskName = "ioi",
-    split: Annotated[str, typer.Option(help="The split to evaluate on; edges are scored on train.")] = "test",
-    examples: options.Examples = None,
-    method: options.Method = "eap-ig",
-    steps: options.Steps = None,
-    metric: options.Metric = "logit-difference",
-    ablation: options.Ablation = "patching",
-    faithfulness: options.Faithfulness = "mib",
-    pnr: Annotated[float, typer.Option(help="The least share of positive edges, for the methods with PNR.")] = 0.5,
-    bootstrap: Annotated[int, typer.Option(help="Resamples of the bootstrap (tau).")] = 10,
-    interval: options.Interval = "paper",
-    confidence: options.Confidence = 0.95,
-    threshold: options.Threshold = 0.0,
-    kappa: options.Kappa = None,
-    learned: options.Learn = False,
-    no_learned: options.LearnNot = False,
-    learn_steps: options.LearnSteps = None,
-    rate: options.LearnRate = None,
-    tune: Annotated[
-        bool, typer.Option("--tune", help="Also choose solver, filter and PNR by cross-validation, without test.")
-    ] = False,
-    as_published: Annotated[
-        bool, typer.Option("--as-published", help="Repeat what the paper's public script does; each is named.")
-    ] = False,
-    stability: Annotated[
-        int, typer.Option(help="Resamples of train for the overlap of circuits; 0 leaves it out.")
-    ] = 5,
-    fill: options.Fill = False,
-    nested: options.Nested = False,
-    time_limit: options.TimeLimit = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    bos: options.Bos = "auto",
-    trust_remote_code: options.TrustRemoteCode = False,
-    no_cache: options.NoCache = False,
-    batch_size: options.BatchSize = None,
-    memory: options.Memory = "1GB",
-    engine: options.Engine = "local",
-    address: options.Address = None,
-    workers: options.Workers = None,
-    seed: options.Seed = 0,
-    out_folder: Annotated[
-        Path | None, typer.Option("--out", help="The result folder; default results/MODEL-TASK.")
-    ] = None,
-    eap_ig_json: Annotated[
-        bool, typer.Option("--eap-ig-json", help="Write circuits/ in EAP-IG's json, which is large for large models.")
-    ] = False,
-    overwrite: options.Overwrite = False,
-    dry_run: options.DryRun = False,
-    json: options.Json = False,
+    *,
+    model: options.ModelOptions,
+    task: options.TaskOptions,
+    scoring: options.ScorerOptions,
+    intervals: options.IntervalOptions,
+    solver: options.SolverOptions,
+    learning: options.LearningOptions,
+    evaluation: options.EvaluationOptions,
+    machine: options.MachineOptions,
+    split: str = option("test", "Task", "The split to evaluate on. Edges are scored on train."),
+    resamples: int = option(10, "Selection", "Number of bootstrap resamples."),
+    pnr: float = option(0.5, "Selection", "Recipes with PNR: the least share of positive edges, from 0 to 1."),
+    kappa: float | None = options.KAPPA,
+    tune: bool = option(
+        False, "Selection", "Also choose a solver, a filter and a PNR by cross-validation, without test.", "--tune"
+    ),
+    as_published: bool = options.AS_PUBLISHED,
+    stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
+    batch_size: int | None = options.BATCH_SIZE,
+    out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
+    eap_ig_json: bool = option(
+        False, "Output", "Write circuits/ as EAP-IG's json; these files are large.", "--eap-ig-json"
+    ),
+    overwrite: bool = options.OVERWRITE,
+    dry_run: bool = options.DRY_RUN,
+    json: bool = options.JSON,
 ) -> None:
-    """Find circuits with every method of the paper, for both metrics, and say how faithful they are.
+    """Find circuits with every recipe of the paper, for both measures, and evaluate how faithful they are.
 
-    The metrics are CMD, the integrated circuit-model distance (the area between faithfulness and 1: lower is better),
+    The measures are CMD, the integrated circuit-model distance (the area between faithfulness and 1: lower is better),
     and CPR, the integrated circuit performance ratio (the area below faithfulness: higher is better).
 
-    Scores edges on the train split, selects circuits of ten sizes by each combination of greedy or ILP,
-    bootstrapping and PNR, and evaluates them on the test split. A run that was stopped goes on from what it had
-    finished.
-    With --tune, edges are scored on train and validation, and one more method is chosen there by cross-validation;
-    with --kappa, greedy and ILP on shrunk scores join the methods. With --learned, rankings are learned on train,
-    through weighted circuits, and a portfolio takes at every size the method that is best on validation.
+    Scores edges on train, selects circuits of ten sizes by each recipe (greedy or ILP, with and without bootstrapping
+    and PNR), and evaluates them on test. Run the same command again to resume a stopped run.
+
+    With --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
+    With --kappa, there are also recipes on shrunk scores. With --learned, rankings are also learned on train, and a
+    portfolio takes for every size the recipe that is best on validation.
     """
-    from ..core.statistics import Bootstrap
     from ..errors import InputError
     from ..io.atomic import check_folder
-    from ..models import ModelSource
     from ..pipeline import discover
     from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
-    from ..recipes.settings import as_published as published
     from ..recipes.tuning import tuning_recipes
     from ..results.result_folder import FILES, result_summary
-    from ..runtime.session import Session
-    from ..runtime.store import NO_STORE, open_partial_store
-    from ..score import has_partial_scores
+    from ..score.run_scorer import has_partial_scores
 
-    folder = out_folder or Path("results") / f"{_slug(model)}-{_slug(task)}"
+    folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
     check_folder(folder, overwrite, FILES)
     if tune and as_published:
-        raise InputError("--tune keeps test examples unseen, which --as-published doesn't; give one of them")
+        raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
+    if learning.learned and as_published:
+        raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
-        raise InputError(f"an overlap needs 2 to {MOST_RESAMPLES} resamples (or 0 for none), not {stability}")
-    resampling = Bootstrap(bootstrap, interval.lower(), confidence, threshold, seed)
-    settings = options.build_settings(
-        method, steps, metric, ablation, faithfulness, resampling, fill, nested, batch_size, memory
-    )
-    settings = published(settings) if as_published else settings
-    recipes = paper_recipes(settings.bootstrap, pnr, time_limit)
+        raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
+    bootstrap = intervals.bootstrap(resamples, task.seed)
+    settings = options.build_settings(scoring, evaluation, bootstrap, solver, machine, batch_size, as_published)
+    recipes = paper_recipes(settings.bootstrap, pnr, solver.time_limit)
     if kappa is not None:
-        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, time_limit))
-    learner = options.build_learner(learn_steps, rate, seed)
-    if learned and (no_learned or as_published):
-        raise InputError("--learned goes neither with --no-learned nor with the paper's script; give one of them")
-    keeping = nullcontext(NO_STORE) if dry_run else open_partial_store(folder)
-    with keeping as store, open_workers(engine, address, workers) as where:
-        loaded = open_model(ModelSource(model, device, dtype, bos, trust_remote_code, not no_cache))
-        train, test = _load_tasks(loaded, task, split, examples, seed, tune)
+        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, solver.time_limit))
+    by_learning = learned_recipes(learning.build(task.seed), solver.time_limit)
+    with machine.session(folder, dry_run) as session:
+        loaded = model.load()
+        train, test = _load_tasks(loaded, task, split, tune)
+        is_small = loaded.graph.n_edges <= SMALL_GRAPH
+        learns = is_small and not as_published if learning.learned is None else learning.learned
+        learning.check_used(learns)
         validation = None
-        if learned or not (no_learned or as_published or loaded.graph.n_edges > AFFORDABLE):
-            recipes = merge_recipes(recipes, learned_recipes(learner, time_limit))
-            # With --tune, rankings are learned on validation too, so it can't tell any more which is best.
-            validation = None if tune else _load_validation(loaded, task, split, examples, seed)
-        if show_forecast(_forecast(loaded, where, train, test, validation, recipes, settings, dry_run), dry_run, json):
+        if learns:
+            recipes = merge_recipes(recipes, by_learning)
+            # With --tune, rankings are learned on validation too, so they can't be compared there.
+            validation = None if tune else _load_validation(loaded, task, split)
+        forecast = _forecast(loaded, session.engine, train, test, validation, recipes, settings, dry_run)
+        if show_forecast(forecast, dry_run, json):
             if tune:
-                note("the plan leaves out tuning, which evaluates every recipe on every fold")
+                note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
         if not json:
-            _introduce(loaded, train, test, settings)
-        among = merge_recipes(
-            tuning_recipes(resampling, time_limit), learned_recipes(learner, time_limit) if learned else {}
+            _show_inputs(loaded, train, test, settings)
+        candidates = merge_recipes(
+            tuning_recipes(bootstrap, solver.time_limit), by_learning if learning.learned else {}
         )
         if has_partial_scores(
-            Session(store, where), loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory
+            session, loaded, train, settings.scorer, settings.metric, settings.batch_size, settings.memory
         ):
-            note("going on from what a run that was stopped had finished")
-        with watching() as progress:
-            found = discover(
-                loaded, train, test, settings, recipes, tune_among=among if tune else None,
-                validation=validation, stability=stability, seed=seed, session=Session(store, where, progress),
+            note("resuming a stopped run")
+        with show_progress(session) as session:
+            discovery = discover(
+                loaded, train, test, settings, recipes, tune_among=candidates if tune else None,
+                validation=validation, stability=stability, seed=task.seed, session=session,
             )  # fmt: skip
-        for learning, ranking in found.learned.items():
-            warn_of_trend(learning.measure.name, ranking)
-        _write(found, folder, overwrite, eap_ig_json)
+        for learner, ranking in discovery.learned.items():
+            warn_of_trend(learner.measure.name, ranking)
+        _write(discovery, folder, overwrite, eap_ig_json)
     if json:
-        print_json(result_summary(found) | {"out": str(folder)})
+        print_json(result_summary(discovery) | {"out": str(folder)})
     else:
-        _show(folder, found)
+        _show(folder, discovery)
 
 
-def _load_tasks(model: Model, task: str, split: str, examples: int | None, seed: int, tune: bool) -> tuple[Task, Task]:
-    """What to score on and what to evaluate on; says so if they aren't apart."""
+def _load_tasks(model: Model, task: options.TaskOptions, split: str, tune: bool) -> tuple[Task, Task]:
+    """Return the examples to score on and those to evaluate on. Print a note if they overlap."""
     from ..errors import InputError
     from ..recipes.tuning import tuning_task
-    from ..tasks import has_splits, is_task_file, load_task
+    from ..tasks import has_splits, is_task_file
 
-    train = load_task(task, model, "train", examples, seed)
-    test = load_task(task, model, split, examples, seed)
+    name, train, test = task.task, task.load(model, "train"), task.load(model, split)
     if len(train) < 2:
-        raise InputError(f"{task} has {len(train)} example to score on, but the bootstrap needs at least 2")
+        raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
     shared = len(set(train.examples) & set(test.examples))
-    if is_task_file(task) and not has_splits(Path(task)):
-        note(f"{task} has no `split` column, so edges are scored and circuits evaluated on the same examples")
+    if is_task_file(name) and not has_splits(Path(name)):
+        note(f"{name} has no `split` column, so edges are scored and circuits evaluated on the same examples")
     elif shared:
         note(f"{shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
     warn_of_few(len(test))
     warn_of_copies(test.copies, len(test))
-    return (tuning_task(train, load_task(task, model, "validation", examples, seed), test) if tune else train), test
+    return (tuning_task(train, task.load(model, "validation"), test) if tune else train), test
+
+
+def _load_validation(model: Model, task: options.TaskOptions, split: str) -> Task | None:
+    """Return the examples that a portfolio is chosen on; None if there are none that aren't evaluated on."""
+    from ..tasks import has_splits, is_task_file
+
+    if split == "validation":
+        return None
+    if is_task_file(task.task) and not has_splits(Path(task.task), "validation"):
+        if has_splits(Path(task.task)):
+            note(f"{task.task} has no rows of split validation, so there is no portfolio")
+        return None
+    return task.load(model, "validation")
 
 
 def _forecast(
@@ -207,65 +184,51 @@ def _forecast(
     settings: Settings,
     exact: bool,
 ) -> Forecast:
-    """What the run will cost: tuning, which is seldom, is left out."""
-    from ..evaluate import SIZES
+    """Estimate the cost of the run without tuning."""
+    from ..evaluate.curve import SIZES
     from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
 
-    some = [recipe for of in recipes.values() for recipe in of]
-    seen = [test] if validation is None else [test, validation]
-    learned = [LearnWork(train, settings, learner) for learner in dict.fromkeys(r.learner for r in some if r.learner)]
-    circuits = [EvaluateWork(task, settings, len(some) * len(SIZES)) for task in seen]
+    every = [recipe for listed in recipes.values() for recipe in listed]
+    tasks = [test] if validation is None else [test, validation]
+    learners = dict.fromkeys(recipe.learner for recipe in every if recipe.learner)
+    learned = [LearnWork(train, settings, learner) for learner in learners]
+    circuits = [EvaluateWork(task, settings, len(every) * len(SIZES)) for task in tasks]
     return forecast(model, [ScoreWork(train, settings), *learned, *circuits], engine, exact=exact)
 
 
-def _load_validation(model: Model, task: str, split: str, examples: int | None, seed: int) -> Task | None:
-    """What a portfolio chooses by; None if the task has no validation examples apart from those evaluated."""
-    from ..tasks import has_splits, is_task_file, load_task
-
-    if split == "validation":
-        return None
-    if is_task_file(task) and not has_splits(Path(task), "validation"):
-        if has_splits(Path(task)):
-            note(f"{task} has no rows of split validation, so there is no portfolio of methods chosen by them")
-        return None
-    return load_task(task, model, "validation", examples, seed)
-
-
-def _introduce(model: Model, train: Task, test: Task, settings: Settings) -> None:
+def _show_inputs(model: Model, train: Task, test: Task, settings: Settings) -> None:
     from ..recipes.settings import published_words
 
-    graph = model.graph
-    pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
-    aside(f"{graph}, {graph.n_edges:,} edges", _slug(model.name))
-    aside(pairs, train.name)
-    for words in (published_words(settings) or {}).values():
-        say(f"as published: {words}")
+    explain(f"{model.graph}, {model.graph.n_edges:,} edges", _short_name(model.name))
+    explain(f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})", train.name)
+    for sentence in (published_words(settings) or {}).values():
+        say(f"as published: {sentence}")
 
 
-def _write(found: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> None:
-    """Write what was found; what can't be shown of it is a warning."""
+def _write(discovery: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> None:
+    """Write the result folder. Print a warning for each figure or page that can't be made."""
     from ..report.write_result import NotShownWarning, write_result
 
     with warnings.catch_warnings(record=True) as raised:
         warnings.simplefilter("always", NotShownWarning)
-        write_result(found, folder, overwrite, eap_ig_json)
-    for one in raised:
-        if issubclass(one.category, NotShownWarning):
-            warn(f"warning: {one.message}")
+        write_result(discovery, folder, overwrite, eap_ig_json)
+    for warning in raised:
+        if issubclass(warning.category, NotShownWarning):
+            warn(f"warning: {warning.message}")
 
 
 def show_areas(result: Discovery) -> None:
-    """Print the areas of all methods, and what their marks mean."""
+    """Print the areas of all recipes, with a legend."""
     from ..report.tables import LEGEND, area_table
 
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    for words in (*LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
-        aside(words)
+    for sentence in (*LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
+        explain(sentence)
 
 
 def _show(folder: Path, result: Discovery) -> None:
-    """Print what a run came to."""
+    """Print the result of a run."""
     from ..report.open_circuit import open_run_circuit
     from ..report.tables import LOW_ACCURACY
     from ..results import result_summary
@@ -274,53 +237,47 @@ def _show(folder: Path, result: Discovery) -> None:
     top, beats = result.run.accuracy.top, result.run.accuracy.beats
     say(f"accuracy: the top answer is right in {top:.1%}; the correct answer beats the incorrect in {beats:.1%}")
     if beats < LOW_ACCURACY:
-        warn("warning: the model hardly does this task; a circuit for it may mean nothing")
+        warn("warning: the model can hardly do this task, so its circuit may mean nothing")
     show_areas(result)
     for measure, overlaps in record["overlap"].items():
-        shown = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
-        say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {shown}")
+        means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
+        say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {means}")
     say(f"{result.statistics.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
-    chosen = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record["circuits"].items())
-    say(f"circuits/ has those of {chosen}")
-    _explain_tuning(record)
+    exported = "; ".join(f"{b}: {one['recipe']}, chosen on {one['chosen_on']}" for b, one in record["circuits"].items())
+    say(f"circuits/ has the circuits of {exported}")
+    _show_tuning(record)
     for measure, choices in record["portfolio"].items():
-        # A small graph has sizes that ask for no edge: all methods are alike there.
-        seen = [(share, one) for share, one in choices.items() if int(float(share) * graph.n_edges)]
-        runs = [(method, [share for share, _ in same]) for method, same in groupby(seen, lambda one: one[1])]
-        taken = "; ".join(f"{_sizes(shares)} {method}" for method, shares in runs)
-        say(f"Portfolio {measure}, by share of the edges: {taken}")
+        # In a small graph, some sizes have no edges; all recipes are equal there.
+        sizes = [(share, name) for share, name in choices.items() if int(float(share) * graph.n_edges)]
+        ranges = []
+        for name, same in groupby(sizes, lambda size: size[1]):
+            shares = [share for share, _ in same]
+            ranges.append(f"{shares[0]} {name}" if len(shares) == 1 else f"{shares[0]}-{shares[-1]} {name}")
+        say(f"Portfolio {measure}, by share of the edges: {'; '.join(ranges)}")
     show_open(open_run_circuit(result))
-    others = [f"edgewise show {folder} --metric {measure}" for measure in list(record["circuits"])[1:]]
-    aside(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
-    say(f"results in {folder}: {', '.join(_contents(folder))}")
-    aside(f"{result.run.seconds['total']:.0f} s in all")
+    others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
+    explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
+    files = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
+    listed = [*(name for name in FIRST_FILES if name in files), *(name for name in files if name not in FIRST_FILES)]
+    say(f"results in {folder}: {', '.join(listed)}")
+    explain(f"{result.run.seconds['total']:.0f} s in all")
 
 
-def _contents(folder: Path) -> list[str]:
-    """What lies in a folder, what people open first in front."""
-    names = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
-    return [*(name for name in FIRST if name in names), *(name for name in names if name not in FIRST)]
-
-
-def _sizes(shares: list[str]) -> str:
-    """The first and the last of some sizes."""
-    return shares[0] if len(shares) == 1 else f"{shares[0]}-{shares[-1]}"
-
-
-def _explain_tuning(record: dict[str, Any]) -> None:
+def _show_tuning(record: dict[str, Any]) -> None:
     from ..report.formatting import format_interval, format_number
 
     tuning = record["tuning"] or {"chosen": {}}
     for measure, best in tuning["chosen"].items():
-        method, parameters = best["method"], record["circuits"][measure]["parameters"]
+        parameters = record["circuits"][measure]["parameters"]
         greedy, lead = tuning["candidates"][measure][0]["area"], best["against_greedy"]
-        ours = f"{method}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
-        low_high = format_interval(lead["low"], lead["high"], signed=True)
-        less = f"{format_number(lead['difference'], signed=True)} {low_high}"
-        split = record["train"]["split"]
-        say(f"Tuned {measure}: {ours} against greedy's {format_number(greedy)} on held-out examples of {split}: {less}")
+        tuned = f"{best['method']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
+        interval = format_interval(lead["low"], lead["high"], signed=True)
+        say(
+            f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "
+            f"{record['train']['split']}: {format_number(lead['difference'], signed=True)} {interval}"
+        )
 
 
-def _slug(name: str) -> str:
+def _short_name(name: str) -> str:
     path = Path(name)
     return path.stem if path.suffix in (".jsonl", ".csv") else path.name

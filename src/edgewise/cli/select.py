@@ -1,151 +1,149 @@
-"""edgewise select: the second stage."""
+"""edgewise select: select circuits from scores or from a ranking."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..select import SOLVERS
+from ..select.problem import RANKINGS
 from . import options
 from .console import out, print_json, print_tables, say
+from .options import option
 from .show import show_circuit
 
 if TYPE_CHECKING:
     from ..select import Selection
 
-NAME = "select"
-# The files of a folder of circuits.
-FILES = r"circuit-\d+\.json"
+# The names of the files in a folder of circuits.
+CIRCUIT_FILES = r"circuit-\d+\.json"
 
 
 def command(
-    scores: Annotated[
-        Path, typer.Argument(help="A folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt.")
-    ],
-    edges: Annotated[
-        str,
-        typer.Option(help="How many edges: a count such as 324, a share such as 0.01, or several, as 0.01,0.05,0.1."),
-    ],
-    solver: options.Solver = "ilp",
-    rank: options.Rank = "absolute",
-    pnr: Annotated[float | None, typer.Option(help="The least share of positive edges, from 0 to 1.")] = None,
-    bootstrap: Annotated[
-        int | None, typer.Option(help="Filter edges by a bootstrap of this many resamples (tau).")
-    ] = None,
-    interval: options.Interval = "paper",
-    confidence: options.Confidence = 0.95,
-    threshold: options.Threshold = 0.0,
-    kappa: options.Kappa = None,
-    fill: options.Fill = False,
-    nested: options.Nested = False,
-    time_limit: options.TimeLimit = None,
-    seed: options.Seed = 0,
-    out_path: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", help="The .json, .pt (EAP-IG's) or .npz (small) to write; for several sizes, a folder of them."
-        ),
-    ] = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
+    *,
+    scores: Path = typer.Argument(
+        ..., help="A folder of `edgewise score`, `learn` or `run`, or an EAP-IG json or pt file."
+    ),
+    edges: str = option(
+        ..., "Selection", "How many edges: a count such as 324, a share such as 0.01, or several, as 0.01,0.05,0.1."
+    ),
+    intervals: options.IntervalOptions,
+    limits: options.SolverOptions,
+    solver: str = option("ilp", "Selection", "How edges are selected; ilp is proven optimal.", choices=SOLVERS),
+    rank: str = option("absolute", "Selection", f"What to select by: {options.RANKS}.", choices=RANKINGS),
+    pnr: float | None = option(None, "Selection", "The least share of positive edges, from 0 to 1."),
+    resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
+    kappa: float | None = options.KAPPA,
+    seed: int = option(0, "Selection", "Seed of the bootstrap.", min=0),
+    out_path: Path | None = option(
+        None, "Output", "The .json or .pt (EAP-IG's) or .npz file; for several sizes, a folder.", "--out"
+    ),
+    overwrite: bool = options.OVERWRITE,
+    json: bool = options.JSON,
 ) -> None:
-    """Select a circuit of a given number of edges from scores, or one for each of several sizes.
+    """Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.
 
-    The files it writes can be read by EAP-IG and MIB, too.
+    EAP-IG and MIB can read the files, too.
     """
     from ..core.ranking import Ranking
     from ..core.scores import EdgeScores
-    from ..core.statistics import NO_FILTER, Bootstrap, Shrinkage, summarise
+    from ..core.statistics import NO_FILTER, Shrinkage, summarise
     from ..errors import InputError
     from ..io.atomic import atomic_folder
     from ..method import choose
     from ..runtime.store import open_partial_store
-    from ..select import SOLVERS, SelectionProblem, parse_edges, solve, solve_path
+    from ..select import SelectionProblem, parse_edges, solve, solve_path
 
-    how = choose("solver", SOLVERS, solver, time_limit=time_limit)
-    # Made even if it isn't used, so that its words are checked.
-    tau = Bootstrap.resamples if bootstrap is None else bootstrap
-    resampling = Bootstrap(tau, interval.lower(), confidence, threshold, seed)
-    if bootstrap and kappa is not None:
-        raise InputError("--bootstrap and --kappa are two filters; give one of them")
-    way = resampling if bootstrap else NO_FILTER if kappa is None else Shrinkage(kappa)
-    several = "," in edges
-    if out_path is not None:
-        _check(out_path, several, overwrite, scores)
-    if nested and not several:
+    if resamples and kappa is not None:
+        raise InputError("--resamples and --kappa are two filters; give one of them")
+    if intervals.given and not resamples:
+        raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
+    has_sizes = "," in edges
+    if limits.nested and not has_sizes:
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
+    chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
+    chosen_filter = (
+        intervals.bootstrap(resamples, seed) if resamples else NO_FILTER if kappa is None else Shrinkage(kappa)
+    )
+    if out_path is not None:
+        _check_target(out_path, has_sizes, overwrite, scores)
+    statistics, origin = None, {}
     if Ranking.is_folder(scores):
-        if way != NO_FILTER:
-            raise InputError(f"{scores} is a ranking, which has no examples to resample; leave the filter out")
-        ranking, origin = Ranking.load(scores), {}
+        if chosen_filter != NO_FILTER:
+            raise InputError(f"{scores} is a ranking, which has no examples to resample; omit the filter")
+        ranking = Ranking.load(scores)
     else:
-        given = EdgeScores.load(scores)
-        statistics = summarise(given, way)
-        ranking, origin = statistics.ranking, dict(given.provenance)
-    budgets = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
-    if len(set(budgets)) < len(budgets):
-        raise InputError(f"--edges {edges} asks for a size twice; give each once")
-    problem = SelectionProblem.of(ranking, rank.lower(), budgets[0], pnr)
-    selections = solve_path(problem, budgets, how, fill, nested) if several else (solve(problem, how, fill),)
-    about = {"rank": rank.lower(), "pnr": pnr, "bootstrap": bootstrap, "kappa": kappa}
-    if bootstrap:
-        about["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
-        about["sign_instability"] = statistics.sign_instability
-    records = [selection.record() | about for selection in selections]
+        loaded = EdgeScores.load(scores)
+        statistics = summarise(loaded, chosen_filter)
+        ranking, origin = statistics.ranking, dict(loaded.provenance)
+    counts = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
+    if len(set(counts)) < len(counts):
+        raise InputError(f"--edges {edges} has a size twice; give each once")
+    problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
+    if has_sizes:
+        selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
+    else:
+        selections = (solve(problem, chosen_solver, limits.fill),)
+    options_used: dict[str, Any] = {"rank": rank, "pnr": pnr, "bootstrap": resamples, "kappa": kappa}
+    if resamples and statistics is not None:
+        options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
+        options_used["sign_instability"] = statistics.sign_instability
+    records = [selection.record() | options_used for selection in selections]
     if out_path is not None:
         with open_partial_store(out_path):
-            _check(out_path, several, overwrite, scores)  # somebody may have written there meanwhile
-            with atomic_folder(out_path, overwrite, FILES) if several else nullcontext(out_path) as draft:
+            _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
+            with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:
                 for selection, record in zip(selections, records, strict=True):
-                    place = Path(f"circuit-{selection.asked}.json" if several else "")
-                    selection.circuit.save(draft / place, ranking.value, origin | record)
-                    record["out"] = str(out_path / place)
+                    name = Path(f"circuit-{selection.asked}.json" if has_sizes else "")
+                    selection.circuit.save(draft / name, ranking.value, origin | record)
+                    record["out"] = str(out_path / name)
     if json:
-        print_json({"circuits": records} if several else records[0])
+        print_json({"circuits": records} if has_sizes else records[0])
     else:
         _show(selections, records, pnr)
-        name = f"the circuit of {selections[-1].asked:,} edges" if several else "the circuit"
-        show_circuit(name, selections[-1].circuit, ranking.value, ranking.signed)
+        title = f"the circuit of {selections[-1].asked:,} edges" if has_sizes else "the circuit"
+        show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
-def _check(path: Path, several: bool, overwrite: bool, scores: Path) -> None:
-    """Refuse a place that circuits can't be written to."""
+def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:
+    """Raise InputError if circuits can't be written to `path`."""
     from ..io.atomic import check_file, check_folder
     from ..io.formats import check_suffix
 
-    if several:
-        check_folder(path, overwrite, FILES)
+    if has_sizes:
+        check_folder(path, overwrite, CIRCUIT_FILES)
     else:
         check_suffix(path)
         check_file(path, overwrite, [scores])
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:
-    """Print what was selected, and how it ended."""
+    """Print the selections, and how the solver ended."""
     from ..report.tables import key_value_table, number_tables
     from ..select import Status
 
-    # Rules prove nothing, so there is no bound to be near to.
-    unproven = {"gap", "bound"} if selections[-1].status == Status.HEURISTIC else set()
+    # Heuristics have no bound.
+    hidden = {"gap", "bound"} if selections[-1].status == Status.HEURISTIC else set()
     if len(records) > 1:
         columns = ["edges_asked", "edges_kept", "objective", "gap", "status", "seconds"]
-        columns += ["possible_pnr"] if any(r["possible_pnr"] is not None for r in records) else []
-        columns = [column for column in columns if column not in unproven]
+        columns += ["possible_pnr"] if any(record["possible_pnr"] is not None for record in records) else []
+        columns = [column for column in columns if column not in hidden]
         rows = [[_cell(record[column]) for column in columns] for record in records]
         print_tables(number_tables([column.replace("_", " ") for column in columns], rows, out.width))
     else:
-        shown = {
+        cells = {
             name.replace("_", " "): _cell(value)
             for name, value in records[0].items()
-            if value is not None and name not in unproven
+            if value is not None and name not in hidden
         }
-        out.print(key_value_table(f"a circuit, edges: {selections[0].kept}", shown))
+        out.print(key_value_table(f"a circuit, edges: {selections[0].kept}", cells))
     say(selections[-1].status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
-        say(f"PNR {pnr:g} asks for more positive edges than there can be: possible_pnr says how many there are")
+        say(f"PNR {pnr:g} asks for more positive edges than there are: possible_pnr is the largest possible share")
 
 
 def _cell(value: Any) -> str:

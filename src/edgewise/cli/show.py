@@ -1,9 +1,9 @@
-"""edgewise show: what is in a circuit?"""
+"""edgewise show: print a circuit."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,75 +15,67 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.circuit import Circuit
-    from ..recipes.outcome import Outcome
     from ..report.open_circuit import OpenCircuit
-
-NAME = "show"
 
 
 def command(
-    circuit: Annotated[
-        Path, typer.Argument(help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
-    ],
-    method: options.MethodOfRun = None,
-    metric: options.MetricOfRun = None,
-    size: options.SizeOfRun = None,
-    top: options.Top = 8,
-    json: options.Json = False,
+    *,
+    circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
+    recipe: str | None = options.RECIPE_OF_RUN,
+    measure: str | None = options.MEASURE_OF_RUN,
+    size: str | None = options.SIZE_OF_RUN,
+    top: int = options.TOP,
+    json: bool = options.JSON,
 ) -> None:
-    """Show a circuit: its strongest edges, its heads and MLPs by total score, and how faithful it is by size.
+    """Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.
 
-    Of a result folder, the circuit of one method at one size: unless you choose, of the method whose circuits the run
-    wrote, and the smallest that has a faithfulness of 0.9 or more.
+    Of a result folder, show the circuit of one recipe at one size: by default of the recipe in its circuits/, and the
+    smallest with a faithfulness of at least 0.9.
     """
     from ..report.circuit_summary import describe
     from ..report.open_circuit import open_circuit
 
-    opened = open_circuit(circuit, method, metric, size)
+    opened = open_circuit(circuit, recipe, measure, size)
     if not json:
         show_open(opened, top)
         return
-    words = describe(opened.circuit, opened.score, top=top)
-    found = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **words.record()}
+    summary = describe(opened.circuit, opened.score, top=top)
+    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary.record()}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
-        found |= {"metric": row.measure.name, "method": row.name, "size": sizes[opened.place], "sizes": sizes}
-    print_json(found)
+        record |= {"measure": row.measure.name, "recipe": row.name, "size": sizes[opened.place], "sizes": sizes}
+    print_json(record)
 
 
 def show_open(opened: OpenCircuit, top: int = 8) -> None:
-    """Print a circuit that was opened: what it is, its edges and nodes, and its method's curve if it is of a run."""
+    """Print an opened circuit: its edges and nodes, and, if it is of a run, the curve of its recipe."""
     from ..report.formatting import format_number
+    from ..report.terminal_curve import can_show, curve_lines
 
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
-    if opened.row is not None:
-        faithful, reason = opened.row.curve.faithfulness[opened.place], f" ({opened.reason})" * bool(opened.reason)
-        say(f"faithfulness: {format_number(faithful)}{reason}; scores: means over the training examples")
-        show_curve(opened.row)
+    if opened.row is None:
+        return
+    row, curve = opened.row, opened.row.curve
+    reason = f" ({opened.reason})" * bool(opened.reason)
+    faithfulness = format_number(curve.faithfulness[opened.place])
+    say(f"faithfulness: {faithfulness}{reason}; scores: means over the training examples")
+    say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
+    sizes = curve.nonempty_sizes
+    shares, values = [curve.shares[place] for place in sizes], curve.faithfulness[sizes].tolist()
+    lines = curve_lines(shares, values, out.width, can_show(out.encoding))
+    out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)
 
 
 def show_circuit(
     name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
 ) -> None:
-    """Print a circuit: how large it is, its strongest edges, its heads and MLPs."""
+    """Print a circuit: its size, its strongest edges, its heads and MLPs."""
     from ..report.circuit_summary import circuit_tables, describe
 
-    words = describe(circuit, score, signed, top)
-    say(words.sentence, name)
-    print_tables(circuit_tables(words, out.width))
-    if not words.edges:
-        say("no edge is inside: a size that asks for none, or scores from which a circuit is still to be selected")
+    summary = describe(circuit, score, signed, top)
+    say(summary.sentence, name)
+    print_tables(circuit_tables(summary, out.width))
+    if not summary.edges:
+        say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
     elif score is None:
-        say("it has no scores: edges are in the graph's order, heads and MLPs by how many edges they have")
-
-
-def show_curve(row: Outcome) -> None:
-    """Print the curve of a method."""
-    from ..report.terminal_curve import can_show, curve_lines
-
-    curve = row.curve
-    say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
-    sizes = curve.nonempty_sizes
-    shares, values = [curve.shares[at] for at in sizes], curve.faithfulness[sizes].tolist()
-    lines = curve_lines(shares, values, out.width, can_show(out.encoding))
-    out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)
+        say("it has no scores: edges are in the graph's order, heads and MLPs by their number of edges")

@@ -1,55 +1,52 @@
-"""edgewise view: circuits as a page to look at."""
+"""edgewise view: write a page that shows circuits."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from . import options
 from .console import print_json, say
-
-NAME = "view"
+from .options import option
 
 
 def command(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Result folders, files of circuits, or folders of them; of one model.")
-    ],
-    out_path: Annotated[
-        Path | None,
-        typer.Option("--out", help="The page; default viewer.html, in the result folder if there is only that."),
-    ] = None,
-    show: Annotated[
-        bool | None, typer.Option("--open/--no-open", help="Open it in a browser; by default where there is a screen.")
-    ] = None,
-    overwrite: options.Overwrite = False,
-    json: options.Json = False,
+    *,
+    paths: list[Path] = typer.Argument(
+        ..., help="Result folders, circuit files, or folders of these; all of one model."
+    ),
+    out_path: Path | None = option(
+        None, "Output", "The page. Default: viewer.html, inside the result folder if it is the only one.", "--out"
+    ),
+    show: bool | None = option(
+        None, "Output", "Open the page in a browser; by default if there is a screen.", "--open/--no-open"
+    ),
+    overwrite: bool = options.OVERWRITE,
+    json: bool = options.JSON,
 ) -> None:
-    """Make a page that shows circuits, layer by layer: one file that needs no server and no network.
+    """Write a page that shows circuits layer by layer: one file that needs no server and no network.
 
-    Its slider over circuit sizes is tied to the curve of faithfulness; it compares methods, and with several folders
-    runs; it shows where heads look, and on which prompts a circuit fails. Send it to anybody.
+    A slider over circuit sizes is tied to the curve of faithfulness. The page compares recipes, and runs if there are
+    several folders. It shows what heads attend to, and on which prompts a circuit fails.
     """
     from ..io.atomic import check_file, write_text
     from ..report.viewer.page import page_of
     from ..report.viewer.view import view_of
     from ..results import is_result
 
-    own = len(paths) == 1 and is_result(paths[0])
-    target = out_path or (paths[0] / "viewer.html" if own else Path("viewer.html"))
-    # The page of a result folder is made from it, so it can be made again.
-    check_file(target, overwrite or (own and out_path is None), [path for path in paths if path.is_file()])
+    is_own_page = out_path is None and len(paths) == 1 and is_result(paths[0])
+    target = out_path or (paths[0] / "viewer.html" if is_own_page else Path("viewer.html"))
+    # The page inside a result folder is derived from it, so it may be replaced.
+    check_file(target, overwrite or is_own_page, [path for path in paths if path.is_file()])
     view = view_of(paths)
     page = page_of(view)
     write_text(target, page)
     if json:
-        print_json(
-            {"out": str(target), "bytes": len(page.encode()), "circuits": sum(len(r.circuits) for r in view.rows)}
-        )
+        n_circuits = sum(len(row.circuits) for row in view.rows)
+        print_json({"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits})
     else:
         say(f"{view.title}: {target}, {len(page) / 1e6:.1f} MB; open it in a browser, or send it to somebody")
     if _has_screen() if show is None else show:
@@ -59,8 +56,6 @@ def command(
 
 
 def _has_screen() -> bool:
-    """Whether somebody sits in front of this machine."""
-    desktop = sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
-    return desktop and sys.stdout.isatty()
+    """Whether the command runs in a terminal on a machine with a display."""
+    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return (sys.platform in ("darwin", "win32") or has_display) and sys.stdout.isatty()

@@ -183,7 +183,7 @@ def _train(learner: TopKLearner, problem: LearningProblem, key: str, session: Se
         if not np.isfinite(loss) or not torch.isfinite(gradient).all():
             raise InputError(
                 f"learning broke down at step {state.step + 1}, where the loss is {loss:g}; "
-                "try a smaller --rate, or --dtype float32"
+                "try a smaller --learning-rate, or --dtype float32"
             )
         now = time.perf_counter()
         state = state.adam_step(gradient, loss, learner.rate_at(state.step, graph), seconds_before + now - started)

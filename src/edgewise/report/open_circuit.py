@@ -64,7 +64,7 @@ def open_circuit(
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder without run.json; give a result folder, or the file of a circuit")
     if method is not None or metric is not None or size is not None:
-        raise InputError(f"--method, --metric and --size choose from a result folder, but {path} is one circuit")
+        raise InputError(f"--recipe, --measure and --size choose from a result folder, but {path} is one circuit")
     held = read_edge_file(path)
     circuit = Circuit(held.graph, held.require_mask())
     score = held.score

@@ -64,7 +64,7 @@ OF_STUDY = {
     r"tables\.json": "the same with the plan and the verdicts",
     r"curves\.csv": "every curve on test: a row per task, model, metric, method, seed and size",
     r"figures?[./].*": "faithfulness on test of greedy and of what validation chose",
-    r"study\.json": "the plan, with digests of what it reads; the same command goes on by it",
+    r"study\.json": "the plan, with digests of what it reads; run the same command again to resume",
 }
 ARRAYS = {
     ("scores/scores.npy", ""): "`[example, edge]`: a positive score marks an edge whose corruption hurts the task",
@@ -167,7 +167,7 @@ def study_page(plan: Plan, pieces: Sequence[Piece]) -> str:
         'study = edgewise.read_study(".")                  # study.cells: what every model and task came to',
         'entries = list(csv.DictReader(open("tables.csv")))',
     ]
-    store = ["- `store/`: finished work, by digests of what it depends on: by it the same command goes on after a stop"]
+    store = ["- `store/`: finished work, by digests of what it depends on; the same command resumes from it"]
     return _page(
         f"A study of {_codes(map(short_name, plan.models))} on {_codes(map(short_name, plan.tasks))}",
         {

@@ -122,7 +122,7 @@ def convert_to_submission(
             if file.about.get("chosen_on") == TEST:
                 raise InputError(
                     f"{file.path} has a circuit of the recipe that was best on {TEST}, which a submission mustn't look "
-                    "at; give the result folder and --method, or run with --tune"
+                    "at; give the result folder and --recipe, or run with --tune"
                 )
         circuits = [Circuit(file.graph, file.require_mask()) for file in files]
     else:
@@ -210,7 +210,7 @@ def _choose_outcome(folder: Path, measure: Measure, method: str | None) -> Outco
         return result.best(measure)
     if method is None:
         raise InputError(
-            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as --method "
+            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as --recipe "
             f"'{measure.paper_recipe}', or run with --tune, which chooses without {TEST}"
         )
     if method.lower() not in outcomes:
