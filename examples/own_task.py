@@ -1,4 +1,4 @@
-"""A task of one's own, written to a file that the command line reads too: which of two names was given something?"""
+"""Write a custom task to a file, for Python and the command line: which of two people receives something?"""
 
 import json
 from itertools import permutations
@@ -12,15 +12,15 @@ PLACES = {"train": ("store", "book"), "validation": ("park", "ring"), "test": ("
 with open("gifts.jsonl", "w", encoding="utf-8") as file:
     for split, (place, thing) in PLACES.items():
         for a, b in permutations(NAMES, 2):
-            about = {"a": a, "b": b, "place": place, "thing": thing}
-            # Both prompts have equally many tokens, and answers begin with the space that follows the prompt.
-            row = {"clean": TEMPLATE.format(giver=b, **about), "corrupted": TEMPLATE.format(giver=a, **about)}
+            words = {"a": a, "b": b, "place": place, "thing": thing}
+            # Both prompts have the same number of tokens. An answer starts with the space that follows the prompt.
+            row = {"clean": TEMPLATE.format(giver=b, **words), "corrupted": TEMPLATE.format(giver=a, **words)}
             file.write(json.dumps(row | {"correct": f" {a}", "incorrect": f" {b}", "split": split}) + "\n")
 
 model = edgewise.load_model("demo")
 train, test = (edgewise.load_task("gifts.jsonl", model, split) for split in ("train", "test"))
 print(train, test)
 
-found = edgewise.discover(model, train, test)
-print(found)
-print("the same from the command line: edgewise run --task gifts.jsonl")
+discovery = edgewise.discover(model, train, test)
+print(discovery)
+print("on the command line: edgewise run --task gifts.jsonl")

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# A run on several machines of a SLURM cluster: a Ray head on the first, a Ray node on each of the others, and the
-# command on top of them.
+# Run edgewise on several machines of a SLURM cluster: a Ray head on the first machine, a Ray node on each other one.
 #
 #   sbatch --nodes 4 examples/cluster/slurm.sh run --model meta-llama/Llama-3.1-8B --task ioi --out results/llama-ioi
 #
-# Give the same command again if the job ran out of time: it goes on from what was finished. The virtual environment,
-# the model's files and --out must lie where all machines find them.
+# If the job runs out of time, submit the same command again to resume. The virtual environment, the model files and
+# --out must be on a file system that all machines share.
 #SBATCH --job-name=edgewise
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=8
@@ -14,7 +13,7 @@
 set -euo pipefail
 
 export RAY_USAGE_STATS_ENABLED=0
-# Whoever joins the cluster must know a token, which is this job's own.
+# Only processes with this token can join the cluster.
 export RAY_AUTH_MODE=token
 RAY_AUTH_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')
 export RAY_AUTH_TOKEN
@@ -25,25 +24,25 @@ mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${machines[0]}
 address="$head:$port"
 
-on() { # a machine, and what to run there
+run_on() { # MACHINE COMMAND...
   local machine=$1
   shift
   srun --nodes=1 --ntasks=1 --overlap --nodelist="$machine" "$@"
 }
-alive() { # how many machines have joined
-  on "$head" ray status --address "$address" 2>/dev/null | grep -cE '^ *1 node_' || true
+count_nodes() { # print the number of machines that have joined
+  run_on "$head" ray status --address "$address" 2>/dev/null | grep -cE '^ *1 node_' || true
 }
-begin=(ray start --block --num-cpus="$cpus" --num-gpus="$gpus" --disable-usage-stats)
+start_ray=(ray start --block --num-cpus="$cpus" --num-gpus="$gpus" --disable-usage-stats)
 
-on "$head" "${begin[@]}" --head --port="$port" --include-dashboard=false &
-until [ "$(alive)" -ge 1 ]; do sleep 2; done
+run_on "$head" "${start_ray[@]}" --head --port="$port" --include-dashboard=false &
+until [ "$(count_nodes)" -ge 1 ]; do sleep 2; done
 for machine in "${machines[@]:1}"; do
-  on "$machine" "${begin[@]}" --address="$address" &
+  run_on "$machine" "${start_ray[@]}" --address="$address" &
 done
-# Machines that come later join in, but how work is cut depends on how many GPUs are there at the start.
+# Machines can join later, but the number of GPUs at the start decides how the work is split.
 for _ in $(seq 60); do
-  [ "$(alive)" -ge "${#machines[@]}" ] && break
+  [ "$(count_nodes)" -ge "${#machines[@]}" ] && break
   sleep 2
 done
 
-on "$head" edgewise "$@" --engine ray --address "$address"
+run_on "$head" edgewise "$@" --engine ray --address "$address"

@@ -1,10 +1,10 @@
-"""A Ray cluster of two nodes on this machine, and a command on it; the cluster ends with the command.
+"""Start a Ray cluster of two nodes on this machine, run an edgewise command on it, and stop the cluster.
 
     pip install 'edgewise[ray]'
     python examples/cluster/two_nodes.py run --task ioi --out results/two-nodes
 
-What follows the script's name is an edgewise command with its options: run, score, evaluate or study. It is the way to
-try, on a laptop, what a cluster of real machines does: kill a worker, or a whole node, and the command goes on.
+The arguments are an edgewise command with its options: run, score, evaluate or study. Use it to try on a laptop what a
+real cluster does: if you kill a worker or a node, the command continues.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import sys
 from ray.cluster_utils import Cluster
 
 
-def main(words: list[str]) -> int:
-    """Run a command of edgewise on two nodes, which have half of this machine's CPUs each; says how it ended."""
-    each = max(1, (os.cpu_count() or 2) // 2)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": each, "include_dashboard": False})
+def main(command: list[str]) -> int:
+    """Run the command on two nodes, each with half of the CPUs. Return its exit code."""
+    cpus = max(1, (os.cpu_count() or 2) // 2)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
     try:
-        cluster.add_node(num_cpus=each)
-        print(f"two nodes of {each} CPUs at {cluster.address}", file=sys.stderr)
-        where = ["--engine", "ray", "--address", cluster.address]
-        return subprocess.run([sys.executable, "-m", "edgewise", *words, *where]).returncode
+        cluster.add_node(num_cpus=cpus)
+        print(f"two nodes with {cpus} CPUs each at {cluster.address}", file=sys.stderr)
+        engine = ["--engine", "ray", "--address", cluster.address]
+        return subprocess.run([sys.executable, "-m", "edgewise", *command, *engine]).returncode
     finally:
         cluster.shutdown()
 
