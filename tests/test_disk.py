@@ -228,7 +228,7 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
             draft.write_text("")
         (tmp_path / "out.json").unlink()
         (tmp_path / ".out.json.mine").unlink()
-        living.communicate("\n", timeout=30)
+        living.communicate("\n", timeout=120)
         assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
         disk.remove(tmp_path / "out.json")
 
@@ -241,7 +241,7 @@ for number in range(300):
     write_text(Path({str(tmp_path)!r}) / "out.txt", "whole")
 """
     writers = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import test_cli
@@ -26,28 +27,32 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 hear = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
 
 
-def start(*words, python=()):
-    command = [sys.executable, *python, "-m", "edgewise", *map(str, words)]
+def start(*words, python=("-m", "edgewise")):
+    command = [sys.executable, *python, *map(str, words)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **streams, text=True, env=ENVIRONMENT, preexec_fn=hear)
 
 
-def until(process, is_so):
-    while not is_so():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+def start_paused(n_batches, folder, *words):
+    """Start a command that pauses after so many batches, until the file `go` exists; wait until it has paused."""
+    process = start(n_batches, folder, *words, python=(Path(__file__).with_name("paused_command.py"),))
+    deadline = time.monotonic() + 120
+    while not (folder / "paused").exists():
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+        time.sleep(0.01)
+    return process
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("module", ["typer", "torch", "transformers"])
 def test_a_stop_during_imports_is_told_in_a_line(tmp_path, name, module):
     number = getattr(signal, name)
-    process = start("score", "--out", tmp_path / "out", python=("-X", "importtime"))
+    process = start("score", "--out", tmp_path / "out", python=("-X", "importtime", "-m", "edgewise"))
     for line in process.stderr:  # importtime tells what was imported
         if line.rsplit("|", 1)[-1].strip().partition(".")[0] == module:
             break
     process.send_signal(number)
-    err = process.communicate(timeout=60)[1]
+    err = process.communicate(timeout=120)[1]
     assert process.returncode == 128 + number and "Traceback" not in err
     assert err.splitlines()[-1] == "stopped; run the same command again to resume", err[-500:]
     assert list(tmp_path.iterdir()) == []
@@ -75,37 +80,32 @@ edgewise.__main__.main()
 
 def test_a_stop_is_not_lost_where_nothing_can_be_raised():
     done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=60, preexec_fn=hear
+        [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, preexec_fn=hear
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; run the same command again to resume\n")
 
 
 @pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, code):
-    words = ("score", "--examples", 120, "--batch-size", 2, "--out")
-    assert edgewise(*words, tmp_path / "whole")[0] == 0
-    process = start(*words, tmp_path / "out")
-
-    def batches():
-        with suppress(FileNotFoundError):  # finished at this very moment
-            logs = tmp_path.glob(".out.partial/*.part/done.jsonl")
-            return [line for log in logs for line in log.read_bytes().splitlines() if line]
-        return []
-
-    until(process, lambda: len(batches()) >= 3)
+    words = ("score", "--examples", 12, "--batch-size", 2, "--out")
+    results = tmp_path / "results"
+    assert edgewise(*words, results / "whole")[0] == 0
+    process = start_paused(3, tmp_path, *words, results / "out")
     process.send_signal(getattr(signal, kind))
-    err = process.communicate(timeout=60)[1]
-    done = batches()
-    assert process.returncode == code and 3 <= len(done) < 60 and not (tmp_path / "out").exists()
+    err = process.communicate(timeout=120)[1]
+    logs = [log.read_text().strip() for log in results.glob(".out.partial/*.part/done.jsonl")]
+    assert (
+        process.returncode == code and [len(log.splitlines()) for log in logs] == [3] and not (results / "out").exists()
+    )
     if kind != "SIGKILL":
         assert err.splitlines()[-1] == "stopped; run the same command again to resume"
-    code, _, err = edgewise(*words, tmp_path / "out")
+    code, _, err = edgewise(*words, results / "out")
     assert code == 0 and "resuming" in err
-    assert (tmp_path / "out/scores.npy").read_bytes() == (tmp_path / "whole/scores.npy").read_bytes()
-    one, other = (json.loads((tmp_path / name / "scores.json").read_text()) for name in ("out", "whole"))
+    assert (results / "out/scores.npy").read_bytes() == (results / "whole/scores.npy").read_bytes()
+    one, other = (json.loads((results / name / "scores.json").read_text()) for name in ("out", "whole"))
     for record in (one, other):
         record["provenance"].pop("seconds")
-    assert one == other and sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
+    assert one == other and sorted(path.name for path in results.iterdir()) == ["out", "whole"]
 
 
 def test_only_what_goes_on_is_said_to():
@@ -138,14 +138,16 @@ def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monke
 
 
 def test_the_second_of_two_commands_on_one_folder_is_refused_at_its_start(edgewise, tmp_path):
-    process = start("score", "--examples", 200, "--batch-size", 1, "--out", tmp_path / "out")
+    results = tmp_path / "results"
+    process = start_paused(1, tmp_path, "score", "--examples", 4, "--batch-size", 2, "--out", results / "out")
     try:
-        until(process, lambda: list(tmp_path.glob(".out.partial/lock")))
-        assert "another process" in refused(edgewise, "score", "--out", tmp_path / "out")
-        assert "another process" in refused(edgewise, "run", "--out", tmp_path / "out", "--model", "no/such")
+        assert "another process" in refused(edgewise, "score", "--out", results / "out")
+        assert "another process" in refused(edgewise, "run", "--out", results / "out", "--model", "no/such")
     finally:
-        assert process.wait(timeout=120) == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        (tmp_path / "go").touch()
+        process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert [path.name for path in results.iterdir()] == ["out"]
 
 
 @contextmanager

@@ -130,10 +130,10 @@ def test_numbers_of_a_config_that_no_model_has_are_refused_at_once(folder, name)
             continue
         change(folder / "config.json", **{name: value})
         for look in (load_model, inspect_model):
-            start, memory = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            start, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             with pytest.raises(InputError, match=rf"config\.json: {name} must be a whole number from 1 to"):
                 look(folder)
-            assert time.perf_counter() - start < 2
+            assert time.process_time() - start < 2
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 200_000
 
 
@@ -348,10 +348,10 @@ HUGE = 1 << 62
 def test_headers_of_quantised_files_that_lie_are_refused_at_once(tmp_path, data, words):
     path = tmp_path / "some.gguf"
     path.write_bytes(data)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError, match=rf"some\.gguf isn't a \.gguf file.*{words}"):
         check_header(path)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 def test_a_good_header_is_let_through(tmp_path):

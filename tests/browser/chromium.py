@@ -17,8 +17,8 @@ MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 # Nobody waits longer than this for a download that may never come.
 PATIENCE = 300
 SKIPPED = (
-    "THE BROWSER TESTS WERE SKIPPED: no Chromium was found, and none could be installed; install one "
-    "(Debian: apt install chromium), or name one by EDGEWISE_CHROMIUM"
+    "no Chromium was found, and none could be installed; install one (Debian: apt install chromium), or set "
+    "EDGEWISE_CHROMIUM to the path of one"
 )
 
 

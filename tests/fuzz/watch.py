@@ -25,7 +25,7 @@ from .inputs import ACCEPT, REFUSE, Input
 
 SECONDS = 2.0  # of computing
 DRAWING = 4.0  # of computing more, for who also draws all figures
-PATIENCE = 20.0  # by the clock, which runs on while other processes compute
+PATIENCE = 60.0  # by the clock, which runs on while other processes compute
 MEMORY = 500 * 2**20
 # What a hostile file sets if its code runs.
 RAN = "EDGEWISE_FUZZ_CODE_RAN"
