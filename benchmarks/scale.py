@@ -174,7 +174,7 @@ def measure_saving(model: Model) -> float:
         with store.open_partial("scores-0", 50 * PIECE, {"values": ((model.graph.n_edges,), np.float32)}) as partial:
             start = time.perf_counter()
             for piece in range(50):
-                partial.put(range(piece * PIECE, (piece + 1) * PIECE), values=values)
+                partial.write_rows(range(piece * PIECE, (piece + 1) * PIECE), values=values)
             return (time.perf_counter() - start) / 50
 
 

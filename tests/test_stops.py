@@ -120,7 +120,7 @@ def test_only_what_goes_on_is_said_to():
 def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):
     from edgewise.runtime.partial_unit import PartialUnit
 
-    circuit, put, rows = score_file(tmp_path / "c.json"), PartialUnit.put, []
+    circuit, put, rows = score_file(tmp_path / "c.json"), PartialUnit.write_rows, []
 
     def stop(self, some, *about, **arrays):
         put(self, some, *about, **arrays)
@@ -130,7 +130,7 @@ def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monke
 
     words = ("evaluate", circuit, "full", "--examples", 12, "--batch-size", 2, "--per-example", "--out")
     assert edgewise(*words, tmp_path / "whole.json")[0] == 0
-    monkeypatch.setattr(PartialUnit, "put", stop)
+    monkeypatch.setattr(PartialUnit, "write_rows", stop)
     assert [edgewise(*words, tmp_path / "out.json")[0] for _ in range(3)] == [130, 130, 0]
     assert sorted(row for some in rows for row in some) == list(range(12))
     assert (tmp_path / "out.json").read_bytes() == (tmp_path / "whole.json").read_bytes()

@@ -182,7 +182,7 @@ COLUMNS = {"x": ((3,), np.float32), "n": ((), np.int64)}
 
 
 def fill(filling, rows):
-    filling.put(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
+    filling.write_rows(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
 
 
 def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, monkeypatch):
@@ -283,7 +283,7 @@ def test_work_that_was_killed_before_its_first_rows_is_none(tmp_path):
     assert store.is_empty
 
 
-@pytest.mark.parametrize("moment", ["write_about", "rename", "after"])
+@pytest.mark.parametrize("moment", ["write_unit_record", "rename", "after"])
 def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, moment):
     """Arrays are hashed and a record is written before a unit takes its place: until then the log is needed."""
     store, rename = Store(tmp_path / "s"), os.rename
@@ -295,7 +295,7 @@ def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, m
 
     with monkeypatch.context() as broken, pytest.raises(SystemExit), store.open_partial("a-1", 4, COLUMNS) as filling:
         fill(filling, [0, 1, 2, 3])
-        broken.setattr(store_module, "write_about", killed) if moment == "write_about" else broken.setattr(
+        broken.setattr(store_module, "write_unit_record", killed) if moment == "write_unit_record" else broken.setattr(
             os, "rename", killed
         )
         store.finish("a-1", filling, "done")
@@ -448,7 +448,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
     model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
     settings = Settings(sizes=SIZES, batch_size=3)
     plain = discover(model, train, test, settings, stability=3)
-    put, made = PartialUnit.put, []
+    put, made = PartialUnit.write_rows, []
 
     def stop(self, rows, *about, **arrays):
         made.append((self.folder.name, *rows))
@@ -458,7 +458,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
     store = Store(tmp_path / "s").open()
     for _ in range(100):
         with monkeypatch.context() as broken:
-            broken.setattr(PartialUnit, "put", stop)
+            broken.setattr(PartialUnit, "write_rows", stop)
             try:
                 found = discover(model, train, test, settings, stability=3, session=Session(store))
                 break

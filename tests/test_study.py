@@ -30,7 +30,7 @@ from edgewise.recipes.settings import Settings, as_published
 from edgewise.recipes.stability import mean_overlap, recipe_overlap
 from edgewise.report.study_tables import latex, markdown, terminal
 from edgewise.runtime.session import Session
-from edgewise.runtime.store import Unit, write_about
+from edgewise.runtime.store import Unit, write_unit_record
 from edgewise.study import (
     Entry,
     Grid,
@@ -555,7 +555,7 @@ def test_a_cell_that_can_not_have_come_of_the_plan_is_refused(tmp_path):
     def refused(change, words):
         record = json.loads(whole)
         change(record["about"])
-        write_about(unit.parent, record["about"])
+        write_unit_record(unit.parent, record["about"])
         with pytest.raises(InputError, match=words) as refusal:
             study_tables(read_study(folder))
         assert str(unit.parent) in str(refusal.value)

@@ -158,7 +158,7 @@ def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, s
             for places, values in parts:
                 batch.put(places, some, values)
             if batch.is_whole:
-                filling.put(batch.rows, found=batch.values.T)
+                filling.write_rows(batch.rows, found=batch.values.T)
             done += max(1, some.stop - some.start) * len(batch.rows)
             shown.report("evaluate", done, total)
         return session.store.finish(key, filling)

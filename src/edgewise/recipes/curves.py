@@ -114,7 +114,7 @@ def _select_part(key: str, ranked: Sequence[RankedRecipe], settings: Settings, s
             if partial.is_missing([row]):
                 selections = select_circuits(entry.ranking, entry.recipe, entry.measure, settings)
                 masks = np.stack([np.packbits(selection.circuit.mask) for selection in selections])
-                partial.put([row], [selection.record() for selection in selections], masks=masks[None])
+                partial.write_rows([row], [selection.record() for selection in selections], masks=masks[None])
             session.report("select", row + 1, len(ranked))
         return session.store.finish(key, partial, [partial.notes[row] for row in range(len(ranked))])
 

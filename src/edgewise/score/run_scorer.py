@@ -127,7 +127,7 @@ def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session
         for rows, (values, clean, corrupted) in run_batches(
             session.engine, model, task.examples, left, job, planned=len(batches)
         ):
-            filling.put(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
+            filling.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
             shown.report("score", filling.n_done, len(task))
         return session.store.finish(key, filling, {"seconds": filling.seconds})
 
