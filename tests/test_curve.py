@@ -18,7 +18,7 @@ def curve(values, full=2.0, empty=-1.0, definition=MIB, shares=SIZES):
     return Curve(shares, counts, counts, values, np.array([full]), np.array([empty]), definition)
 
 
-def test_a_perfect_curve_has_no_distance_and_the_whole_area():
+def test_areas_of_a_perfect_curve():
     perfect = curve(np.full(10, 2.0))
     assert perfect.cmd == 0 and perfect.cpr == pytest.approx(0.999)
 
@@ -30,14 +30,14 @@ def test_areas_by_hand():
     assert steps.cmd == pytest.approx(0.25 + 0.25)
 
 
-def test_areas_are_those_of_mibs_loop():
+def test_areas_equal_mibs_loop():
     values = np.random.default_rng(0).normal(0.7, 0.5, 10)
-    found = curve(values, full=1.0, empty=0.0)
+    result = curve(values, full=1.0, empty=0.0)
     under = distance = 0.0
     for a, b, x, y in zip(SIZES, SIZES[1:], values, values[1:], strict=False):
         under += (b - a) * (x + y) / 2
         distance += (b - a) * (abs(1 - x) + abs(1 - y)) / 2
-    assert (found.cpr, found.cmd) == (pytest.approx(under), pytest.approx(distance))
+    assert (result.cpr, result.cmd) == (pytest.approx(under), pytest.approx(distance))
 
 
 def test_definitions_agree_at_the_full_model_and_differ_elsewhere():
@@ -45,7 +45,7 @@ def test_definitions_agree_at_the_full_model_and_differ_elsewhere():
     assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, RATIO).tolist() == [1, -0.5, 0.25]
 
 
-def test_what_is_undefined_is_refused():
+def test_undefined_faithfulness_raises():
     with pytest.raises(InputError, match="undefined"):
         faithfulness([1.0], 2.0, 2.0)
     with pytest.raises(InputError, match="undefined"):
@@ -64,7 +64,7 @@ def test_sizes_round_down_as_in_mib():
         size_to_edges(1.5, 10)
 
 
-def test_area_of_one_point_is_nothing():
+def test_area_of_one_point_is_0():
     assert area([0.5], [3.0]) == 0
 
 

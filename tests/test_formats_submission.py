@@ -1,4 +1,4 @@
-"""MIB submissions: what edgewise writes is accepted, and every defect is named."""
+"""MIB submissions: written ones are accepted, and every defect is reported."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ LIMITS = [int(share * SMALL.n_edges) for share in SIZES[:-1]]
 
 @pytest.fixture(autouse=True)
 def small_models(monkeypatch):
-    """The benchmark's models, but small."""
+    """Replace MIB's models by small ones."""
     monkeypatch.setitem(submission.MODELS, "gpt2", SMALL)
     monkeypatch.setitem(submission.MODELS, "gemma2", OTHER)
 
@@ -34,14 +34,14 @@ def circuits_of(graph):
     return [circuit_of(graph, int(share * graph.n_edges)) for share in SIZES[:-1]]
 
 
-def test_the_benchmarks_models_have_the_published_numbers_of_edges(monkeypatch):
+def test_mibs_models_have_the_published_numbers_of_edges(monkeypatch):
     monkeypatch.undo()
     counts = {name: graph.n_edges for name, graph in submission.MODELS.items()}
     assert counts == {"gpt2": 32_491, "gemma2": 74_218, "qwen2.5": 179_749, "llama3": 1_592_881}
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pt"])
-def test_what_we_write_is_accepted(tmp_path, suffix):
+def test_written_submissions_are_accepted(tmp_path, suffix):
     path = write_importances(tmp_path, "ioi", "gpt2", scores_of(SMALL), suffix)
     np.testing.assert_allclose(EdgeScores.load(path).values[0], scores_of(SMALL).values.mean(0))
     paths = write_circuits(tmp_path, "arc_easy", "gemma2", circuits_of(OTHER)[::-1], suffix)
@@ -54,7 +54,7 @@ def test_what_we_write_is_accepted(tmp_path, suffix):
     ]
 
 
-def test_circuits_for_cmd_and_cpr_may_be_kept_apart(tmp_path):
+def test_circuits_for_cmd_and_cpr_may_lie_in_separate_folders(tmp_path):
     for part in ("abs-True", "abs-False"):
         write_circuits(tmp_path / part, "ioi", "gpt2", circuits_of(SMALL))
         write_importances(tmp_path / part, "mcqa", "gemma2", scores_of(OTHER))
@@ -62,13 +62,13 @@ def test_circuits_for_cmd_and_cpr_may_be_kept_apart(tmp_path):
     assert found.accepted and len(found.folders) == 4
 
 
-def test_circuits_smaller_than_asked_still_serve_their_sizes(tmp_path):
+def test_circuits_may_be_smaller_than_their_size(tmp_path):
     write_circuits(tmp_path, "ioi", "gpt2", [circuit_of(SMALL, count) for count in (0, 0, 0, 0, 1, 1, 30, 30, 30)])
     assert check_submission(tmp_path).folders[0].accepted
 
 
 def problems(folder):
-    """What is wrong with the only folder of a submission."""
+    """Return the problems of the only folder of a submission."""
     (check,) = check_submission(folder).folders
     assert not check.accepted
     return " | ".join(check.problems)
@@ -79,7 +79,7 @@ def problems(folder):
     [("ioi_gpt3", "unknown MIB model 'gpt3'; choose one of: gpt2"), ("iou_gpt2", "unknown MIB task 'iou'"),
      ("mcqa_gpt2", "no task 'mcqa' for model 'gpt2', only for: qwen2.5"), ("results", "names no task and model")],
 )  # fmt: skip
-def test_unknown_names_are_refused(tmp_path, name, words):
+def test_unknown_names_are_problems(tmp_path, name, words):
     (tmp_path / name).mkdir()
     assert words in problems(tmp_path)
 
@@ -132,12 +132,10 @@ def test_each_defect_of_circuits_is_named(tmp_path):
     other = found(lambda: rewrite(2, circuit_of(OTHER, 1)))
     assert "0.005.json is of 3 layers x 5 heads" in other and "no circuit for 0.5% (at most 2 edges)" in other
     assert "isn't JSON" in found(lambda: paths[1].write_text("{"))
-    assert "10 circuits, but the benchmark reads 9" in found(
-        lambda: Circuit.empty(SMALL).save(paths[0].with_name("0.json"))
-    )
+    assert "10 circuits, but MIB reads 9" in found(lambda: Circuit.empty(SMALL).save(paths[0].with_name("0.json")))
 
 
-def test_a_submission_of_one_task_or_no_folder_is_refused(tmp_path):
+def test_a_submission_needs_two_tasks_and_two_models(tmp_path):
     assert "no folder for a task and a model" in check_submission(tmp_path).problems[0]
     write_importances(tmp_path, "ioi", "gpt2", scores_of(SMALL))
     found = check_submission(tmp_path)
@@ -147,7 +145,7 @@ def test_a_submission_of_one_task_or_no_folder_is_refused(tmp_path):
         check_submission(tmp_path / "none")
 
 
-def test_what_would_be_refused_is_not_written(tmp_path):
+def test_invalid_submissions_are_not_written(tmp_path):
     circuits = circuits_of(SMALL)
     for write, words in (
         (lambda: write_importances(tmp_path, "ioi", "gpt2", scores_of(OTHER)), "3 layers x 5 heads.*4 layers x 4"),

@@ -1,4 +1,4 @@
-"""Error bars of areas: what they resample, how often they cover, and paired comparisons."""
+"""Intervals of areas: what is resampled, how often they cover the truth, and paired comparisons."""
 
 import numpy as np
 import pytest
@@ -49,51 +49,51 @@ NEAR = np.array([0.3, 0.98, 1.0, 1.0])
 )
 def test_intervals_cover_the_true_area_at_about_their_level(measure, heights, noise, truth):
     """300 evaluations of 100 examples each."""
-    found = [resample(draw(100, seed, heights, noise), measure, 400, seed).interval() for seed in range(300)]
+    result = [resample(draw(100, seed, heights, noise), measure, 400, seed).interval() for seed in range(300)]
     # 300 draws at 0.95: a standard error of 0.013. Absolute values cost CMD up to 0.03 of coverage.
-    assert 0.88 <= np.mean([interval.low <= truth <= interval.high for interval in found]) <= 0.98
+    assert 0.88 <= np.mean([interval.low <= truth <= interval.high for interval in result]) <= 0.98
 
 
 @pytest.mark.parametrize("heights", [HEIGHTS, NEAR])
 def test_paired_intervals_cover_the_true_difference_at_their_level_or_above(heights):
-    """300 pairs of methods, one of which is less faithful by known amounts."""
+    """300 pairs of recipes, one of which is less faithful by known amounts."""
     less, covered = np.array([0.05, 0.02, 0.02, 0.0]), []
     truth = area(SHARES, np.abs(1 - heights + less)) - area(SHARES, np.abs(1 - heights))
     for seed in range(300):
         one, rng = draw(100, seed, heights), np.random.default_rng(10**6 + seed)
         values = one.values - 2 * less[:, None] + rng.normal(0, 0.25, one.values.shape) * (less[:, None] > 0)
         other = Curve(SHARES, one.asked, one.kept, values, one.full, one.empty)
-        found = compare(other, one, CMD, 400, seed=seed)
-        covered.append(found.low <= truth <= found.high)
+        result = compare(other, one, CMD, 400, seed=seed)
+        covered.append(result.low <= truth <= result.high)
     # Where curves are near 1 and absolute values bend, intervals are wide rather than wrong.
     assert 0.9 <= np.mean(covered) <= (0.98 if heights is HEIGHTS else 1.0)
 
 
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("heights", [np.ones(4), NEAR, HEIGHTS])
-def test_the_noisier_of_two_equal_methods_is_seldom_called_worse(heights, noise):
-    """The same true curve, measured with noise of 0.5 and with more: where it is 1, that adds distance to one of them,
-    and a percentile interval would be wrong in 0.22 of the cases with noise of 2."""
+def test_the_noisier_of_two_equal_recipes_is_rarely_called_worse(heights, noise):
+    """One true curve, measured with noise of 0.5 and with more. Where it is 1, noise adds distance to one of them: a
+    percentile interval would be wrong in 0.22 of the cases with noise of 2."""
     wrong = 0
     for seed in range(200):
         one, rng = draw(100, seed, heights), np.random.default_rng(seed + 10**6)
         values = 1 + 2 * heights[:, None] + rng.normal(0, noise, one.values.shape) + 0.5 * (one.full - 3)
         values[-1] = one.full
-        found = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, CMD, 400, seed=seed)
-        wrong += found.is_better or found.is_worse
+        result = compare(Curve(SHARES, one.asked, one.kept, values, one.full, one.empty), one, CMD, 400, seed=seed)
+        wrong += result.is_better or result.is_worse
     # 200 draws have a standard error of 0.015 at 0.05; absolute values cost up to 0.02 more.
     assert wrong / 200 <= 0.11
 
 
 def test_a_paired_interval_is_narrower_than_the_two_it_compares():
     one, other = draw(60, 0), draw(60, 0, HEIGHTS - [0.05, 0.05, 0.05, 0])
-    found = compare(one, other, CPR)
+    result = compare(one, other, CPR)
     wide = [resample(curve, CPR).interval() for curve in (one, other)]
-    assert found.high - found.low < 0.2 * min(i.high - i.low for i in wide)
-    assert found.is_better and not found.is_worse and found.p < 0.05
-    assert found.difference == pytest.approx(one.cpr - other.cpr)
+    assert result.high - result.low < 0.2 * min(i.high - i.low for i in wide)
+    assert result.is_better and not result.is_worse and result.p < 0.05
+    assert result.difference == pytest.approx(one.cpr - other.cpr)
     back = compare(other, one, CPR)
-    assert (back.low, back.high, back.p) == (pytest.approx(-found.high), pytest.approx(-found.low), found.p)
+    assert (back.low, back.high, back.p) == (pytest.approx(-result.high), pytest.approx(-result.low), result.p)
     assert back.is_worse and not back.is_better
 
 
@@ -108,30 +108,30 @@ def test_lower_is_better_for_cmd():
     assert compare(near, far, CMD).is_better and compare(far, near, CMD).is_worse
 
 
-def test_equal_methods_do_not_differ():
-    found = compare(draw(30, 0), draw(30, 0), CMD)
-    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
-    assert not found.is_better and not found.is_worse
+def test_equal_recipes_do_not_differ():
+    result = compare(draw(30, 0), draw(30, 0), CMD)
+    assert (result.difference, result.low, result.high, result.p) == (0, 0, 0, 1)
+    assert not result.is_better and not result.is_worse
 
 
 @pytest.mark.parametrize("measure", [CPR, CMD])
 @pytest.mark.parametrize("copies", [1, 2, 12])
-def test_copies_of_one_example_tell_nothing_apart(measure, copies):
-    """However far apart two methods are: no resample differs from another, but for rounding."""
+def test_copies_of_one_example_are_never_significant(measure, copies):
+    """However different two recipes are: all resamples are equal up to rounding."""
     for seed in range(20):
         rng = np.random.default_rng(seed)
         one, other = (draw(1, seed, HEIGHTS * rng.uniform(0.5, 1.5)) for _ in range(2))
         many = [Curve(c.shares, c.asked, c.kept, np.repeat(c.values, copies, 1), np.repeat(c.full, copies),
                       np.repeat(c.empty, copies)) for c in (one, other)]  # fmt: skip
-        found = compare(*many, measure)
-        assert found.difference != 0 and found.low == found.high == found.difference and found.p == 1
-        assert found.verdict == "not significant" and not found.is_better and not found.is_worse
+        result = compare(*many, measure)
+        assert result.difference != 0 and result.low == result.high == result.difference and result.p == 1
+        assert result.verdict == "not significant" and not result.is_better and not result.is_worse
         alone = resample(many[0], measure).interval()
         assert alone.low == pytest.approx(alone.estimate) == pytest.approx(alone.high)
 
 
-def test_p_values_of_methods_without_a_difference_are_about_uniform():
-    """300 pairs of methods that differ by noise only: p is below 0.1 in about a tenth."""
+def test_p_values_of_recipes_without_a_difference_are_about_uniform():
+    """300 pairs of recipes that differ by noise only: p is below 0.1 in about a tenth."""
     small = 0
     for seed in range(300):
         rng = np.random.default_rng(seed)
@@ -152,13 +152,13 @@ def test_p_counts_the_smaller_tail_twice_and_is_never_zero():
     assert Resampled(CPR, 1.0, np.array([-1.0, 1.0, 2.0] * 33)).minus(zero(99)).p == pytest.approx(2 * 34 / 100)
 
 
-def test_what_cannot_be_compared_is_refused():
+def test_impossible_comparisons_raise():
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(10, 1), CPR)
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(12, 0), CPR)
     with pytest.raises(InputError, match="CMD, CPR"):
-        choose("benchmark", MEASURES, "AUC")
+        choose("measure", MEASURES, "AUC")
     with pytest.raises(InputError, match="derives from Measure, not 'CPR'"):
         resample(draw(10, 0), "CPR")
     with pytest.raises(InputError, match="at least 2"):
@@ -167,8 +167,8 @@ def test_what_cannot_be_compared_is_refused():
         resample(draw(10, 0), CPR).interval(95)
 
 
-def test_resamples_that_leave_faithfulness_undefined_are_left_out():
-    """Of two examples, one of which the empty circuit does as well as the model, a quarter of all resamples is."""
+def test_undefined_resamples_are_left_out():
+    """The empty circuit does one of two examples as well as the model: a quarter of all resamples is undefined."""
     full, empty = np.array([3.0, 1.0]), np.array([0.0, 1.0])
     values = np.array([[0.0, 1.0], [1.5, 1.0], [3.0, 1.0]])
     curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
@@ -181,15 +181,17 @@ def test_resamples_that_leave_faithfulness_undefined_are_left_out():
     assert compare(curve, curve, CMD).p == 1.0
 
 
-def test_a_circuits_interval_holds_its_faithfulness_at_its_level():
+def test_intervals_of_faithfulness_cover_at_their_level():
     """Metrics of known means: the full model 2, the empty circuit 0, circuits in between."""
     truth, held = np.array([0.3, 0.9, 1.2]), []
     for seed in range(300):
         rng = np.random.default_rng(seed)
         full, empty = 2 + rng.normal(size=50) * 0.5, rng.normal(size=50) * 0.5
         values = truth[:, None] * 2 + rng.normal(size=(3, 50)) * 0.5
-        found = faithfulness_intervals(values, full, empty, resamples=400, seed=seed)
-        held.append([one.low <= at <= one.high for one, at in zip(found, truth, strict=True)])
-        assert [one.estimate for one in found] == pytest.approx((values.mean(1) - empty.mean()) / (full - empty).mean())
+        result = faithfulness_intervals(values, full, empty, resamples=400, seed=seed)
+        held.append([one.low <= at <= one.high for one, at in zip(result, truth, strict=True)])
+        assert [one.estimate for one in result] == pytest.approx(
+            (values.mean(1) - empty.mean()) / (full - empty).mean()
+        )
     # 900 draws of probability 0.95 have a standard deviation of 0.7 %; the interval of 50 rows is about 1 % narrow.
     assert 0.92 < np.mean(held) < 0.97

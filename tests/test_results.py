@@ -115,21 +115,6 @@ def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
         assert one.files == two.files and all(np.array_equal(one[key], two[key]) for key in one.files)
 
 
-def test_statistics_are_those_of_the_bootstrap(folder):
-    arrays = np.load(folder / "statistics.npz")
-    scores = np.load(folder / "scores" / "scores.npy").astype(np.float64)
-    drawn = np.random.default_rng(0).integers(9, size=(10, 9))
-    means = np.array([scores[rows].mean(0) for rows in drawn])
-    mean, half = means.mean(0), 1.96 * means.std(0, ddof=1) / np.sqrt(10)
-    np.testing.assert_allclose(arrays["mean"], mean, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(arrays["low"], mean - half, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(arrays["high"], mean + half, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(arrays["kept"], np.abs(mean) > half)
-    unstable = (means > 0).any(0) & (means < 0).any(0)
-    np.testing.assert_array_equal(arrays["sign_unstable"], unstable)
-    assert read_result(folder).statistics.sign_instability == unstable[np.abs(mean) > 1e-6].mean()
-
-
 def test_exported_circuits_have_the_ranking_that_they_were_selected_from(result, tmp_path):
     for name, suffix in (("packed", ".npz"), ("json", ".json")):
         (tmp_path / name).mkdir()
