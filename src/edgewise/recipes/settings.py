@@ -49,14 +49,14 @@ class Settings:
     memory: int = BUDGET
 
     def __post_init__(self) -> None:
-        for kind, family, given in (
+        for kind, family, method in (
             ("scorer", Scorer, self.scorer),
             ("metric", Metric, self.metric),
             ("ablation", Ablation, self.ablation),
             ("definition of faithfulness", Faithfulness, self.faithfulness),
             ("bootstrap", Bootstrap, self.bootstrap),
         ):
-            check_is(kind, family, given)
+            check_is(kind, family, method)
         sizes = tuple(self.sizes)
         if len(sizes) < 2 or not (sizes[0] >= 0 and sizes[-1] <= 1) or sorted(set(sizes)) != list(sizes):
             raise InputError(f"sizes are two or more shares of the edges, increasing, from 0 to 1, not {self.sizes}")

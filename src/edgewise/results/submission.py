@@ -172,11 +172,11 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _check_folder(path: Path, name: str) -> FolderCheck:
-    given, _, model = path.name.lower().rpartition("_")
+    stem, _, model = path.name.lower().rpartition("_")
     try:
-        task = folder_name(given, model).removesuffix(f"_{model}")
+        task = folder_name(stem, model).removesuffix(f"_{model}")
     except InputError as error:
-        problem = str(error) if given else f"{path.name!r} names no task and model, such as ioi_gpt2"
+        problem = str(error) if stem else f"{path.name!r} names no task and model, such as ioi_gpt2"
         return FolderCheck(name, None, None, None, (problem,))
     files = circuit_files(path, EAP_SUFFIXES)
     if not files:

@@ -42,11 +42,11 @@ class Grid:
         for solver in self.solvers:
             check_is("solver", Solver, solver)
         for name in ("tau", "kappa", "pnr"):
-            given = getattr(self, name)
-            if len(given) > MAX_VALUES or len(set(given)) < len(given):
+            values = getattr(self, name)
+            if len(values) > MAX_VALUES or len(set(values)) < len(values):
                 raise InputError(
-                    f"a study tries at most {MAX_VALUES} values of {name}, each once, but {len(given)} were given, "
-                    f"{len(set(given))} of them different"
+                    f"a study tries at most {MAX_VALUES} values of {name}, each once, but {len(values)} were given, "
+                    f"{len(set(values))} of them different"
                 )
         if not self.solvers or self.solvers[0] != Greedy():
             raise InputError(f"a study compares with greedy, so its solvers begin with it, not {self.solvers}")
@@ -100,13 +100,11 @@ class Plan:
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
-            given = getattr(self, kind)
-            names = (
-                (given,) if isinstance(given, str | Path) else tuple(given) if isinstance(given, Iterable) else given
-            )
-            if not isinstance(names, tuple) or not all(isinstance(name, str | Path) for name in names):
-                raise InputError(f"a study loads its {kind} by name, such as 'demo' or 'ioi', not {given!r}")
-            object.__setattr__(self, kind, tuple(map(str, names)))
+            value = getattr(self, kind)
+            items = [value] if isinstance(value, str | Path) else list(value) if isinstance(value, Iterable) else [None]
+            if not all(isinstance(item, str | Path) for item in items):
+                raise InputError(f"a study loads its {kind} by name, such as 'demo' or 'ioi', not {value!r}")
+            object.__setattr__(self, kind, tuple(map(str, items)))
         if not self.models or not self.tasks:
             raise InputError("a study needs at least one model and one task")
         for kind, names in (("model", self.models), ("task", self.tasks)):
@@ -137,8 +135,8 @@ class Plan:
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
         """Return the seed that examples are drawn with -> the seeds of the study that share these examples."""
-        every = tuple(range(self.seeds))
-        return {seed: (seed,) for seed in every} if task in GENERATORS else {0: every}
+        seeds = tuple(range(self.seeds))
+        return {seed: (seed,) for seed in seeds} if task in GENERATORS else {0: seeds}
 
     def files(self) -> dict[str, str]:
         """Return the digests of every model and of every local file of a task."""
@@ -149,8 +147,8 @@ class Plan:
     @property
     def methods(self) -> tuple[Method, ...]:
         """All methods of the plan. The record has their names and parameters, but not the source of custom ones."""
-        how = self.settings
-        return (how.scorer, how.metric, how.ablation, how.faithfulness, how.bootstrap, *self.grid.solvers)
+        s = self.settings
+        return (s.scorer, s.metric, s.ablation, s.faithfulness, s.bootstrap, *self.grid.solvers)
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
