@@ -1,4 +1,4 @@
-"""What docs/tasks.md says of task files is so: its example runs, and what it quotes is what is said."""
+"""docs/tasks.md: its example runs, and the error messages that it quotes are raised."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ ROW = json.loads(EXAMPLE.splitlines()[0])
 IDS = {"clean_ids": [0, 9, 8], "corrupted_ids": [0, 9, 7], "correct_id": 5, "incorrect_id": 6}
 
 
-def lines(*rows: dict) -> str:
+def json_lines(*rows: dict) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-REFUSED = {
-    "patching needs equally many": lines(ROW | {"corrupted": "When Mary"}),
-    "an answer must be one token": lines(ROW | {"correct": " Mary John"}),
-    "are the same token": lines(ROW | {"incorrect": " Mary"}),
-    "the tokenizer doesn't know": lines(ROW | {"correct": " Zanzibar"}),
-    "lacks": lines({name: ROW[name] for name in ("split", "clean", "correct")}),
-    "must be text": lines(ROW | {"clean": 7}),
-    "has no split, but others have": lines(ROW, {name: ROW[name] for name in TEXT}),
-    "has no rows of split": lines(ROW | {"split": "test"}),
+ERRORS = {
+    "patching needs equally many": json_lines(ROW | {"corrupted": "When Mary"}),
+    "an answer must be one token": json_lines(ROW | {"correct": " Mary John"}),
+    "are the same token": json_lines(ROW | {"incorrect": " Mary"}),
+    "the tokenizer doesn't know": json_lines(ROW | {"correct": " Zanzibar"}),
+    "lacks": json_lines({name: ROW[name] for name in ("split", "clean", "correct")}),
+    "must be text": json_lines(ROW | {"clean": 7}),
+    "has no split, but others have": json_lines(ROW, {name: ROW[name] for name in TEXT}),
+    "has no rows of split": json_lines(ROW | {"split": "test"}),
     "more cells than the header": "clean,corrupted,correct,incorrect\na, b,c,d,e\n",
     "isn't JSON": '{"clean": 1, "clean": 2}\n',
-    "outside the model's vocabulary": lines(IDS | {"correct_id": 10**6}),
-    "token ids must be whole numbers": lines(IDS | {"correct_id": 1.5}),
+    "outside the model's vocabulary": json_lines(IDS | {"correct_id": 10**6}),
+    "token ids must be whole numbers": json_lines(IDS | {"correct_id": 1.5}),
     "isn't UTF-8 text": "\udcff",
 }
 
@@ -45,7 +45,7 @@ def demo():
     return load_model("demo")
 
 
-def test_the_example_is_read_in_all_its_splits_and_shown(edgewise, demo, tmp_path):
+def test_example_is_read_in_all_splits_and_shown(edgewise, demo, tmp_path):
     path = tmp_path / "gifts.jsonl"
     path.write_text(EXAMPLE)
     assert [len(load_task(path, demo, split)) for split in ("train", "validation", "test")] == [3, 2, 2]
@@ -57,29 +57,29 @@ def test_the_example_is_read_in_all_its_splits_and_shown(edgewise, demo, tmp_pat
     assert code == 0 and "CMD" in out, err
 
 
-def test_every_column_is_on_the_page():
+def test_page_lists_every_column():
     assert all(f"`{name}`" in PAGE for name in (*TEXT, *TOKENS, "split"))
 
 
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_is_quoted_is_what_is_said(words, demo, tmp_path):
+@pytest.mark.parametrize("words", ERRORS)
+def test_quoted_errors_are_raised(words, demo, tmp_path):
     assert f"| `{words}` |" in PAGE
     path = tmp_path / ("a.csv" if words.startswith("more cells") else "a.jsonl")
-    path.write_bytes(REFUSED[words].encode("utf-8", "surrogateescape"))
+    path.write_bytes(ERRORS[words].encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=re.escape(words)):
         load_task(path, demo, "train")
 
 
-def test_every_refusal_on_the_page_is_tried():
+def test_every_error_on_the_page_is_tested():
     table = PAGE.split("| it says |")[1].split("\n\n")[0]
-    assert set(re.findall(r"^\| `(.*?)` \|", table, re.M)) == set(REFUSED)
+    assert set(re.findall(r"^\| `(.*?)` \|", table, re.M)) == set(ERRORS)
 
 
-def test_cells_of_csv_are_read_as_the_page_says(demo, tmp_path):
+def test_csv_cells_are_read_as_described(demo, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('clean_ids,corrupted_ids,correct_id,incorrect_id,note\n"[0, 17, 4]",0 17 5,23,24,mine\n')
-    (one,) = load_task(path, demo).examples
-    assert (one.clean, one.corrupted, one.correct, one.incorrect) == ((0, 17, 4), (0, 17, 5), 23, 24)
+    (example,) = load_task(path, demo).examples
+    assert (example.clean, example.corrupted, example.correct, example.incorrect) == ((0, 17, 4), (0, 17, 5), 23, 24)
     path.write_text("clean,corrupted,correct,incorrect\nMary gave a drink to,John gave a drink to, John, Mary\n")
-    (one,) = load_task(path, demo).examples
-    assert one.text.correct == " John"
+    (example,) = load_task(path, demo).examples
+    assert example.text.correct == " John"

@@ -1,4 +1,4 @@
-"""The tutorials and examples run, and the outputs that the notebooks show are those that they give."""
+"""The tutorials and examples run, and the saved outputs of the notebooks are up to date."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 
 
-def tool():
+def load_run_notebooks():
     spec = importlib.util.spec_from_file_location("run_notebooks", ROOT / "tools" / "run_notebooks.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def shown(notebook: dict) -> list[list[str]]:
-    """What each cell of code shows, numbers left out, which other machines round otherwise; and no blanks, which they
-    move."""
+def output_texts(notebook: dict) -> list[list[str]]:
+    """Return the outputs of each code cell, without numbers and white space, which depend on the machine."""
     texts = [
-        ["".join(one.get("text") or one["data"]["text/plain"]) for one in cell["outputs"]]
+        ["".join(output.get("text") or output["data"]["text/plain"]) for output in cell["outputs"]]
         for cell in notebook["cells"]
         if cell["cell_type"] == "code"
     ]
@@ -35,26 +34,26 @@ def shown(notebook: dict) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run_and_show_what_they_say(path, tmp_path, monkeypatch):
+def test_saved_outputs_are_those_of_a_new_run(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    found = shown(tool().executed(notebook))
-    # Which edges are strongest may turn on a rounding error; how many are shown doesn't.
+    outputs = output_texts(load_run_notebooks().execute(notebook))
+    # Rounding can change which edges are strongest, but not how many are printed.
     edge = re.compile(r"\S+->\S+")
-    assert [[edge.sub("edge", text) for text in cell] for cell in found] == [
-        [edge.sub("edge", text) for text in cell] for cell in shown(notebook)
+    assert [[edge.sub("edge", text) for text in cell] for cell in outputs] == [
+        [edge.sub("edge", text) for text in cell] for cell in output_texts(notebook)
     ], "run tools/run_notebooks.py"
-    assert sum(map(bool, found)) > 5
+    assert sum(map(bool, outputs)) > 5
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_run_as_they_are(path, tmp_path, monkeypatch, capsys):
+def test_examples_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out.count("\n") > 1
 
 
-def test_the_list_of_examples_has_them_all():
+def test_examples_page_lists_every_example():
     assert len(NOTEBOOKS) == 2 and len(EXAMPLES) == 4
     page = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert all(f"[{path.name}]({path.name})" in page for path in EXAMPLES)

@@ -1,6 +1,6 @@
-"""What `mkdocs build` makes of the code: the command line's page, the tutorials' pages, docstrings as Markdown.
+"""Generate pages for `mkdocs build`: the command line, the tutorials, and docstrings as Markdown.
 
-mkdocs.yml names this file twice: as a hook of mkdocs, and as an extension of griffe, which reads the docstrings.
+mkdocs.yml uses this file twice: as a hook of mkdocs, and as an extension of griffe, which reads the docstrings.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 try:
     import griffe
     from mkdocs.structure.files import File
-except ImportError:  # the tests look at the pages without mkdocs
+except ImportError:  # the tests run without mkdocs
     griffe = File = None  # type: ignore[assignment]
 
 TUTORIALS = ("first-circuit", "your-own")
-# A line of a docstring that explains a name: the name, two spaces or more, and words; the rest is indented as far.
-EXPLAINED = re.compile(r"(\w[\w.]*(?:, \w[\w.]*)*)  +(\S.*)")
+# A docstring line that describes a name: the name, two or more spaces, and text. Continuation lines are indented.
+NAME_LINE = re.compile(r"(\w[\w.]*(?:, \w[\w.]*)*)  +(\S.*)")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are made here."""
+    """Add the generated pages."""
     pages = {"cli.md": command_line()}
     for name in TUTORIALS:
         path = Path(config.docs_dir) / "tutorials" / f"{name}.ipynb"
@@ -33,19 +33,19 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def command_line() -> str:
-    """Every command with its arguments and options, as its own help has them."""
+    """Return the page with every command, its arguments and its options, from their help texts."""
     import typer
 
     from edgewise.cli import app
 
     group = typer.main.get_command(app)
-    lines = ["# Command line", "", group.help, "", "`edgewise COMMAND --help` says the same in the terminal."]
+    lines = ["# Command line", "", group.help, "", "`edgewise COMMAND --help` shows the same in the terminal."]
     for name, command in group.commands.items():  # type: ignore[attr-defined]
         lines += ["", f"## edgewise {name}", "", _text(command.help)]
         for kind in ("argument", "option"):
-            params = [one for one in command.params if one.param_type_name == kind and not one.hidden]
+            params = [param for param in command.params if param.param_type_name == kind and not param.hidden]
             if params:
-                lines += ["", f"| {kind} | what it says | default |", "|---|---|---|", *map(_row, params)]
+                lines += ["", f"| {kind} | description | default |", "|---|---|---|", *map(_row, params)]
     return "\n".join(lines) + "\n"
 
 
@@ -55,36 +55,36 @@ def _row(param: Any) -> str:
     return f"| {' '.join(f'`{name}`' for name in names)} | {_text(param.help)} | {default} |"
 
 
-def _text(words: str | None) -> str:
-    """Help as Markdown shows it: nothing in it is a mark but the backticks."""
-    parts = re.split("(`[^`]*`)", words or "")
+def _text(help_text: str | None) -> str:
+    """Escape a help text for Markdown; only backticks keep their meaning."""
+    parts = re.split("(`[^`]*`)", help_text or "")
     marked = (part if part.startswith("`") else re.sub(r"([*_<>|\[\]])", r"\\\1", part) for part in parts)
     return "".join(marked).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
-def notebook(held: dict[str, Any], name: str) -> str:
-    """A notebook as a page: its text, its code, and what the code printed."""
+def notebook(content: dict[str, Any], name: str) -> str:
+    """Return a notebook as a Markdown page: text, code and outputs."""
     lines: list[str] = []
-    for cell in held["cells"]:
+    for cell in content["cells"]:
         source = "".join(cell["source"])
         lines += [source, ""] if cell["cell_type"] == "markdown" else ["```python", source, "```", ""]
         for output in cell.get("outputs", ()):
             text = "".join(output.get("text") or output["data"]["text/plain"])
             lines += ["```text", text.rstrip("\n"), "```", ""]
-    lines += [f"[The notebook]({name}), to run it yourself."]
+    lines += [f"Download [the notebook]({name}) to run it yourself."]
     return "\n".join(lines) + "\n"
 
 
-def explained(docstring: str) -> str:
-    """A docstring whose aligned names, each with what it is, are a list in Markdown."""
+def format_name_lists(docstring: str) -> str:
+    """Return the docstring with its aligned name-description lines as a Markdown list."""
     lines: list[str] = []
     indent = 0
     for line in docstring.split("\n"):
-        found = EXPLAINED.fullmatch(line)
-        if found:
-            indent = found.start(2)
+        match = NAME_LINE.fullmatch(line)
+        if match:
+            indent = match.start(2)
             lines += [""] * (bool(lines) and not lines[-1].startswith(("- ", "    "))) + [
-                f"- {', '.join(f'`{name}`' for name in found[1].split(', '))}: {found[2]}"
+                f"- {', '.join(f'`{name}`' for name in match[1].split(', '))}: {match[2]}"
             ]
         elif indent and line.startswith(" " * indent):
             lines.append(f"    {line.strip()}")
@@ -96,10 +96,10 @@ def explained(docstring: str) -> str:
 
 if griffe is not None:
 
-    class Explained(griffe.Extension):
-        """Docstrings as `explained` has them."""
+    class FormatNameLists(griffe.Extension):
+        """Apply `format_name_lists` to every docstring."""
 
         def on_object(self, *, obj: Any, **more: Any) -> None:
-            """Of every module, class, function and attribute."""
+            """Change the docstring of a module, class, function or attribute."""
             if obj.docstring is not None:
-                obj.docstring.value = explained(obj.docstring.value)
+                obj.docstring.value = format_name_lists(obj.docstring.value)

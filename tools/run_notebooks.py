@@ -1,4 +1,4 @@
-"""Run the notebooks in docs/tutorials and keep what they print in them, as text. No Jupyter is needed.
+"""Run the notebooks in docs/tutorials and save their outputs as text. Jupyter is not needed.
 
 python tools/run_notebooks.py [NOTEBOOK...]
 """
@@ -18,33 +18,33 @@ from typing import Any
 TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-def executed(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with the outputs that its code has now, its cells run in order in the folder at hand."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+def execute(notebook: dict[str, Any]) -> dict[str, Any]:
+    """Return the notebook with new outputs. The cells run in order in the current folder."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
     cells, count = [], 0
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             count += 1
-            cell = cell | {"execution_count": count, "outputs": _outputs("".join(cell["source"]), names, count)}
+            cell = cell | {"execution_count": count, "outputs": _outputs("".join(cell["source"]), namespace, count)}
         cells.append(cell)
     return notebook | {"cells": cells}
 
 
-def _outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """What a cell prints, and the value of its last line if that is an expression."""
+def _outputs(source: str, namespace: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """Run a cell. Return what it prints, and the value of its last line if that is an expression."""
     tree, printed, value = ast.parse(source), io.StringIO(), None
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with redirect_stdout(printed):
-        exec(compile(tree, f"cell {count}", "exec"), names)
+        exec(compile(tree, f"cell {count}", "exec"), namespace)
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), f"cell {count}", "eval"), names)
-    found: list[dict[str, Any]] = []
+            value = eval(compile(ast.Expression(last.value), f"cell {count}", "eval"), namespace)
+    outputs: list[dict[str, Any]] = []
     if printed.getvalue():
-        found.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
+        outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
     if value is not None:
         data = {"text/plain": _lines(repr(value))}
-        found.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
-    return found
+        outputs.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
+    return outputs
 
 
 def _lines(text: str) -> list[str]:
@@ -52,8 +52,8 @@ def _lines(text: str) -> list[str]:
 
 
 @contextmanager
-def elsewhere():
-    """An empty folder to work in, which is gone afterwards."""
+def temporary_folder():
+    """Work in an empty folder, which is deleted afterwards."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -64,11 +64,11 @@ def elsewhere():
 
 
 def main() -> None:
-    """Run those that are named, or all."""
+    """Run the given notebooks, or all."""
     for path in [Path(name).resolve() for name in sys.argv[1:]] or sorted(TUTORIALS.glob("*.ipynb")):
-        with elsewhere():
-            found = executed(json.loads(path.read_text(encoding="utf-8")))
-        path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        with temporary_folder():
+            notebook = execute(json.loads(path.read_text(encoding="utf-8")))
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(path.name)
 
 
