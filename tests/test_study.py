@@ -29,7 +29,7 @@ from edgewise.recipes.settings import Settings, as_published
 from edgewise.recipes.stability import mean_overlap, recipe_overlap
 from edgewise.report.study_tables import latex, markdown, terminal, write_study
 from edgewise.runtime.session import Session
-from edgewise.runtime.store import Unit, write_about
+from edgewise.runtime.store import Unit, write_unit_record
 from edgewise.study import (
     Entry,
     Grid,
@@ -522,7 +522,7 @@ def test_a_cell_that_contradicts_the_plan_raises(copied):
     ):  # fmt: skip
         record = json.loads(original)
         change(record["about"])
-        write_about(unit.parent, record["about"])
+        write_unit_record(unit.parent, record["about"])
         with pytest.raises(InputError, match=message) as raised:
             study_tables(read_study(copied))
         assert str(unit.parent) in str(raised.value)
