@@ -16,7 +16,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, MEASURES, Comparison, Curve, Measure, compare
-from ..io.records import convert_record
+from ..io.records import Decoders, convert_record
 from ..method import check_is, from_record
 from ..runtime.progress import Progress
 from ..runtime.session import DEFAULT_SESSION, Session
@@ -45,16 +45,6 @@ class TuningRecord(TypedDict):
     rule: str
     chosen: Mapping[str, Mapping[str, Any]]
     candidates: Mapping[str, Sequence[Mapping[str, Any]]]
-
-
-class ComparisonRecord(TypedDict):
-    """What `Comparison.record` writes."""
-
-    difference: float
-    low: float
-    high: float
-    p: float
-    confidence: float
 
 
 @dataclass(frozen=True)
@@ -121,18 +111,14 @@ class Tuning:
         lead: dict[Measure, Comparison] = {}
         for name, listed in fields["candidates"].items():
             measure = from_record("measure", MEASURES, name, Measure)
+            decoders: Decoders = {Recipe: Recipe.from_record, Measure: lambda _, measure=measure: measure}  # type: ignore[misc]
             candidates[measure] = tuple(
-                Candidate(
-                    Recipe.from_record({key: c[key] for key in c if key not in ("method", "area", "folds")}),
-                    convert_record(float, c.get("area"), "tuning.area"),
-                    convert_record(tuple[float | None, ...], c.get("folds"), "tuning.folds"),
-                )
-                for c in listed
+                convert_record(Candidate, _split_recipe(candidate), f"tuning.{name}", decoders) for candidate in listed
             )
             chosen = fields["chosen"].get(name, {})
-            comparison = chosen.get("against_greedy", chosen.get("against_first"))
-            values: ComparisonRecord = convert_record(ComparisonRecord, comparison, f"tuning.chosen.{name}")
-            lead[measure] = Comparison(measure, **values)
+            compared = chosen.get("against_greedy", chosen.get("against_first"))
+            compared = {"measure": name, **compared} if isinstance(compared, Mapping) else compared
+            lead[measure] = convert_record(Comparison, compared, f"tuning.chosen.{name}", decoders)
         if not candidates or not all(candidates.values()):
             raise InputError("tuning has no candidates")
         return cls(fields["examples"], fields["folds"], candidates, lead)
@@ -227,6 +213,12 @@ def tune(
         base = _baseline([candidate.recipe for candidate in candidates[measure]])
         lead[measure] = compare(joined[numbers[best]], joined[numbers[base]], measure)
     return Tuning(len(task), FOLDS, candidates, lead)
+
+
+def _split_recipe(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a candidate's record with the keys of the recipe in an object of their own."""
+    recipe = {key: value for key, value in record.items() if key not in ("method", "area", "folds")}
+    return {key: record[key] for key in ("area", "folds") if key in record} | {"recipe": recipe}
 
 
 def _baseline(recipes: Sequence[Recipe]) -> int:
