@@ -87,7 +87,7 @@ def test_a_stop_is_not_lost_where_nothing_can_be_raised():
 
 @pytest.mark.parametrize(("kind", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, code):
-    words = ("score", "--examples", 12, "--batch-size", 2, "--out")
+    words = ("score", "--examples", 8, "--batch-size", 2, "--out")
     results = tmp_path / "results"
     assert edgewise(*words, results / "whole")[0] == 0
     process = start_paused(3, tmp_path, *words, results / "out")

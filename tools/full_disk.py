@@ -1,15 +1,15 @@
-"""Run commands on disks that are too small, and see what they say and what they leave.
+"""Run commands on disks that are too small, and check their messages and what they leave.
 
     sudo python tools/full_disk.py                  # all commands
     sudo python tools/full_disk.py score report     # some
 
-Small disks are tmpfs mounts, which only root can make (on Linux). A command that doesn't fit must exit with 2, say so
-in exactly one line that begins with `error:` and names a file on that disk, without a traceback, and leave what was
-there before as it was, byte for byte. Five disks for every command:
+Small disks are tmpfs mounts, which only root can make (on Linux). A command whose result does not fit must exit with
+2, print exactly one line that begins with `error:` and names a file on that disk, print no traceback, and leave the
+files of before unchanged, byte for byte. Every command runs on five disks:
 
-    64 KB, 1 MB     empty ones; what fits may succeed
-    full            an earlier result of the same name, --overwrite, and no room at all
-    half, last      the same, with room for half of the new result, and for all of it but its last pages
+    64 KB, 1 MB     empty; a command whose result fits may succeed
+    full            an earlier result of the same name, --overwrite, and no free space
+    half, last      the same, with space for half of the new result, or for all of it except its last pages
 
 Exits with 1 if anything went wrong.
 """
@@ -36,10 +36,10 @@ DISKS = ("64 KB", "1 MB", "full", "half", "last")
 
 @dataclass(frozen=True)
 class Command:
-    """Words of a command; `OUT` stands for what it writes, `SCORES` for scores to read.
+    """A command line; `OUT` stands for the path of its result, `SCORES` for scores to read.
 
-    earlier    the words that made what was there before; `report` writes into that
-    name       of what it writes
+    earlier    the command line that wrote the result of before; `report` writes into that
+    name       the file or folder name of the result
     """
 
     words: tuple[str, ...]
@@ -88,11 +88,11 @@ COMMANDS = {
 
 
 def main() -> int:
-    """Fill disks, run commands, judge them; prints a table."""
+    """Fill disks, run commands and check them; print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("commands", nargs="*", default=list(COMMANDS), help=f"of {', '.join(COMMANDS)}")
-    given = parser.parse_args()
-    if unknown := set(given.commands) - set(COMMANDS):
+    options = parser.parse_args()
+    if unknown := set(options.commands) - set(COMMANDS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(COMMANDS)}")
     if sys.platform != "linux" or os.geteuid() != 0:
         parser.error("small disks are tmpfs mounts, which only root can make, on Linux")
@@ -101,12 +101,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="edgewise-disks-") as text:
         place = Path(text)
         scores = place / "scores"
-        _must(_edgewise(("score", "--examples", "12", "--out", str(scores))))
-        for name in given.commands:
+        _check_success(_edgewise(("score", "--examples", "12", "--out", str(scores))))
+        for name in options.commands:
             made = place / name
             made.mkdir()
             for disk in DISKS:
-                outcome = _try(COMMANDS[name], disk, made, scores, place / "disk")
+                outcome = _run_on(COMMANDS[name], disk, made, scores, place / "disk")
                 if outcome is None:
                     continue
                 code, problems, line = outcome
@@ -117,12 +117,12 @@ def main() -> int:
     return int(bool(wrong))
 
 
-def _try(command: Command, disk: str, made: Path, scores: Path, mount: Path) -> tuple[int, list[str], str] | None:
-    """One command on one disk: its exit code, what is wrong, and what it said; None if there is nothing to try."""
+def _run_on(command: Command, disk: str, made: Path, scores: Path, mount: Path) -> tuple[int, list[str], str] | None:
+    """Run one command on one disk; return its exit code, problems and message, or None if the disk does not apply."""
     in_place = command.words[0] == "report"
     before, after = made / "before" / command.name, made / "after" / command.name
     if not after.parent.is_dir():
-        _make(command, before, after, scores, in_place)
+        _write_results(command, before, after, scores, in_place)
     if disk in ("64 KB", "1 MB"):
         if in_place:
             return None
@@ -131,14 +131,14 @@ def _try(command: Command, disk: str, made: Path, scores: Path, mount: Path) -> 
         need = _room(after)
         free = {"full": 0, "half": need // 2, "last": need - PAGE}[disk] // PAGE * PAGE
         size = _room(before) + free + 16 * PAGE
-    with _mounted(mount, size):
+    with _mount(mount, size):
         out = mount / command.name
         if free is not None:
             _copy(before, out)
             _fill(mount, free)
         was = _digests(mount)
         overwrite = free is not None and _can_overwrite(command.words[0])
-        words = (*_filled_in(command.words, out, scores), *(["--overwrite"] if overwrite else []))
+        words = (*_fill_in(command.words, out, scores), *(["--overwrite"] if overwrite else []))
         done = _edgewise(words)
         return done.returncode, _problems(done, mount, was), " ".join(_error_lines(done))
 
@@ -148,35 +148,35 @@ def _can_overwrite(verb: str) -> bool:
     return "--overwrite" in _edgewise((verb, "--help")).stdout
 
 
-def _make(command: Command, before: Path, after: Path, scores: Path, in_place: bool) -> None:
-    """What was there before, and what the command would leave on a disk that is large enough."""
+def _write_results(command: Command, before: Path, after: Path, scores: Path, in_place: bool) -> None:
+    """Write the result of before, and the result that the command leaves on a disk that is large enough."""
     for path in (before, after):
         path.parent.mkdir()
-    _must(_edgewise(_filled_in(command.earlier, before.with_suffix(".json") if before.suffix else before, scores)))
+    """Run one command on one disk; return its exit code, problems and message, or None if there is nothing to do."""
     if before.suffix == ".pt":  # any file of that name will do
         before.with_suffix(".json").rename(before)
     if in_place:
         _copy(before, after)
-    _must(_edgewise(_filled_in(command.words, after, scores)))
+    _check_success(_edgewise(_fill_in(command.words, after, scores)))
 
 
 def _problems(done: subprocess.CompletedProcess[str], mount: Path, was: dict[str, str]) -> list[str]:
-    """All that a command on a full disk did wrong."""
+    """Return everything that a command on a full disk did wrong."""
     if done.returncode == 0:
         return []
-    lines, found = _error_lines(done), []
+    lines, problems = _error_lines(done), []
     if done.returncode != 2:
-        found.append(f"exit code {done.returncode}")
+        problems.append(f"exit code {done.returncode}")
     if "Traceback" in done.stderr:
-        found.append(f"a traceback: {done.stderr.strip().splitlines()[-1]}")
+        problems.append(f"a traceback: {done.stderr.strip().splitlines()[-1]}")
     elif len(lines) != 1:
-        found.append(f"{len(lines)} lines that begin with error:")
+        problems.append(f"{len(lines)} lines that begin with error:")
     elif str(mount) not in lines[0]:
-        found.append(f"no file is named: {lines[0]}")
+        problems.append(f"no file is named: {lines[0]}")
     now = _digests(mount)
     if lost := sorted(name for name in was if now.get(name) != was[name]):
-        found.append(f"no longer whole: {', '.join(lost[:3])}{' ...' * (len(lost) > 3)} ({len(lost)} of {len(was)})")
-    return found
+        problems.append(f"no longer whole: {', '.join(lost[:3])}{' ...' * (len(lost) > 3)} ({len(lost)} of {len(was)})")
+    return problems
 
 
 def _error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -194,18 +194,18 @@ def _edgewise(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _must(done: subprocess.CompletedProcess[str]) -> None:
+def _check_success(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode:
         sys.exit(f"a command fails on a large disk too: {done.stderr}")
 
 
-def _filled_in(words: tuple[str, ...], out: Path, scores: Path) -> tuple[str, ...]:
+def _fill_in(words: tuple[str, ...], out: Path, scores: Path) -> tuple[str, ...]:
     names = {"OUT": str(out), "SCORES": str(scores)}
     return tuple(names.get(word, word) for word in words)
 
 
 @contextmanager
-def _mounted(place: Path, size: int) -> Iterator[None]:
+def _mount(place: Path, size: int) -> Iterator[None]:
     place.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(place)], check=True)
     try:
@@ -215,7 +215,7 @@ def _mounted(place: Path, size: int) -> Iterator[None]:
 
 
 def _fill(place: Path, free: int) -> None:
-    """A file of somebody else's that leaves `free` bytes."""
+    """Write a file that leaves `free` bytes of space."""
     with (place / "others").open("wb", buffering=0) as file:
         try:
             while os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > free:
@@ -229,7 +229,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _room(path: Path) -> int:
-    """The bytes that a file or folder takes on such a disk."""
+    """Return the bytes that a file or folder takes on such a disk."""
     files = [path, *path.rglob("*")] if path.is_dir() else [path]
     return sum(-(-file.stat().st_size // PAGE) * PAGE for file in files if file.is_file())
 

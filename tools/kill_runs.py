@@ -1,12 +1,12 @@
-"""Kill commands at random moments, give them again, and see whether they end as if nothing had happened.
+"""Kill commands at random moments, run them again, and compare the result with that of an undisturbed run.
 
     python tools/kill_runs.py                       # fifty kills each of run, score and study; half an hour
     python tools/kill_runs.py --kills 5 run         # a quick look
 
-A command is ended by SIGKILL, with all that it started, at a moment between its start and its usual end; then it is
-given again, sometimes killed again, up to three times, until it ends by itself. What it leaves must be what an
-undisturbed command leaves: the same files with the same bytes, recorded times aside, and nothing beside them. Two
-undisturbed commands are compared first, so that a difference is one of the kills. Exits with 1 if anything differs.
+SIGKILL ends a command and its child processes at a random moment between its start and its usual end. Then the
+command runs again, and may be killed again, up to three times, until it ends by itself. It must leave the files of an
+undisturbed command, byte for byte except for recorded times, and no others. Two undisturbed commands are compared
+first, so that any difference comes from the kills. Exits with 1 if anything differs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AGAIN, MOST = 1 / 3, 3
 
 @dataclass
 class Tally:
-    """What became of one command's kills."""
+    """Counts over all trials of one command."""
 
     kills: int = 0
     resumed: int = 0
@@ -64,58 +64,59 @@ class Tally:
 
 
 def main() -> int:
-    """Kill, resume, compare; prints a table."""
+    """Kill, resume and compare every command; print a table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("commands", nargs="*", default=["run", "score", "study"], help=f"of {', '.join(COMMANDS)}")
     parser.add_argument("--kills", type=int, default=50, help="of every command, at the least")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    if unknown := set(given.commands) - set(COMMANDS):
+    options = parser.parse_args()
+    if unknown := set(options.commands) - set(COMMANDS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(COMMANDS)}")
     tallies = {}
-    for name in given.commands:
-        tallies[name] = _trials(name, given.kills, random.Random(f"{given.seed}/{name}"))
+    for name in options.commands:
+        tallies[name] = _run_trials(name, options.kills, random.Random(f"{options.seed}/{name}"))
     print(f"{'command':8} {'trials':>7} {'kills':>6} {'resumed':>8} {'equal':>6} {'leftovers':>10}")
-    for name, found in tallies.items():
-        counts = f"{found.trials:7} {found.kills:6} {found.resumed:8} {found.equal:6} {found.leftovers:10}"
+    for name, tally in tallies.items():
+        counts = f"{tally.trials:7} {tally.kills:6} {tally.resumed:8} {tally.equal:6} {tally.leftovers:10}"
         print(f"{name:8} {counts}")
     return int(any(t.equal < t.trials or t.resumed < t.trials or t.leftovers for t in tallies.values()))
 
 
-def _trials(name: str, kills: int, chance: random.Random) -> Tally:
-    found = Tally()
+def _run_trials(name: str, kills: int, rng: random.Random) -> Tally:
+    tally = Tally()
     with tempfile.TemporaryDirectory(prefix="edgewise-kills-") as text:
-        calm, again = Path(text) / "calm", Path(text) / "again"
-        _, expected = _undisturbed(name, calm)
-        usual, second = _undisturbed(name, again)
+        _, expected = _undisturbed(name, Path(text) / "first")
+        usual, second = _undisturbed(name, Path(text) / "second")
         if differing := _differing(expected, second):
             print(f"{name}: two undisturbed commands differ: {', '.join(differing)}", file=sys.stderr)
             sys.exit(1)
         print(f"{name}: {usual:.1f} s undisturbed", flush=True)
-        while found.kills < kills:
-            _trial(name, Path(text) / f"trial{found.trials}", usual, expected, chance, found)
-            found.trials += 1
-            print(f"\r{name}: {found.kills} kills, {found.equal} of {found.trials} equal", end="", flush=True)
+        while tally.kills < kills:
+            _run_trial(name, Path(text) / f"trial{tally.trials}", usual, expected, rng, tally)
+            tally.trials += 1
+            print(f"\r{name}: {tally.kills} kills, {tally.equal} of {tally.trials} equal", end="", flush=True)
     print()
-    for remark in found.remarks:
+    for remark in tally.remarks:
         print(f"  {remark}")
-    return found
+    return tally
 
 
 def _undisturbed(name: str, place: Path) -> tuple[float, dict[str, Any]]:
     started = time.monotonic()
     process = _start(name, place)
-    _, words = process.communicate()
+    _, output = process.communicate()
     if process.returncode:
-        sys.exit(f"{name} fails undisturbed: {words.decode()}")
+        sys.exit(f"{name} fails undisturbed: {output.decode()}")
     return time.monotonic() - started, _contents(place / NAME)
 
 
-def _trial(name: str, place: Path, usual: float, expected: dict[str, Any], chance: random.Random, found: Tally) -> None:
-    """One command, killed once to three times, and what it left in the end."""
+def _run_trial(
+    name: str, place: Path, usual: float, expected: dict[str, Any], rng: random.Random, tally: Tally
+) -> None:
+    """Kill one command one to three times, let it finish, and compare what it left."""
     moments: list[float] = []
-    while not moments or (len(moments) < MOST and chance.random() < AGAIN):
-        moments.append(chance.uniform(0, usual))
+    while not moments or (len(moments) < MOST and rng.random() < AGAIN):
+        moments.append(rng.uniform(0, usual))
         process = _start(name, place)
         try:
             process.wait(timeout=moments[-1])
@@ -123,33 +124,33 @@ def _trial(name: str, place: Path, usual: float, expected: dict[str, Any], chanc
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            found.kills += 1
+            tally.kills += 1
     process = _start(name, place)
-    _, words = process.communicate()
-    told = words.decode(errors="replace").strip()
-    # Killed behind its last step, a command has nothing left to do, and says that its result is there.
-    found.resumed += process.returncode == 0 or "exists already" in told
+    _, output = process.communicate()
+    message = output.decode(errors="replace").strip()
+    # A command that was killed after its last step reports that its result exists already.
+    tally.resumed += process.returncode == 0 or "exists already" in message
     differing = _differing(expected, _contents(place / NAME))
     beside = sorted(path.name for path in place.iterdir() if path.name != NAME)
-    found.equal += not differing
-    found.leftovers += len(beside)
+    tally.equal += not differing
+    tally.leftovers += len(beside)
     if differing or beside or process.returncode not in (0, 2):
         when = ", ".join(f"{moment:.2f} s" for moment in moments)
-        last = told.splitlines()[-1:] or [""]
-        found.remarks.append(f"killed at {when}: differing {differing}, beside {beside}, {last[0]}")
+        last = message.splitlines()[-1:] or [""]
+        tally.remarks.append(f"killed at {when}: differing {differing}, beside {beside}, {last[0]}")
 
 
 def _start(name: str, place: Path) -> subprocess.Popen[bytes]:
     place.mkdir(exist_ok=True)
-    words = [sys.executable, "-m", "edgewise", *COMMANDS[name], "--out", str(place / NAME), "--json"]
+    command = [sys.executable, "-m", "edgewise", *COMMANDS[name], "--out", str(place / NAME), "--json"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return subprocess.Popen(
-        words, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
 
 
 def _contents(folder: Path) -> dict[str, Any]:
-    """Every file below a folder, by its name: its bytes, or what it says beyond times."""
+    """Return every file below a folder by its name: its bytes, or its data without recorded times."""
     return {str(path.relative_to(folder)): _timeless(path) for path in sorted(folder.rglob("*")) if not path.is_dir()}
 
 
@@ -167,9 +168,9 @@ def _without_times(data: Any) -> Any:
     return [_without_times(value) for value in data] if isinstance(data, list) else data
 
 
-def _differing(expected: dict[str, Any], found: dict[str, Any]) -> Sequence[str]:
-    names = sorted(set(expected) | set(found))
-    return [name for name in names if name not in found or name not in expected or expected[name] != found[name]]
+def _differing(expected: dict[str, Any], actual: dict[str, Any]) -> Sequence[str]:
+    names = sorted(set(expected) | set(actual))
+    return [name for name in names if name not in actual or name not in expected or expected[name] != actual[name]]
 
 
 if __name__ == "__main__":
