@@ -180,7 +180,7 @@ def set_at(key, source, destination, value):
      (lambda d: d.update(nodes_in_graph=torch.ones(8)), r"nodes_in_graph has shape \[8\]"),
      (lambda d: d.update(edges_scores=[1.0]), "dense tensor"),
      (lambda d: d.update(edges_scores=d["edges_in_graph"]), "holds bool"),
-     (lambda d: d.update(edges_scores=d["edges_scores"].to_sparse()), "dense tensor"),
+     (lambda d: d.update(edges_scores=d["edges_scores"].to_sparse()), "_rebuild_sparse_tensor"),
      (lambda d: d["src_nodes"].pop(), "6 names in src_nodes, but 7"),
      (lambda d: d.update(src_nodes=7), "0 names in src_nodes"),
      (lambda d: d["dst_nodes"].reverse(), r"dst_nodes\[0\] is 'logits', but 'a0.h0<q>'"),

@@ -20,11 +20,10 @@ from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
-from edgewise.io import torch_file
 from edgewise.io.arrays import read_array, read_arrays
 from edgewise.io.reading import wrap_read_errors
 from edgewise.io.records import convert_record, read_json
-from edgewise.io.torch_file import Tensor, read_torch
+from edgewise.io.torch_file import load_torch_file
 
 GRAPH = Graph(2, 2, 6)
 
@@ -66,7 +65,7 @@ def test_text_about_half_characters_is_no_half_character(tmp_path):
     assert read_json(path) == ["\\ud800", "\U0001f600"]
 
 
-@pytest.mark.parametrize("read", [read_json, read_array, lambda path: read_arrays(path, {}), read_torch])
+@pytest.mark.parametrize("read", [read_json, read_array, lambda path: read_arrays(path, {}), load_torch_file])
 def test_what_is_no_file_is_refused_at_once(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "circle").symlink_to("circle")
@@ -229,53 +228,24 @@ def test_values_of_another_type_are_refused_with_their_place(hint, value):
     assert len(str(refusal.value)) < 300
 
 
-def same(ours, theirs):
-    if isinstance(theirs, torch.Tensor):
-        dense = theirs.detach()
-        half = dense.is_floating_point() and dense.itemsize < 4
-        array = ours.array()
-        np.testing.assert_array_equal(array, (dense.float() if half else dense).numpy())
-        assert ours.kind == str(theirs.dtype).removeprefix("torch.")
-    elif isinstance(theirs, dict):
-        assert type(ours) is dict and list(ours) == list(theirs)
-        for name in theirs:
-            same(ours[name], theirs[name])
-    elif isinstance(theirs, list | tuple):
-        assert type(ours) is type(theirs) and len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            same(one, other)
-    else:
-        assert type(ours) is type(theirs) and ours == theirs
-
-
-def test_torch_files_are_read_as_torch_reads_them(parity_folder, tmp_path):
-    rng = torch.Generator().manual_seed(0)
-    matrix = torch.randn(6, 5, generator=rng)
-    kinds = [
-        torch.float64,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-    ]
+def test_torch_files_are_read_as_torch_reads_them(tmp_path):
+    matrix = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
     data = {
-        "kinds": [(matrix * 9).to(kind) for kind in kinds], "flags": matrix > 0, "views": (matrix.T, matrix[1:4, ::2]),
-        "one": torch.tensor(3.5), "parameter": torch.nn.Parameter(matrix), "again": [matrix, matrix], "row": matrix[2],
-        "plain": {"a": None, "b": True, "c": [1, 300, 70000, -1, 2**40, 0.5, "é" * 300], "d": (), "e": {}, "f": "cfg"},
-        "names": [f"a{i}.h{j}" for i in range(20) for j in range(20)] + ["kinds"],
+        "views": [matrix.T, matrix[1:4, ::2], matrix.half(), matrix.bfloat16(), matrix > 0, torch.tensor(3.5)],
+        "parameter": torch.nn.Parameter(matrix), "dtype": torch.float32,
+        "plain": {"a": None, "b": True, "c": [1, 70000, -1, 2**40, 0.5, "é" * 300], "d": (), "e": {}},
+        "names": [f"a{i}.h{j}" for i in range(20) for j in range(20)] + ["plain"],
     }  # fmt: skip
     torch.save(data, tmp_path / "file.pt")
-    for path in (tmp_path / "file.pt", parity_folder / "importances.pt"):
-        same(read_torch(path), torch.load(path, weights_only=True))
+    loaded = load_torch_file(tmp_path / "file.pt")
+    assert all(map(torch.equal, loaded.pop("views"), data.pop("views")))
+    assert torch.equal(loaded.pop("parameter"), data.pop("parameter")) and loaded == data
 
 
 def stored(tmp_path, pickled, numbers=bytes(16), method=zipfile.ZIP_STORED, **more):
     path = tmp_path / "file.pt"
     with zipfile.ZipFile(path, "w", method) as archive:
-        for name, content in {"data.pkl": pickled, "data/0": numbers, **more}.items():
+        for name, content in {"data.pkl": pickled, "version": "3\n", "data/0": numbers, **more}.items():
             archive.writestr(f"archive/{name}", content)
     return path
 
@@ -310,32 +280,28 @@ class Raw:
 
 def test_a_tensor_lies_within_its_storage(tmp_path):
     numbers = np.arange(4, dtype="<f4").tobytes()
-    found = read_torch(stored(tmp_path, Raw(1, (3, 1), (1, 0)).pickled(), numbers))
-    assert isinstance(found, Tensor) and found.array().tolist() == [[1], [2], [3]]
-    assert read_torch(stored(tmp_path, Raw(0, (2, 2), (1, 2)).pickled(), numbers)).array().tolist() == [[0, 2], [1, 3]]
+    assert load_torch_file(stored(tmp_path, Raw(1, (3, 1), (1, 0)).pickled(), numbers)).tolist() == [[1], [2], [3]]
     for wrong in (
-        Raw(1), Raw(0, (5,)), Raw(0, (2, 2), (3, 1)), Raw(-1, (2,)), Raw(0, (-1,)), Raw(3, (2,), (-1,)), Raw(0, (2, 2)),
-        Raw(0, (10**6, 10**6), (0, 0)), Raw(0, (8,), (0,)), Raw(length=10**9), Raw(length=3), Raw(length=True),
-        Raw(key="1"), Raw(key="../0"), Raw(kind="DoubleStorage"), Raw(kind="UntypedStorage"), Raw(tag="file"),
-        Raw(0.0), Raw(0, ("4",)), Raw(0, 4), Raw(0, (4,), None),
+        Raw(1), Raw(0, (5,)), Raw(0, (2, 2), (3, 1)), Raw(-1, (2,)), Raw(0, (-1,)), Raw(3, (2,), (-1,)),
+        Raw(0, (10**6, 10**6), (0, 0)), Raw(length=3), Raw(key="1"), Raw(key="../0"), Raw(tag="file"),
+        Raw(0.0), Raw(0, ("4",)), Raw(0, 4), Raw(kind="Tensor"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=r"file\.pt"):
-            read_torch(stored(tmp_path, wrong.pickled(), numbers))
+            load_torch_file(stored(tmp_path, wrong.pickled(), numbers))
 
 
 def test_torch_files_of_other_members_are_refused(tmp_path):
     def refused(path, words):
         with pytest.raises(InputError, match=words):
-            read_torch(path)
+            load_torch_file(path)
 
     plain = pickle.dumps({"a": 1}, 2)
-    assert read_torch(stored(tmp_path, plain, byteorder=b"little")) == {"a": 1}
-    refused(stored(tmp_path, plain, byteorder=b"big"), "big-endian")
+    assert load_torch_file(stored(tmp_path, plain, byteorder=b"little")) == {"a": 1}
     refused(stored(tmp_path, plain, method=zipfile.ZIP_DEFLATED), "compressed")
     refused(stored(tmp_path, b""), "damaged")
     with zipfile.ZipFile(stored(tmp_path, plain), "a") as archive:
         archive.writestr("other/data.pkl", plain)
-    refused(tmp_path / "file.pt", "more than it has room for")
+    refused(tmp_path / "file.pt", "must have one data.pkl")
     torch.save({"a": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     refused(tmp_path / "old.pt", "older than 1.6")
 
@@ -343,19 +309,13 @@ def test_torch_files_of_other_members_are_refused(tmp_path):
 @pytest.mark.parametrize(
     "code",
     [b"cos\nsystem\n(X\x04\x00\x00\x00truetR.", b"cbuiltins\neval\n.", b"ctorch\nload\n(X\x01\x00\x00\x00xtRb.",
-     b"ccollections\nOrderedDict\n)R}X\x01\x00\x00\x00ab.", b"i__main__\nX\n.", b"\x82\x01.", b"}]]s.",
-     b"]q\x00h\x00a.",
-     b"}(X\x01\x00\x00\x00aK\x01X\x01\x00\x00\x00aK\x02u.", b"\x8a\xff", b"X\xff\xff\xff\x7f", b"j\xff\xff\xff\xff.",
-     b"("],
+     b"cbuiltins\nbytearray\n(J\xff\xff\xff\x7ftR.", b"ctorch\nTensor\n(J\xff\xff\xff\x7ftR.",
+     b"i__main__\nX\n.", b"\x82\x01.", b"]q\x00h\x00a.", b"\x8a\xff", b"X\xff\xff\xff\x7f", b"j\xff\xff\xff\xff.", b"(",
+     b"]q\x00" + b"".join(b"](" + b"h%c" % i * 9 + b"eq%c" % (i + 1) for i in range(30)) + b"."],
 )  # fmt: skip
-def test_a_pickle_is_read_as_plain_data_or_not_at_all(tmp_path, code):
+def test_a_pickle_that_calls_functions_or_grows_without_end_is_refused(tmp_path, code):
     with pytest.raises(InputError, match=r"file\.pt"):
-        read_torch(stored(tmp_path, b"\x80\x02" + code))
-
-
-def test_nothing_is_called_that_is_not_listed(tmp_path):
-    found = read_torch(stored(tmp_path, b"\x80\x02ctorch\nload\n(X\x01\x00\x00\x00xtR."))
-    assert found == torch_file.Global("torch", "load")
+        load_torch_file(stored(tmp_path, b"\x80\x02" + code))
 
 
 # Run by a process of its own, which may take 700 MB of addresses more than it has once everything is imported.

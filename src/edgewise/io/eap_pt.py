@@ -1,8 +1,7 @@
-"""EAP-IG / MIB pt: the same as their json, as tensors padded to [source, destination], saved by torch.
+"""EAP-IG / MIB pt: the content of their json as tensors, padded to [source, destination] and saved by torch.
 
-The padded matrix lives here alone: what leaves this file is [edge]. Reading needs no torch and runs nothing.
-Scores are written as float32, as EAP-IG does, where that loses nothing, and else as float64; so a round trip is an
-identity.
+Only this module knows the padded matrix; everything else uses [edge]. Scores are written as float32, as EAP-IG does,
+if that keeps every bit, and as float64 if not.
 """
 
 from __future__ import annotations
@@ -20,64 +19,78 @@ from ..errors import InputError
 from ..graph import Graph
 from .atomic import write_bytes
 from .edge_file import EdgeFile, check_score, make_cfg, read_about, read_cfg
-from .torch_file import Tensor, read_torch
+from .torch_file import load_torch_file
 
-NEEDED = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
-BEYOND = ("nodes_scores", "neurons_in_graph", "neurons_scores")
+REQUIRED_KEYS = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
+UNREAD_KEYS = ("nodes_scores", "neurons_in_graph", "neurons_scores")
 
 
 def read(path: Path) -> EdgeFile:
-    """Everything that a file says about edges. What it has at pairs that are no edge doesn't matter."""
-    data = read_torch(path)
-    if not isinstance(data, dict) or any(key not in data for key in NEEDED):
-        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(NEEDED)} and edges_scores")
+    """Return the content of a file. Scores of pairs that are no edge are ignored."""
+    data = load_torch_file(path)
+    if not isinstance(data, dict) or any(key not in data for key in REQUIRED_KEYS):
+        raise InputError(f"{path} isn't an EAP-IG file: it needs the keys {', '.join(REQUIRED_KEYS)} and edges_scores")
     graph = read_cfg(data["cfg"], path)
     shape = (graph.n_sources, graph.n_destinations)
-    inside = _tensor(data, "edges_in_graph", shape, path)
-    _tensor(data, "nodes_in_graph", shape[:1], path)
-    score = _tensor(data, "edges_scores", shape, path) if "edges_scores" in data else None
-    if score is not None and "float" not in score.kind:
-        raise InputError(f"{path}: edges_scores holds {score.kind}, but scores are floating-point numbers")
-    _check_names(data, "src_nodes", graph.source_names, path)
-    _check_names(data, "dst_nodes", graph.destination_names, path)
+    inside = _read_tensor(data, "edges_in_graph", shape, path)
+    _read_tensor(data, "nodes_in_graph", shape[:1], path)
+    score = _read_tensor(data, "edges_scores", shape, path) if "edges_scores" in data else None
+    if score is not None and score.dtype.kind != "f":
+        raise InputError(f"{path}: edges_scores holds {score.dtype}, but scores are floating-point numbers")
+    for key, names in (("src_nodes", graph.source_names), ("dst_nodes", graph.destination_names)):
+        _check_names(data[key], key, names, path)
     return EdgeFile(
         path,
         graph,
-        None if score is None else score.array()[graph.edge_source, graph.edge_destination],
-        _mask(inside.array(), graph, path),
+        None if score is None else score[graph.edge_source, graph.edge_destination],
+        _read_mask(inside, graph, path),
         read_about(data, path),
-        tuple(key for key in BEYOND if data.get(key) is not None),
+        tuple(key for key in UNREAD_KEYS if data.get(key) is not None),
     )
 
 
 def write(
     path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
-    """Write a circuit's mask with the signed scores that it was chosen by, both [edge]; `about` says how."""
+    """Write a circuit; the parameters are those of `write_edge_file`."""
     import torch
 
     check_score(path, graph, score)
     with np.errstate(over="ignore"):
-        short = score.astype(np.float32)
+        single = score.astype(np.float32)
     data = {
         "cfg": make_cfg(graph),
         "src_nodes": list(graph.source_names),
         "dst_nodes": list(graph.destination_names),
-        "edges_scores": torch.from_numpy(_padded(graph, short if (short == score).all() else score)),
-        "edges_in_graph": torch.from_numpy(_padded(graph, mask)),
+        "edges_scores": torch.from_numpy(_pad(graph, single if (single == score).all() else score)),
+        "edges_in_graph": torch.from_numpy(_pad(graph, mask)),
         "nodes_in_graph": torch.from_numpy(graph.used_nodes(mask)[: graph.n_sources]),
-        # Through JSON, so that nothing but plain values gets in: others can't be loaded again.
+        # Through JSON, so that only plain values are written: others can't be loaded again.
         "edgewise": json.loads(json.dumps(dict(about), allow_nan=False)),
     }
-    # Into memory first: torch would put a file's name into it, and ends a full disk in words of its own.
-    held = io.BytesIO()
-    torch.save(data, held)
-    write_bytes(path, held.getvalue())
+    # Into memory first: torch writes a file's name into the file, and has errors of its own for a full disk.
+    buffer = io.BytesIO()
+    torch.save(data, buffer)
+    write_bytes(path, buffer.getvalue())
 
 
-def _check_names(data: dict[str, Any], key: str, expected: tuple[str, ...], path: Path) -> None:
-    """Refuse names that aren't the graph's, in its order: the tensors are read by that order."""
-    names = list(data[key]) if isinstance(data[key], Sequence | Mapping) else []
+def _read_tensor(data: dict[str, Any], key: str, shape: tuple[int, ...], path: Path) -> NDArray[Any]:
+    """Return a tensor of a file as an array; half precision becomes float32, which keeps every bit."""
+    import torch
+
+    tensor = data[key]
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.is_complex():
+        raise InputError(f"{path}: {key} must be a dense tensor of real numbers")
+    if tensor.shape != shape:
+        raise InputError(f"{path}: {key} has shape {list(tensor.shape)}, but {list(shape)} is expected by its cfg")
+    is_half = tensor.is_floating_point() and tensor.itemsize < 4
+    array: NDArray[Any] = (tensor.detach().float() if is_half else tensor.detach()).numpy()
+    return array
+
+
+def _check_names(stored: Any, key: str, expected: tuple[str, ...], path: Path) -> None:
+    """Raise InputError if names aren't the graph's, in its order: that is the order of the tensors."""
+    names = list(stored) if isinstance(stored, Sequence | Mapping) else []
     if len(names) != len(expected):
         raise InputError(f"{path} has {len(names)} names in {key}, but {len(expected)} are expected by its cfg")
     for place, (name, other) in enumerate(zip(names, expected, strict=True)):
@@ -85,23 +98,14 @@ def _check_names(data: dict[str, Any], key: str, expected: tuple[str, ...], path
             raise InputError(f"{path}: {key}[{place}] is {name!r}, but {other!r} is expected by its cfg")
 
 
-def _tensor(data: dict[str, Any], key: str, shape: tuple[int, ...], path: Path) -> Tensor:
-    """A tensor of the file, of the shape that it must have."""
-    found = data[key]
-    if not isinstance(found, Tensor):
-        raise InputError(f"{path}: {key} must be a dense tensor of numbers")
-    if found.shape != shape:
-        raise InputError(f"{path}: {key} has shape {list(found.shape)}, but {list(shape)} is expected by its cfg")
-    return found
-
-
-def _mask(matrix: NDArray, graph: Graph, path: Path) -> NDArray[np.bool_]:
-    """[edge] from [source, destination] of zeros and ones."""
+def _read_mask(matrix: NDArray[Any], graph: Graph, path: Path) -> NDArray[np.bool_]:
+    """Return the mask [edge] of a matrix [source, destination] of zeros and ones."""
     if not np.isin(matrix, (0, 1)).all():
         raise InputError(f"{path}: edges_in_graph must be true or false everywhere")
     mask = matrix[graph.edge_source, graph.edge_destination].astype(bool)
     if np.count_nonzero(matrix) != np.count_nonzero(mask):
-        source, destination = (int(at[0]) for at in np.nonzero((matrix != 0) & ~_padded(graph, np.ones_like(mask))))
+        wrong = (matrix != 0) & ~_pad(graph, np.ones_like(mask))
+        source, destination = (int(indices[0]) for indices in np.nonzero(wrong))
         raise InputError(
             f"{path}: edges_in_graph marks {graph.source_names[source]}->{graph.destination_names[destination]}, "
             f"which is no edge in a graph of {graph}"
@@ -109,8 +113,8 @@ def _mask(matrix: NDArray, graph: Graph, path: Path) -> NDArray[np.bool_]:
     return mask
 
 
-def _padded(graph: Graph, values: NDArray) -> NDArray:
-    """[source, destination] from [edge], zero where there is no edge."""
+def _pad(graph: Graph, values: NDArray[Any]) -> NDArray[Any]:
+    """Return values [edge] as a matrix [source, destination], zero where there is no edge."""
     matrix = np.zeros((graph.n_sources, graph.n_destinations), values.dtype)
     matrix[graph.edge_source, graph.edge_destination] = values
     return matrix

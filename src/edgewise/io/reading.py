@@ -23,7 +23,7 @@ def wrap_read_errors(what: object, advice: str = "") -> Iterator[None]:
             raise
         reason = error.strerror if isinstance(error, OSError) else None
         reason = "it needs more memory than there is" if isinstance(error, MemoryError) else reason or first_line(error)
-        # The cause tells callers that the file may be readable later: the disk or the memory failed, not the file.
+        # The cause tells callers that the file may be readable later: the disk or the memory failed.
         cause = error if isinstance(error, OSError | MemoryError) else None
         raise InputError(f"{what} can't be read: {reason.rstrip('.')}" + (f"; {advice}" if advice else "")) from cause
 
