@@ -252,7 +252,7 @@ def test_pickled_weights_that_stand_for_more_than_they_hold_are_refused(folder):
         load_model(folder)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("archive/data.pkl", os.urandom(10**6))
-    with pytest.raises(InputError, match=r"pytorch_model\.bin has compressed parts"):
+    with pytest.raises(InputError, match=r"pytorch_model\.bin has compressed or encrypted members"):
         load_model(folder)
 
 
@@ -343,6 +343,7 @@ HUGE = 1 << 62
         (gguf(tensors=tensor(shape=()), n_tensors=1), "has 0 dimensions"),
         (gguf(tensors=tensor(offset=HUGE), n_tensors=1), "its tensors end beyond it"),
         (gguf(tensors=tensor(b"a", (400,)) + tensor(b"b", (900,)), n_tensors=2), "the tensor 'b' has 900 numbers"),
+        (gguf(text(b"llama.block_count") + struct.pack("<II", 4, 20), 1, tensor(b"blk.0.a"), 1), "20 layers.*of 1"),
     ],
 )
 def test_headers_of_quantised_files_that_lie_are_refused_at_once(tmp_path, data, words):
