@@ -46,7 +46,7 @@ def load_torch_file(path: Path) -> Any:
 
 
 def check_torch_zip(path: Path) -> int:
-    """Return the size of a file's pickle. Raise InputError if torch doesn't write tensors and plain values like this."""
+    """Return the size of a file's pickle. Raise InputError if torch doesn't write such files for tensors."""
     size = file_size(path)
     with wrap_read_errors(path), path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
