@@ -14,17 +14,17 @@ def pause_after(n_batches: int, folder: Path) -> None:
     """Make the process pause when it has stored so many batches."""
     from edgewise.runtime.partial_unit import PartialUnit
 
-    put, finished = PartialUnit.put, []
+    write_rows, finished = PartialUnit.write_rows, []
 
-    def put_and_pause(*arguments, **arrays):
-        put(*arguments, **arrays)
+    def write_and_pause(*arguments, **arrays):
+        write_rows(*arguments, **arrays)
         finished.append(1)
         if len(finished) == n_batches:
             (folder / "paused").touch()
             while not (folder / "go").exists():
                 time.sleep(0.01)
 
-    PartialUnit.put = put_and_pause
+    PartialUnit.write_rows = write_and_pause
 
 
 if __name__ == "__main__":

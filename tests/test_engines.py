@@ -296,7 +296,7 @@ def test_pieces_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
 
 def test_engines_are_refused_in_words(edgewise, tmp_path):
     for words, expected in (
-        (("--engine", "slurm"), "unknown engine 'slurm'; choose one of: local, ray"),
+        (("--engine", "slurm"), "'slurm' is not one of 'local', 'ray'"),
         (("--address", "auto"), "did you mean --engine ray?"),
     ):
         assert expected in test_cli.refused(edgewise, "score", "--out", tmp_path / "out", *words)

@@ -167,17 +167,17 @@ def contents(path):
 
 def test_a_full_disk_is_one_line_that_names_the_file_and_leaves_what_was_there(edgewise, tmp_path):
     result, study = tmp_path / "r", tmp_path / "study"
-    assert edgewise("run", "--examples", 12, "--stability", 0, "--out", result)[0] == 0
+    assert edgewise("run", "--examples", 6, "--no-learned", "--stability", 0, "--out", result)[0] == 0
     grids = ("--resamples-grid", "5", "--kappa-grid", "", "--pnr-grid", ".5", "--seeds", 1, "--examples", 6)
     assert edgewise("study", *grids, "--out", study)[0] == 0
-    assert edgewise("score", "--examples", 12, "--out", tmp_path / "s")[0] == 0
+    assert edgewise("score", "--examples", 6, "--out", tmp_path / "s")[0] == 0
     assert edgewise("select", result, "--edges", 9, "--out", tmp_path / "c.json")[0] == 0
     assert edgewise("select", result, "--edges", "9,20", "--out", tmp_path / "many")[0] == 0
     before = contents(tmp_path)
     commands = {
-        "score": ("score", "--examples", 12, "--out", tmp_path / "s", "--overwrite"),
-        "new score": ("score", "--examples", 12, "--out", tmp_path / "new" / "s"),
-        "run": ("run", "--examples", 12, "--stability", 0, "--out", result, "--overwrite", "--json"),
+        "score": ("score", "--examples", 6, "--out", tmp_path / "s", "--overwrite"),
+        "new score": ("score", "--examples", 6, "--out", tmp_path / "new" / "s"),
+        "run": ("run", "--examples", 6, "--no-learned", "--stability", 0, "--out", result, "--overwrite", "--json"),
         "select": ("select", result, "--edges", 30, "--out", tmp_path / "c.json", "--overwrite"),
         "select many": ("select", result, "--edges", "5,30", "--out", tmp_path / "many", "--overwrite"),
         "convert": ("convert", result, tmp_path / "c.json", "--overwrite"),
@@ -186,7 +186,7 @@ def test_a_full_disk_is_one_line_that_names_the_file_and_leaves_what_was_there(e
         "study": ("study", *grids, "--seeds", 2, "--out", study, "--overwrite"),
         "report": ("report", result),
         "report study": ("report", study),
-        "evaluate": ("evaluate", tmp_path / "c.json", "--examples", 12, "--out", tmp_path / "e.json"),
+        "evaluate": ("evaluate", tmp_path / "c.json", "--examples", 6, "--out", tmp_path / "e.json"),
     }
     for size in (0, 200, 3000):
         if size > 1000:
