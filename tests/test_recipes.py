@@ -1,4 +1,4 @@
-"""Compositions of filter, PNR and solver; the public script's behaviours; the stability of circuits; tuning."""
+"""Recipes, the behaviours of the paper's public script, the stability of circuits, tuning."""
 
 from __future__ import annotations
 
@@ -55,34 +55,34 @@ SOLVERS = [Greedy(), TopN(), Ilp()]
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("measure", [CMD, CPR])
-def test_failed_edges_are_chosen_last_but_as_published_they_are_lost(solver, measure):
+def test_failed_edges_are_selected_last_and_as_published_never(solver, measure):
     settings = Settings(sizes=SIZES, bootstrap=Bootstrap(10, "normal"))
     published = as_published(settings)
-    found = summarise(scores(), settings.bootstrap)
-    assert 0 < found.kept.sum() < 0.8 * GRAPH.n_edges
-    usual = select_circuits(found.ranking, Recipe(solver, settings.bootstrap), measure, settings)
-    assert usual[-1].circuit == Circuit.full(GRAPH)
-    theirs = select_circuits(found.ranking, Recipe(solver, published.bootstrap), measure, published)
-    assert [s.asked for s in theirs] == [0, *(s.asked for s in usual)] and theirs[0].kept == 0
-    for selection in theirs:
-        assert not selection.circuit.mask[~found.kept].any()
+    result = summarise(scores(), settings.bootstrap)
+    assert 0 < result.kept.sum() < 0.8 * GRAPH.n_edges
+    default = select_circuits(result.ranking, Recipe(solver, settings.bootstrap), measure, settings)
+    assert default[-1].circuit == Circuit.full(GRAPH)
+    from_published = select_circuits(result.ranking, Recipe(solver, published.bootstrap), measure, published)
+    assert [s.asked for s in from_published] == [0, *(s.asked for s in default)] and from_published[0].kept == 0
+    for selection in from_published:
+        assert not selection.circuit.mask[~result.kept].any()
         assert selection.circuit == selection.circuit.prune() and selection.kept <= selection.asked
-    assert theirs[-1].kept <= found.kept.sum()
-    assert theirs[-1].circuit == theirs[-2].circuit
+    assert from_published[-1].kept <= result.kept.sum()
+    assert from_published[-1].circuit == from_published[-2].circuit
 
 
-def test_without_a_filter_nothing_is_lost():
-    found = summarise(scores()).ranking
+def test_without_a_filter_all_edges_can_be_selected():
+    result = summarise(scores()).ranking
     settings = as_published(Settings(sizes=SIZES))
-    assert select_circuits(found, Recipe(Ilp()), CMD, settings)[-1].circuit == Circuit.full(GRAPH)
+    assert select_circuits(result, Recipe(Ilp()), CMD, settings)[-1].circuit == Circuit.full(GRAPH)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_as_published_pnr_binds_nothing(solver):
-    found = summarise(scores()).ranking
+def test_as_published_pnr_has_no_effect(solver):
+    result = summarise(scores()).ranking
     settings = Settings(sizes=SIZES)
-    plain, bound, theirs, theirs_plain = (
-        [s.circuit for s in select_circuits(found, Recipe(solver, pnr=pnr), CMD, how)]
+    plain, bound, from_published, published_plain = (
+        [s.circuit for s in select_circuits(result, Recipe(solver, pnr=pnr), CMD, how)]
         for pnr, how in (
             (None, settings),
             (0.9, settings),
@@ -90,20 +90,20 @@ def test_as_published_pnr_binds_nothing(solver):
             (None, as_published(settings)),
         )
     )
-    assert bound != plain and theirs == theirs_plain and theirs[1:] == plain
+    assert bound != plain and from_published == published_plain and from_published[1:] == plain
 
 
-def test_every_behaviour_of_the_public_script_is_a_setting_that_has_words():
-    default, theirs = vars(Settings()), vars(as_published(Settings()))
-    changed = {name for name in default if default[name] != theirs[name]}
-    ways = [vars(one["bootstrap"]) for one in (default, theirs)]
+def test_every_behaviour_of_the_public_script_is_a_described_setting():
+    default, from_published = vars(Settings()), vars(as_published(Settings()))
+    changed = {name for name in default if default[name] != from_published[name]}
+    ways = [vars(one["bootstrap"]) for one in (default, from_published)]
     names = {"on_evaluated": "filter_on_test"}
     changed |= {names.get(name, name) for name in ways[0] if ways[0][name] != ways[1][name]}
     assert changed - {"bootstrap"} == set(PUBLISHED)
     assert as_published(as_published(Settings())) == as_published(Settings())
 
 
-def test_a_run_as_published_says_so(edgewise, tmp_path):
+def test_a_run_as_published(edgewise, tmp_path):
     words = ("run", "--examples", 12, "--as-published", "--out", tmp_path / "out")
     code, out, _ = edgewise(*words)
     assert code == 0 and all(text in " ".join(out.split()) for text in PUBLISHED.values())
@@ -122,15 +122,15 @@ def test_overlap_of_circuits_by_hand():
     assert jaccard(Circuit.empty(GRAPH), Circuit(GRAPH, one)) == 0
 
 
-def test_examples_that_agree_give_one_circuit_and_noise_gives_many():
+def test_equal_examples_give_one_circuit_and_noisy_ones_many():
     settings = Settings(sizes=SIZES)
     for recipe in (Recipe(), Recipe(Ilp(), Bootstrap(5)), Recipe(TopN(), Shrinkage(1), 0.5)):
         np.testing.assert_array_equal(recipe_overlap(scores(noise=0), recipe, CMD, settings, 4), 1)
-    wobbly = recipe_overlap(scores(noise=20), Recipe(Ilp()), CMD, settings, 4)
-    assert (wobbly[:-1] < 1).all() and wobbly[-1] == 1
+    noisy = recipe_overlap(scores(noise=20), Recipe(Ilp()), CMD, settings, 4)
+    assert (noisy[:-1] < 1).all() and noisy[-1] == 1
 
 
-def test_overlap_selects_from_resampled_rows_only():
+def test_overlap_selects_from_resampled_rows():
     seen = []
 
     def select(rows):
@@ -155,8 +155,8 @@ def tuned():
     return model, task, settings, score_edges(model, task)
 
 
-def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeypatch):
-    """Every fold's circuits are selected from the rows of the other folds, and evaluated on that fold."""
+def test_circuits_are_evaluated_on_examples_that_did_not_select_them(tuned, monkeypatch):
+    """The circuits of a fold are selected from the scores of the other folds, and evaluated on that fold."""
     from edgewise.recipes import curves
 
     model, task, settings, given = tuned
@@ -170,7 +170,7 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
 
     monkeypatch.setattr(curves, "evaluate_circuits", evaluate)
     monkeypatch.setattr(curves, "CHUNK_SIZE", 10**9)  # one call per fold
-    found = tune(model, task, given, settings)
+    result = tune(model, task, given, settings)
     row_of = {given.values[row].tobytes(): row for row in range(len(task))}
     place = {example: row for row, example in enumerate(task.examples)}
     used, held_out = set(), []
@@ -183,19 +183,19 @@ def test_a_held_out_example_never_helps_to_select_its_own_circuit(tuned, monkeyp
             assert not held & used and held | used == set(range(len(task)))
     assert sorted(held_out) == list(range(len(task)))
     for measure, better in ((CMD, min), (CPR, max)):
-        areas = [one.area for one in found.candidates[measure]]
-        assert found.best(measure).area == better(areas) and len(found.best(measure).folds) == FOLDS
-        assert [recipe.name for recipe in found.chosen[measure]] == ["Tuned"]
-        lead = found.lead[measure]
-        assert lead.difference == pytest.approx(found.best(measure).area - found.candidates[measure][0].area)
+        areas = [one.area for one in result.candidates[measure]]
+        assert result.best(measure).area == better(areas) and len(result.best(measure).folds) == FOLDS
+        assert [recipe.name for recipe in result.chosen[measure]] == ["Tuned"]
+        lead = result.lead[measure]
+        assert lead.difference == pytest.approx(result.best(measure).area - result.candidates[measure][0].area)
         assert lead.low <= lead.high
-        assert [one.recipe for one in found.candidates[measure]] == list(tuning_recipes(settings.bootstrap)[measure])
-    record = json.loads(json.dumps(found.record()))
-    assert record["chosen"]["CMD"]["area"] == found.best(CMD).area and record["examples"] == 24
-    assert tune(model, task, given, settings) == found
+        assert [one.recipe for one in result.candidates[measure]] == list(tuning_recipes(settings.bootstrap)[measure])
+    record = json.loads(json.dumps(result.record()))
+    assert record["chosen"]["CMD"]["area"] == result.best(CMD).area and record["examples"] == 24
+    assert tune(model, task, given, settings) == result
 
 
-def test_tuning_leaves_test_examples_out():
+def test_tuning_does_not_use_test_examples():
     task = random_task(30)
     train, validation, test = (Task("t", "s", task.examples[a:b]) for a, b in ((0, 15), (10, 25), (22, 30)))
     assert tuning_task(train, validation, test).examples == task.examples[:22]
@@ -203,7 +203,7 @@ def test_tuning_leaves_test_examples_out():
         tuning_task(task, task, task)
 
 
-def test_a_tuned_run_says_what_was_chosen_and_why(edgewise, tmp_path, monkeypatch):
+def test_a_tuned_run(edgewise, tmp_path, monkeypatch):
     monkeypatch.setattr("edgewise.recipes.tuning.PNR", (None, 0.6))
     monkeypatch.setattr("edgewise.recipes.tuning.KAPPA", (1.0,))
     code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
