@@ -25,7 +25,6 @@ from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
 from ..graph import Graph
 from ..io.atomic import atomic_folder
-from ..io.edge_file import EdgeFile
 from ..io.formats import EAP_SUFFIXES, FORMATS, read_edge_file
 from ..io.reading import wrap_read_errors
 
@@ -160,63 +159,45 @@ def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> l
 
 def _task_folders(folder: Path) -> Iterator[Path]:
     """Yield the folders of tasks and models: one level down, or two below `abs-True` and `abs-False`."""
-    for path in _folders(folder):
+    for path in _subfolders(folder):
         name = path.name.lower()
         is_part = "abs" in name and ("true" in name or "false" in name)
-        yield from _folders(path) if is_part else [path]
+        yield from _subfolders(path) if is_part else [path]
 
 
-def _folders(folder: Path) -> list[Path]:
+def _subfolders(folder: Path) -> list[Path]:
     with wrap_read_errors(folder):
         return sorted(path for path in folder.iterdir() if path.name[0] != "." and os.path.isdir(path))
 
 
 def _check_folder(path: Path, name: str) -> FolderCheck:
+    """Check the folder of one task and model."""
     stem, _, model = path.name.lower().rpartition("_")
     try:
         task = folder_name(stem, model).removesuffix(f"_{model}")
     except InputError as error:
         problem = str(error) if stem else f"{path.name!r} names no task and model, such as ioi_gpt2"
         return FolderCheck(name, None, None, None, (problem,))
-    files = circuit_files(path, EAP_SUFFIXES)
-    if not files:
+    paths = circuit_files(path, EAP_SUFFIXES)
+    if not paths:
         return FolderCheck(name, task, model, None, (f"it has no file that ends in {' or '.join(EAP_SUFFIXES)}",))
-    layout = LAYOUTS[len(files) > 1]
-    problems = _check_circuits(files, model) if len(files) > 1 else _check_importances(files[0], model)
-    return FolderCheck(name, task, model, layout, tuple(problems))
-
-
-def _check_importances(path: Path, model: str) -> list[str]:
-    try:
-        file = _read_file_of(path, model)
-        file.require_scores()
-    except InputError as error:
-        return [str(error)]
-    if file.mask is None:
-        return [f"{path}: no edge says whether it is in_graph, which MIB's reader needs; false will do"]
-    return []
-
-
-def _check_circuits(paths: Sequence[Path], model: str) -> list[str]:
-    problems, names, counts = [], [], []
-    for path in paths:
+    layout = LAYOUTS[len(paths) > 1]
+    problems, counts = [], {}
+    for file_path in paths:
         try:
-            mask = _read_file_of(path, model).mask
-            if mask is None:
-                raise InputError(f"{path}: no edge says whether it is in_graph")
+            file = read_edge_file(file_path)
+            _check_graph(file.graph, model, f"{file_path} is")
+            if layout == "importances":
+                file.require_scores()
+            if file.mask is None:
+                advice = ", which MIB's reader needs; false will do" if layout == "importances" else ""
+                raise InputError(f"{file_path}: no edge says whether it is in_graph{advice}")
+            counts[file_path.name] = int(np.count_nonzero(file.mask))
         except InputError as error:
             problems.append(str(error))
-        else:
-            names.append(path.name)
-            counts.append(int(np.count_nonzero(mask)))
-    return problems + _size_problems(names, counts, MODELS[model])
-
-
-def _read_file_of(path: Path, model: str) -> EdgeFile:
-    """Read a file of a submission. Raise InputError if it is of another model than its folder says."""
-    file = read_edge_file(path)
-    _check_graph(file.graph, model, f"{path} is")
-    return file
+    if layout == "circuits":
+        problems += _size_problems(list(counts), list(counts.values()), MODELS[model])
+    return FolderCheck(name, task, model, layout, tuple(problems))
 
 
 def _check_graph(graph: Graph, model: str, what: str) -> None:
@@ -226,25 +207,23 @@ def _check_graph(graph: Graph, model: str, what: str) -> None:
 
 def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) -> list[str]:
     """Return why circuits with these numbers of edges aren't one for each size, at most that large."""
-    limits = [size_to_edges(share, graph.n_edges) for share in SHARES]
-    free = dict(enumerate(limits))
-    left = []
+    limits = {share: size_to_edges(share, graph.n_edges) for share in SHARES}
+    free, too_large = dict(limits), []
     # Starting with the smallest, each circuit takes the smallest free size that it fits.
     for count, name in sorted(zip(counts, names, strict=True)):
-        size = next((size for size, limit in free.items() if count <= limit), None)
-        if size is None:
-            left.append(f"{name} has {count:,} edges, more than any size that is left holds")
+        share = next((share for share, limit in free.items() if count <= limit), None)
+        if share is None:
+            too_large.append(f"{name} has {count:,} edges, more than any size that is left holds")
         else:
-            del free[size]
-    missing = [f"no circuit for {_size(limits, size)}" for size in free]
+            del free[share]
+    missing = [
+        f"no circuit for {share:.1%}".replace(".0%", "%") + f" (at most {limit:,} edges)"
+        for share, limit in free.items()
+    ]
     if len(names) > len(limits):
         many = f"there are {len(names)} circuits, but MIB reads {len(limits)} of them, in no fixed order"
         return [f"{many}: keep one per size", *missing]
-    return missing + left
-
-
-def _size(limits: Sequence[int], size: int) -> str:
-    return f"{SHARES[size]:.1%}".replace(".0%", "%") + f" (at most {limits[size]:,} edges)"
+    return missing + too_large
 
 
 def check_field_suffix(suffix: str) -> None:
