@@ -26,25 +26,16 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import (
-    SIZES,
-    BatchScores,
-    Bootstrap,
-    Eap,
-    EapIg,
-    EdgeScores,
-    LogitDifference,
-    SelectionProblem,
-    solve_path,
-    summarise,
-)
+from edgewise import BatchScores, Bootstrap, Eap, EapIg, EdgeScores, SelectionProblem, summarise
+from edgewise.evaluate import SIZES
 from edgewise.models import Batch, Model, make_batch, wrap_model
 from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer
 from edgewise.models.weighted import run_weighted
-from edgewise.tasks import Example
+from edgewise.select import solve_path
+from edgewise.tasks import Example, LogitDifference
 
 BATCH, LENGTH = 10, 20
 PEER = Path(__file__).with_name("peer_eap_ig.py")

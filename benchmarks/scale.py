@@ -29,23 +29,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import (
-    CMD,
-    SIZES,
-    Circuit,
-    EapIg,
-    Graph,
-    Greedy,
-    SelectionProblem,
-    inspect_model,
-    load_model,
-    load_task,
-    solve_path,
-)
-from edgewise.evaluate import Patching
+from edgewise import CMD, Circuit, EapIg, Graph, Greedy, SelectionProblem, load_model, load_task
+from edgewise.evaluate import SIZES, Patching
 from edgewise.evaluate.run_circuits import EvaluateJob
 from edgewise.learn.top_k_training import GradientJob
-from edgewise.models import Model, plan_batches, wrap_model
+from edgewise.models import Model, inspect_model, plan_batches, wrap_model
 from edgewise.recipes.curves import rank_edges, select_recipes
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.recipes.settings import Settings
@@ -54,6 +42,7 @@ from edgewise.runtime import ray_engine as cluster
 from edgewise.runtime.engine import WorkItem, choose_item_size, order_longest_first
 from edgewise.runtime.store import Store
 from edgewise.score.run_scorer import ScoreJob
+from edgewise.select import solve_path
 from edgewise.tasks import Example, LogitDifference
 
 EXAMPLES, STEPS, CIRCUITS, LENGTH, PIECE = 1000, 5, 100, 20, 4

@@ -21,7 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import SIZES, EdgeScores, Graph, SelectionProblem, solve
+from edgewise import EdgeScores, Graph, SelectionProblem, solve
+from edgewise.evaluate import SIZES
 from edgewise.select.highs import optimise
 from edgewise.select.reduced import reduce
 

@@ -23,21 +23,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import (
-    CMD,
-    SIZES,
-    Circuit,
-    Greedy,
-    SelectionProblem,
-    evaluate_circuits,
-    load_model,
-    load_task,
-    score_edges,
-    solve_path,
-)
+from edgewise import CMD, Circuit, Greedy, SelectionProblem, evaluate_circuits, load_model, load_task, score_edges
+from edgewise.evaluate import SIZES
 from edgewise.models import Model
 from edgewise.runtime import Session, open_engine
 from edgewise.runtime.engine import IN_PROCESS, Engine
+from edgewise.select import solve_path
 from edgewise.tasks import Task
 
 Work = Callable[[Model, Task, list[Circuit], Session], NDArray]

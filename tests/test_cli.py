@@ -14,8 +14,9 @@ import torch
 from conftest import build
 from test_tasks import GOOD, write
 
-from edgewise import SIZES, Circuit, EdgeScores, Graph, Settings, read_result
+from edgewise import Circuit, EdgeScores, Graph, Settings, read_result
 from edgewise.cli import main
+from edgewise.evaluate import SIZES
 from edgewise.results.result_folder import VERSION
 
 DEMO = Graph(4, 4, 64)

@@ -11,8 +11,9 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import EapIg, InputError, Local, Mean, load_model
+from edgewise import EapIg, InputError, Local, load_model
 from edgewise.__main__ import main
+from edgewise.evaluate import Mean
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
 from edgewise.models.placement import free_bytes

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgewise import SIZES, Circuit, Curve, Graph, InputError, MibFaithfulness, RatioFaithfulness
-from edgewise.evaluate import FAITHFULNESS
+from edgewise import Circuit, Graph, InputError
+from edgewise.evaluate import FAITHFULNESS, SIZES, Curve, MibFaithfulness, RatioFaithfulness
 from edgewise.evaluate.curve import area, faithfulness, size_to_edges
 from edgewise.evaluate.roc import auroc
 from edgewise.method import choose

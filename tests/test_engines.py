@@ -23,11 +23,8 @@ from edgewise import (
     Eap,
     EapIg,
     InputError,
-    LogitDifference,
-    Mean,
     Store,
     TopKLearner,
-    Zero,
     discover,
     evaluate_circuits,
     learn_ranking,
@@ -35,11 +32,13 @@ from edgewise import (
     score_edges,
     wrap_model,
 )
+from edgewise.evaluate import Mean, Zero
 from edgewise.runtime import Session, open_engine
 from edgewise.runtime import local_engine as local
 from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
 from edgewise.runtime.local_engine import Local
 from edgewise.runtime.model_copy import make_model_copy
+from edgewise.tasks import LogitDifference
 
 edgewise = test_cli.edgewise
 

@@ -6,7 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from edgewise import SIZES, Circuit, EdgeScores, Graph, InputError
+from edgewise import Circuit, EdgeScores, Graph, InputError
+from edgewise.evaluate import SIZES
 from edgewise.results import convert_to_submission, submission
 from edgewise.results.submission import check_submission, folder_name, write_circuits, write_importances
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgewise import CMD, CPR, Curve, InputError, MibFaithfulness, RatioFaithfulness
-from edgewise.evaluate import MEASURES
+from edgewise import CMD, CPR, InputError
+from edgewise.evaluate import MEASURES, Curve, MibFaithfulness, RatioFaithfulness
 from edgewise.evaluate.curve import area
 from edgewise.evaluate.intervals import Resampled, compare, faithfulness_intervals, resample
 from edgewise.method import choose

@@ -18,25 +18,20 @@ from edgewise import (
     CPR,
     Accuracy,
     Bootstrap,
-    Curve,
     Eap,
     EdgeScores,
     Graph,
     Greedy,
     Ilp,
     InputError,
-    LogitDifference,
     MaskIg,
     Metric,
-    Outcome,
-    Patching,
     Ranking,
     Recipe,
     SelectionProblem,
     Settings,
     Store,
     TopKLearner,
-    Zero,
     discover,
     evaluate_circuits,
     learn_ranking,
@@ -49,14 +44,17 @@ from edgewise import (
     wrap_model,
     write_result,
 )
+from edgewise.evaluate import Curve, Patching, Zero
 from edgewise.learn import size_chances, top_k_training
 from edgewise.learn.top_k_learner import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
+from edgewise.recipes import Outcome
 from edgewise.recipes.portfolio import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
 from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
+from edgewise.tasks import LogitDifference
 
 edgewise = test_cli.edgewise
 SHORT = {"steps": 12, "batch": 4}

@@ -14,24 +14,15 @@ from edgewise import (
     BatchScores,
     Bootstrap,
     Circuit,
-    Curve,
     Eap,
     EapIg,
     EdgeScores,
-    EdgeStatistics,
-    Faithfulness,
-    Filter,
     Graph,
     Greedy,
     Ilp,
     InputError,
-    Kl,
-    LogitDifference,
-    Measure,
     Metric,
-    MibFaithfulness,
     NoFilter,
-    Patching,
     Ranking,
     Recipe,
     Scorer,
@@ -45,19 +36,20 @@ from edgewise import (
     discover,
     evaluate_circuits,
     score_edges,
-    select_circuits,
     solve,
-    solve_path,
     summarise,
     wrap_model,
 )
-from edgewise.evaluate import faithfulness, resample
+from edgewise.core.statistics import EdgeStatistics, Filter
+from edgewise.evaluate import Curve, Faithfulness, Measure, MibFaithfulness, Patching, faithfulness, resample
 from edgewise.evaluate.measures import CircuitModelDistance
 from edgewise.method import choose, from_record
+from edgewise.recipes import select_circuits
 from edgewise.runtime import Session
 from edgewise.runtime.unit_keys import unit_key
 from edgewise.score import SCORERS
-from edgewise.select import SOLVERS
+from edgewise.select import SOLVERS, solve_path
+from edgewise.tasks import Kl, LogitDifference
 
 GRAPH = Graph(2, 2, 2)
 PROBLEM = SelectionProblem.build(GRAPH, np.random.default_rng(0).normal(size=GRAPH.n_edges), "absolute", 9)

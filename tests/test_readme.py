@@ -15,7 +15,6 @@ from markdown_it import MarkdownIt
 from edgewise import (
     CMD,
     CPR,
-    Grid,
     InputError,
     Plan,
     Recipe,
@@ -32,6 +31,7 @@ from edgewise.io.atomic import README_MARK
 from edgewise.recipes.recipe import GREEDY
 from edgewise.report.formatting import markdown_code
 from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
+from edgewise.study import Grid
 
 edgewise = test_cli.edgewise
 HOSTILE = (

@@ -25,17 +25,15 @@ from edgewise import (
     Shrinkage,
     Task,
     TopN,
-    as_published,
     jaccard,
-    overlap,
     read_result,
     score_edges,
-    select_circuits,
     summarise,
     tune,
     wrap_model,
 )
 from edgewise.io.formats import read_edge_file
+from edgewise.recipes import as_published, overlap, select_circuits
 from edgewise.recipes.settings import PUBLISHED, published_words
 from edgewise.recipes.stability import recipe_overlap
 from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task

@@ -20,15 +20,12 @@ from edgewise import (
     Bootstrap,
     Circuit,
     EapIg,
-    Faithfulness,
     Greedy,
     Ilp,
     InputError,
-    Measure,
     NoFilter,
     Recipe,
     Settings,
-    as_published,
     discover,
     load_model,
     load_task,
@@ -39,7 +36,9 @@ from edgewise import (
     write_result,
 )
 from edgewise.cli.report import run_facts
+from edgewise.evaluate import Faithfulness, Measure
 from edgewise.io.formats import read_edge_file
+from edgewise.recipes import as_published
 from edgewise.recipes.stability import mean_overlap
 from edgewise.report.comparisons import contests_of_run, pairs
 from edgewise.report.tables import area_table

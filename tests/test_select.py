@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_ilp import plain_optimum
 
-from edgewise import SIZES, Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve, solve_path
+from edgewise import Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve
+from edgewise.evaluate import SIZES
 from edgewise.method import choose
-from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_edges
+from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_edges, solve_path
 
 TINY = Graph(1, 1, 2)
 ALL = [SOLVERS[name]() for name in sorted(SOLVERS)]

@@ -14,21 +14,8 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import (
-    Bootstrap,
-    Eap,
-    EapIg,
-    InputError,
-    Kl,
-    Metric,
-    ModelSource,
-    Settings,
-    Store,
-    discover,
-    load_model,
-    wrap_model,
-)
-from edgewise.models import load_source
+from edgewise import Bootstrap, Eap, EapIg, InputError, Metric, Settings, Store, discover, load_model, wrap_model
+from edgewise.models import ModelSource, load_source
 from edgewise.recipes import curves
 from edgewise.runtime import Session
 from edgewise.runtime import store as store_module
@@ -36,7 +23,7 @@ from edgewise.runtime.partial_unit import PartialUnit
 from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
 from edgewise.runtime.unit_keys import unit_key
 from edgewise.score import run_scorer as scoring
-from edgewise.tasks import Example, Task
+from edgewise.tasks import Example, Kl, Task
 
 SIZES = (0.05, 0.3, 1.0)
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise import Example, InputError, PromptPair, evaluate_circuits, load_model, load_task, make_task, score_edges
+from edgewise import InputError, PromptPair, evaluate_circuits, load_model, load_task, make_task, score_edges
 from edgewise.cli import main
-from edgewise.tasks import Task, check_examples
+from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
 from edgewise.tasks.hub import refuse_bomb
 

@@ -21,7 +21,8 @@ from test_cli import refused
 from test_stops import start_paused
 from test_tasks import write
 
-from edgewise import CMD, CPR, Bootstrap, Curve, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
+from edgewise import CMD, CPR, Bootstrap, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
+from edgewise.evaluate import Curve
 from edgewise.recipes import curves
 from edgewise.recipes.recipe import GREEDY, Recipe, paper_recipes
 from edgewise.recipes.settings import Settings, as_published

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from edgewise import Example, InputError, PromptPair, load_model, load_task, make_task
+from edgewise import InputError, PromptPair, load_model, load_task, make_task
 from edgewise.method import choose
-from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Readout
+from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings
 from edgewise.tasks.ioi import usable_names

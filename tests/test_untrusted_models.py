@@ -20,7 +20,8 @@ import torch
 from conftest import build
 from safetensors.torch import load_file, save_file
 
-from edgewise import InputError, ModelSource, Plan, inspect_model, load_model, wrap_model
+from edgewise import InputError, Plan, load_model, wrap_model
+from edgewise.models import ModelSource, inspect_model
 from edgewise.models.config import MAY_BE_NULL, MOST
 from edgewise.models.gguf_header import check_header
 

@@ -17,10 +17,10 @@ import test_cli
 from rich.console import Console
 
 import edgewise as library
-from edgewise import CMD, CPR, Bootstrap, Curve, EapIg, InputError, Settings, Shrinkage
+from edgewise import CMD, CPR, Bootstrap, EapIg, InputError, Settings, Shrinkage
 from edgewise.cli.console import check_arguments, err, print_json, say, warn
 from edgewise.core.statistics import z_value
-from edgewise.evaluate import MIB, resample
+from edgewise.evaluate import MIB, Curve, resample
 from edgewise.learn import TopKLearner
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.outcome import ModelAccuracy

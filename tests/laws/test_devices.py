@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from edgewise import Circuit, Eap, EapIg, InputError, Kl, LogitDifference, Zero, evaluate_circuits
-from edgewise.evaluate import ABLATIONS, CMD
+from edgewise import Circuit, Eap, EapIg, InputError, evaluate_circuits
+from edgewise.evaluate import ABLATIONS, CMD, Zero
 from edgewise.evaluate.attention import record_attention
 from edgewise.learn.top_k_training import GradientJob
 from edgewise.models import Model, wrap_model
@@ -25,6 +25,7 @@ from edgewise.models.placement import choose_devices, place_layers
 from edgewise.runtime import IN_PROCESS
 from edgewise.score import MaskIg
 from edgewise.score.run_scorer import ScoreJob
+from edgewise.tasks import Kl, LogitDifference
 
 ELSEWHERE = "meta"  # the one kind of device that torch lets a subclass pretend to be on; its numbers are real here
 HOME = torch.device("cpu")

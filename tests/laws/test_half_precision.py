@@ -9,12 +9,13 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import Circuit, Eap, EapIg, Kl, LogitDifference, evaluate_circuits, score_edges
+from edgewise import Circuit, Eap, EapIg, evaluate_circuits, score_edges
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.gradients import source_differences
 from edgewise.models.prepare import prepare
 from edgewise.models.weighted import run_weighted
 from edgewise.score import MaskIg
+from edgewise.tasks import Kl, LogitDifference
 
 SHAPED = ("gpt2", "llama", "gemma2", "neox")
 # What the passes themselves lose: eight bits of a bfloat16, eleven of a float16.

@@ -11,27 +11,14 @@ import pytest
 import torch
 from conftest import random_task
 
-from edgewise import (
-    Accuracy,
-    Circuit,
-    Eap,
-    EapIg,
-    InputError,
-    Kl,
-    LogitDifference,
-    Mean,
-    Patching,
-    PositionalMean,
-    ProbabilityDifference,
-    Task,
-    Zero,
-    evaluate_circuits,
-)
+from edgewise import Accuracy, Circuit, Eap, EapIg, InputError, Task, evaluate_circuits
+from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
 from edgewise.evaluate.run_circuits import EvaluateJob
 from edgewise.models import make_batch, plan_batches
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
 from edgewise.score.run_scorer import ScoreJob
+from edgewise.tasks import Kl, LogitDifference, ProbabilityDifference
 
 ABLATIONS = [Patching(), Zero(), Mean(), PositionalMean()]
 NO_ROOM = [

@@ -19,13 +19,15 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from edgewise import Circuit, Eap, EapIg, Example, LogitDifference, Mean, Patching, Task, evaluate_circuits, score_edges
+from edgewise import Circuit, Eap, EapIg, Task, evaluate_circuits, score_edges
+from edgewise.evaluate import Mean, Patching
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import circuit_need, scoring_need, weighted_need
 from edgewise.models.prepare import prepare
 from edgewise.models.weighted import run_weighted
+from edgewise.tasks import Example, LogitDifference
 
 VOCABULARY, LENGTH, BUDGET = 50, 12, 40_000_000
 # Estimates are rounded to whole examples, a tenth of these batches or less, and circuits differ.

@@ -8,7 +8,8 @@ import torch
 from conftest import VOCABULARY, build, random_task
 from slow import SlowModel
 
-from edgewise import Circuit, Mean, Patching, PositionalMean, Zero, evaluate_circuits
+from edgewise import Circuit, evaluate_circuits
+from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
 from edgewise.models import make_batch, memory, wrap_model
 from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import make_frame, read_out, run

@@ -11,12 +11,14 @@ from conftest import VOCABULARY, random_task
 from slow import SlowModel, slow_scores
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Circuit, Eap, EapIg, InputError, Kl, LogitDifference, Patching, ProbabilityDifference, Zero
-from edgewise.evaluate import evaluate_circuits
+from edgewise import Circuit, Eap, EapIg, InputError
+from edgewise.evaluate import Patching, Zero
+from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.prepare import prepare
-from edgewise.score import SCORERS, score_edges
-from edgewise.tasks import Task
+from edgewise.score import SCORERS
+from edgewise.score.run_scorer import score_edges
+from edgewise.tasks import Kl, LogitDifference, ProbabilityDifference, Task
 
 SCORED = [SCORERS[name]() for name in sorted(SCORERS)]
 

@@ -9,11 +9,13 @@ import pytest
 import torch
 import transformers
 
-from edgewise import Circuit, Eap, EapIg, Example, Greedy, Patching, PositionalMean, Task, TopN, Zero
-from edgewise.evaluate import evaluate_circuits
+from edgewise import Circuit, Eap, EapIg, Greedy, Task, TopN
+from edgewise.evaluate import Patching, PositionalMean, Zero
+from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.models import wrap_model
-from edgewise.score import score_edges
+from edgewise.score.run_scorer import score_edges
 from edgewise.select import SelectionProblem, solve
+from edgewise.tasks import Example
 
 PATCHING = Patching()
 # HuggingFace's rotary tables are float32 in a float64 model too.

@@ -1,8 +1,5 @@
-"""Evaluation: run circuits, and measure how faithful they are. Curves, intervals and `roc` need NumPy only."""
+"""Evaluation: how faithful are circuits? `run_circuits` runs them; all other modules need NumPy only."""
 
-from typing import TYPE_CHECKING
-
-from ..lazy import lazy_names
 from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, record_attention, strongest_heads
 from .curve import DEFAULT_SHARE, FAITHFUL_ENOUGH, SIZES, Curve, area, areas, check_metric, size_to_edges
@@ -19,8 +16,3 @@ from .intervals import (
 )
 from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
 from .roc import auroc
-
-if TYPE_CHECKING:
-    from .run_circuits import Evaluation, evaluate_circuits
-
-__getattr__ = lazy_names(__name__, dict.fromkeys(("Evaluation", "evaluate_circuits"), ".run_circuits"))

@@ -24,7 +24,7 @@ from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..score import check_contrast, score_edges
+from ..score.run_scorer import check_contrast, score_edges
 from ..tasks import Example, Metric
 from .base import LearningProblem
 from .top_k_learner import TopKLearner, loss_trend, size_chances

@@ -14,13 +14,14 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..evaluate import Curve, Measure
 from ..evaluate.run_circuits import Evaluation, evaluate_circuits
-from ..learn import Learner, learn_ranking
+from ..learn import Learner
+from ..learn.run_learner import learn_ranking
 from ..method import Method
 from ..models import Model
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..score import score_edges
+from ..score.run_scorer import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
 from .outcome import ModelAccuracy, Outcome, RankedRecipe

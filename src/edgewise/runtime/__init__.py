@@ -2,29 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+import lazy_loader
+
 from ..errors import InputError, unknown_name
-from ..lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .engine import IN_PROCESS, Engine
-    from .local_engine import Local
-    from .partial_unit import Columns, PartialUnit
-    from .ray_engine import Ray
-    from .session import DEFAULT_SESSION, Session
-    from .store import NO_STORE, Store, Unit, open_partial_store
-    from .unit_keys import VERSIONS, custom_digests, unit_key
+    from .engine import Engine
 
-_HOMES = {
-    ".engine": ("IN_PROCESS", "Engine"),
-    ".local_engine": ("Local",),
-    ".partial_unit": ("Columns", "PartialUnit"),
-    ".ray_engine": ("Ray",),
-    ".session": ("DEFAULT_SESSION", "Session"),
-    ".store": ("NO_STORE", "Store", "Unit", "open_partial_store"),
-    ".unit_keys": ("VERSIONS", "custom_digests", "unit_key"),
-}
-__getattr__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})
-
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 ENGINES = ("local", "ray")
 
 
