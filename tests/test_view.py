@@ -30,7 +30,7 @@ from edgewise.learn import TopKLearner
 from edgewise.recipes.recipe import GREEDY
 from edgewise.recipes.run_info import Prompt
 from edgewise.report import figures
-from edgewise.report.findings import Findings
+from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
@@ -101,7 +101,7 @@ def folder(tmp_path_factory):
 def test_the_page_of_a_run_holds_what_was_found(folder):
     result = read_result(folder)
     about, arrays = unpacked((folder / "viewer.html").read_text("utf-8"))
-    graph, statistics = result.run.graph, Findings.read(folder).statistics
+    graph, statistics = result.run.graph, centred_statistics(read_result(folder))
     np.testing.assert_allclose(statistics.mean, EdgeScores.load(folder).mean())
     resampled = result.statistics
     np.testing.assert_allclose(statistics.high - statistics.low, resampled.high - resampled.low)
@@ -298,7 +298,7 @@ def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
         write_result(found, tmp_path / "r")
     assert [row.name for row in read_result(tmp_path / "r").outcomes] == ["Greedy"]
     monkeypatch.undo()
-    write_derived(tmp_path / "r", Findings.read(tmp_path / "r"))
+    write_derived(tmp_path / "r", read_result(tmp_path / "r"))
     assert (tmp_path / "r" / "viewer.html").is_file() and (tmp_path / "r" / "README.md").is_file()
 
 

@@ -164,7 +164,7 @@ def test_a_studys_files_hold_any_name(name, tmp_path):
 
 
 def test_what_is_long_is_cut_in_figures_only():
-    assert shorten("w" * 99) == "w" * 19 + "…" + "w" * 19 and shorten("w" * 40) == "w" * 40
+    assert shorten("w" * 99) == "w" * 14 + "…" + "w" * 14 and shorten("w" * 30) == "w" * 30
     assert one_line("a\nb\x1b") == r"a\nb\x1b" and safe_text("w" * 99).plain == "w" * 99
 
 

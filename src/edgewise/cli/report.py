@@ -26,7 +26,6 @@ def command(
     That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
     """
     from ..recipes.settings import published_words
-    from ..report.findings import Findings
     from ..report.tables import key_value_table
     from ..report.write_result import write_derived
     from ..results import read_result, result_summary
@@ -36,7 +35,7 @@ def command(
         report_study(folder, read_study(folder), json)
         return
     result = read_result(folder)
-    written = write_derived(folder, Findings(result))
+    written = write_derived(folder, result)
     if json:
         print_json({"run": result_summary(result), "written": [str(path) for path in written]})
         return

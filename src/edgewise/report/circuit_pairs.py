@@ -169,9 +169,7 @@ def pair_runs(one: str | Path, other: str | Path) -> RunPair:
         str(other),
         paired,
         _notes(here, there, paired),
-        tuple(
-            _overlaps(row, match) for row, match in rows
-        ),
+        tuple(_overlaps(row, match) for row, match in rows),
         tuple(
             _areas(row, match, paired)
             for row, match in rows

@@ -15,7 +15,7 @@ DIGITS = 4
 # Larger numbers are written with an exponent.
 MAX_FIXED = 1e6
 MINUS = "\N{MINUS SIGN}"
-MAX_FIGURE_TEXT, MAX_CODE = 40, 200
+MAX_FIGURE_TEXT, MAX_CODE = 30, 200
 
 
 def format_number(value: float, signed: bool = False, digits: int = DIGITS) -> str:

@@ -21,12 +21,10 @@ from .formatting import describe_method, format_number, short_name
 from .formatting import markdown_code as code
 
 FIGURES = {
-    "faithfulness": "faithfulness of circuits of growing size, by method",
-    "differences": "what each method's area has over greedy's, with paired intervals",
-    "circuit": "a circuit, drawn",
-    "scores": "how the scores of edges are distributed",
-    "intervals": "the strongest edges with the intervals of their scores",
-    "agreement": "how far the methods choose the same edges",
+    "faithfulness": "faithfulness of circuits by size, a curve per recipe, with its area",
+    "differences": "each recipe's area minus greedy's, with paired intervals",
+    "circuit": "a drawing of the exported circuit",
+    "scores": "the strongest edges with the intervals of their scores, and the distribution of all scores",
 }
 # By a pattern of paths, what files are, in the order in which the page lists them.
 OF_RESULT = {
@@ -132,8 +130,8 @@ def result_page(result: Discovery, pieces: Sequence[Piece]) -> str:
     read = [
         "import edgewise, numpy as np",
         'result = edgewise.read_result(".")                # result.run are facts; result.outcomes the curves',
-        'circuits = result.best(edgewise.CMD).circuits     # a circuit per size',
-        'scores = result.scores                            # scores.values is [example, edge]',
+        "circuits = result.best(edgewise.CMD).circuits     # a circuit per size",
+        "scores = result.scores                            # scores.values is [example, edge]",
         'intervals = np.load("statistics.npz")             # intervals["low"][result.run.graph.edge_index(NAME)]',
     ]
     found = [f"best {b.name}: {format_number(row.area)}, by {code(row.name)}" for b, row in best.items()]

@@ -17,7 +17,7 @@ from ..io.atomic import write_bytes, write_json, write_text
 from ..recipes.settings import published_words
 from ..study import Entry, Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
-from .figures import KINDS, drawing, rendered
+from .figures import figure_settings, render
 from .figures.study import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import write_study_readme
@@ -67,11 +67,10 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     for name, text in texts.items():
         write_text(folder / name, text)
     write_json(folder / "tables.json", about)
-    with drawing():
-        figure = study_figure(study)
-        images = {f"figure.{kind}": rendered(figure, kind) for kind in KINDS}
-    for name, image in images.items():
-        write_bytes(folder / name, image)
+    with figure_settings():
+        images = render(study_figure(study))
+    for file_type, image in images.items():
+        write_bytes(folder / f"figure.{file_type}", image)
     write_study_readme(folder, study.plan)  # last: it names every file
     return about
 

@@ -11,7 +11,6 @@ from ..io.formats import NPZ
 from ..results import fill_result
 from ..results.result_folder import FILES
 from .figures import write_figures
-from .findings import Findings
 from .readme import write_result_readme
 from .viewer.page import page_of
 from .viewer.view import view_of_run
@@ -36,7 +35,7 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
     with atomic_folder(Path(folder), overwrite, FILES) as draft:
         fill_result(draft, found, ".json" if eap_ig_json else NPZ)
         try:
-            write_derived(draft, Findings(found))
+            write_derived(draft, found)
         except Exception as error:  # hours of work aren't lost for a picture
             if isinstance(error, OSError) or isinstance(error.__context__, OSError):
                 raise  # a full disk holds the data no more than the pictures
@@ -46,9 +45,9 @@ def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, 
         warnings.warn(f"{words}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
 
 
-def write_derived(folder: Path, found: Findings) -> list[Path]:
+def write_derived(folder: Path, found: Discovery) -> list[Path]:
     """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
     page, text = folder / "viewer.html", page_of(view_of_run(found))
     figures = write_figures(folder / "figures", found)
     write_text(page, text)
-    return [*figures, page, *write_result_readme(folder, found.result)]  # the last names every file
+    return [*figures, page, *write_result_readme(folder, found)]  # the last names every file

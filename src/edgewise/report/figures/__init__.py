@@ -1,4 +1,4 @@
-"""Figures of a run and of a study, one file for each kind; every one is a function from what was found to a Figure."""
+"""Figures of a run and of a study; each is a function from results to a matplotlib Figure."""
 
 from __future__ import annotations
 
@@ -9,37 +9,29 @@ from matplotlib.figure import Figure
 
 from ...errors import InputError
 from ...io.atomic import write_bytes
-from ..findings import Findings
-from .agreement import agreement_figure
+from ...pipeline import Discovery
 from .circuit import circuit_figure
+from .curves import faithfulness_figure
 from .differences import differences_figure
-from .faithfulness import faithfulness_figure
-from .intervals import intervals_figure
 from .scores import scores_figure
-from .sheet import KINDS, drawing, rendered
+from .style import figure_settings, render
 
-FIGURES: Mapping[str, Callable[[Findings], Figure]] = {
+FIGURES: Mapping[str, Callable[[Discovery], Figure]] = {
     "faithfulness": faithfulness_figure,
     "differences": differences_figure,
     "circuit": circuit_figure,
     "scores": scores_figure,
-    "intervals": intervals_figure,
-    "agreement": agreement_figure,
 }
 
 
-def write_figures(folder: Path, found: Findings) -> list[Path]:
-    """Write every figure of a run into a folder, as PNG and SVG; it is made if it isn't there.
-
-    Equal results give equal files.
-    """
-    if folder.is_symlink():  # figures go into the result itself, not to elsewhere
+def write_figures(folder: Path, discovery: Discovery) -> list[Path]:
+    """Write all figures of a run into a folder as PNG and SVG; return their paths. Equal results give equal files."""
+    if folder.is_symlink():  # figures must not be written outside the result folder
         raise InputError(f"{folder} is a link, not a folder; remove it first")
     images: dict[Path, bytes] = {}
-    with drawing():
-        for name, make in FIGURES.items():
-            figure = make(found)
-            images |= {folder / f"{name}.{kind}": rendered(figure, kind) for kind in KINDS}
-    for path, image in images.items():
-        write_bytes(path, image)
+    with figure_settings():
+        for name, make_figure in FIGURES.items():
+            images |= {folder / f"{name}.{kind}": data for kind, data in render(make_figure(discovery)).items()}
+    for path, data in images.items():
+        write_bytes(path, data)
     return list(images)

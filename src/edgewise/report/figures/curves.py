@@ -1,88 +1,149 @@
-"""Faithfulness against circuit size, over a linear share of the edges, of which areas are taken, and a logarithmic."""
+"""Faithfulness by circuit size, on a linear axis, over which areas are taken, and on a logarithmic one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from ...evaluate import Measure
-from .looks import Look
-from .sheet import FAINT, NORMAL, PALE, SMALL, Sheet, number_ticks, padded, share_words
+from ...evaluate import CONFIDENCE, Measure, faithfulness_intervals
+from ...pipeline import Discovery
+from ...recipes.outcome import Outcome
+from ..formatting import format_number, shorten, with_minus_signs
+from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
+from .style import (
+    BLACK,
+    BLUE,
+    FAINT,
+    OTHER_COLOURS,
+    PALE,
+    SMALL,
+    VERMILLION,
+    add_legend,
+    format_share,
+    new_figure,
+    padded_limits,
+    set_heading,
+)
 
 FloatArray = NDArray[np.float64]
-# In inches: a panel, the room that its labels need at the left, between panels, below, and what is above.
-PANEL, LABELS, BETWEEN, BELOW, ABOVE = (2.75, 2.2), 0.52, 0.3, 0.62, 0.24
-SCALES = ("linear", "log")
+Look = dict[str, Any]
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (4, 1.5, 1, 1.5)))
+MARKERS = "vDPX<>phd*"
+REFERENCE: Look = {"color": BLACK, "linewidth": 1.4, "marker": "s", "markersize": 4, "zorder": 4}
+BEST: Look = {"color": BLUE, "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 5}
+EXPORTED: Look = {"color": VERMILLION, "linewidth": 1.6, "linestyle": (0, (3, 1.5)), "marker": "^", "markersize": 4,
+                  "zorder": 6}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """A curve as it is drawn: only sizes that ask for an edge; [size] all.
+class CurveLine:
+    """A curve to draw.
 
-    low, high  the band around it; None for none
-    is_filled  whether the area that counts is tinted where the share is linear
+    sizes, heights  [size] shares of the edges and faithfulness, without sizes that ask for no edge
+    band            [low and high, size] drawn around the curve; None for none
+    is_filled       whether to tint the area that the measure integrates on the linear axis instead of the band
     """
 
     look: Look
-    shares: FloatArray
+    sizes: FloatArray
     heights: FloatArray
-    low: FloatArray | None = None
-    high: FloatArray | None = None
+    band: FloatArray | None = None
     is_filled: bool = False
 
 
-def draw_panels(sheet: Sheet, left: float, top: float, lines: Sequence[Line], measure: Measure, words: str) -> None:
-    """Two panels beside each other of the same heights; `words` say what the height is."""
-    around = [1.0]
-    around += [float(value) for line in lines for ends in (line.heights, line.low, line.high) if ends is not None
-               for value in ends]  # fmt: skip
-    low, high = padded(around)
-    for scale in SCALES:
-        is_first = scale == SCALES[0]
-        axis = sheet.axes(left + LABELS + (0 if is_first else PANEL[0] + BETWEEN), top, *PANEL)
-        for level, colour in ((1, FAINT), (0, PALE)):
-            axis.axhline(level, color=colour, linewidth=0.7, zorder=1)
+def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str) -> None:
+    """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness."""
+    for axes in (linear, log):
+        axes.axhline(1, color=FAINT, linewidth=0.7, zorder=1)
+        axes.axhline(0, color=PALE, linewidth=0.7, zorder=1)
         for line in lines:
-            _draw(axis, line, measure, is_first)
-        ticks, labels = number_ticks(low, high)
-        axis.set_yticks(ticks, labels if is_first else [""] * len(ticks))
-        axis.set_ylim(low, high)
-        _share_axis(axis, scale, [share for line in lines for share in line.shares])
-        if is_first:
-            axis.set_ylabel(words, parse_math=False, fontsize=NORMAL)
+            if line.is_filled and axes is linear:
+                ends = np.array([0.0, 1.0])
+                level = ends[np.abs(measure.height(ends)).argmin()]  # the faithfulness at which the area is 0
+                axes.fill_between(line.sizes, line.heights, level, color=line.look["color"], alpha=0.13, linewidth=0)
+            elif line.band is not None:
+                axes.fill_between(line.sizes, *line.band, color=line.look["color"], alpha=0.18, linewidth=0)
+            axes.add_line(Line2D(line.sizes, line.heights, **line.look))
+    values = [line.heights for line in lines] + [line.band.ravel() for line in lines if line.band is not None]
+    linear.set_ylim(padded_limits(np.concatenate([[1.0], *values])))
+    linear.set_ylabel(f"faithfulness ({definition})")
+    linear.set_xlabel("size: share of the edges asked for, linear")
+    linear.set_xlim(-0.02, 1.02)
+    ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    linear.set_xticks(ticks, [format_share(tick) for tick in ticks])
+    smallest = min((float(line.sizes.min(initial=1.0)) for line in lines), default=0.01)
+    steps = (1, 2, 5) if smallest > 0.05 else (1,)
+    ticks = [step * 10.0**power for power in range(int(np.floor(np.log10(smallest))), 1) for step in steps]
+    ticks = [tick for tick in ticks if smallest / 1.25 <= tick <= 1]
+    log.set_xscale("log")
+    log.set_xticks(ticks, [format_share(tick) for tick in ticks])
+    log.minorticks_off()
+    log.tick_params(labelleft=False)
+    log.set_xlim(smallest / 1.25, 1.25)
+    log.set_xlabel("the same, logarithmic")
 
 
-def panels_width() -> float:
-    """The inches that two panels take."""
-    return LABELS + 2 * PANEL[0] + BETWEEN
+def faithfulness_figure(discovery: Discovery) -> Figure:
+    """Draw the curves of all recipes, a row of panels per measure, with each recipe's area in the legend."""
+    run = discovery.run
+    recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
+    heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
+    curve = discovery.outcomes[0].curve
+    empty_sizes = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
+    caption = (
+        f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
+        f"{shorten(run.test.split)}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
+        f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
+        + (f" Sizes up to {format_share(max(empty_sizes))} ask for no edge and are not drawn." if empty_sizes else "")
+        + omitted_recipes(discovery)
+    )
+    figure = new_figure(9.5, sum(heights), run_title(discovery), caption)
+    panels = figure.subplots(len(recipes), 2, sharey="row", squeeze=False, height_ratios=heights)
+    for (linear, log), (measure, rows) in zip(panels, recipes.items(), strict=True):
+        best, exported = discovery.best(measure), discovery.exported(measure)
+        looks = recipe_looks(
+            [row.name for row in rows], reference_outcome(discovery, measure).name, best.name, exported.name
+        )
+        lines = [_curve_line(row, looks[row.name], row is best) for row in rows]
+        draw_curves(linear, log, lines, measure, shorten(curve.definition.name))
+        set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}")
+        labels = []
+        for row in rows:
+            roles = ["best"] * (row is best) + ["exported"] * (row is exported)
+            label = f"{shorten(row.name)}  {with_minus_signs(format_number(row.area))}"
+            labels.append(f"{label}  ({', '.join(roles)})" if roles else label)
+        handles = [Line2D([], [], **looks[row.name]) for row in rows]
+        title = f"recipe and its {measure.name}, best first"
+        add_legend(log, handles, labels, title=title, title_fontsize=SMALL, alignment="left", loc="upper left",
+                   bbox_to_anchor=(1.03, 1), handlelength=3.2)  # fmt: skip
+    return figure
 
 
-def _draw(axis: Axes, line: Line, measure: Measure, is_linear: bool) -> None:
-    look = line.look
-    if line.is_filled and is_linear:
-        ends = np.array([0.0, 1.0])
-        level = float(ends[np.abs(measure.height(ends)).argmin()])  # where the height that is integrated is 0
-        axis.fill_between(line.shares, line.heights, level, color=look.colour, alpha=0.13, linewidth=0, zorder=1)
-    if line.low is not None and line.high is not None and not (line.is_filled and is_linear):
-        axis.fill_between(line.shares, line.low, line.high, color=look.colour, alpha=0.18, linewidth=0, zorder=1.5)
-    axis.add_line(look.line(x=line.shares, y=line.heights))
+def recipe_looks(names: Sequence[str], reference: str, best: str, exported: str) -> dict[str, Look]:
+    """Return how each recipe's curve is drawn: three stand out; the others have thin lines in various colours."""
+    special = {exported: EXPORTED} | {best: BEST} | {reference: REFERENCE}
+    looks: dict[str, Look] = {}
+    for place, name in enumerate(name for name in names if name not in special):
+        looks[name] = {
+            "color": OTHER_COLOURS[place % len(OTHER_COLOURS)], "linewidth": 1.0,
+            "linestyle": DASHES[place // len(OTHER_COLOURS) % len(DASHES)], "marker": MARKERS[place % len(MARKERS)],
+            "markersize": 3.6, "markerfacecolor": "white", "markeredgewidth": 0.8, "zorder": 3,
+        }  # fmt: skip
+    return looks | special
 
 
-def _share_axis(axis: Axes, scale: str, shares: Sequence[float]) -> None:
-    """Ticks in percent of the edges."""
-    least = min(shares, default=0.01)
-    if scale == "log":
-        axis.set_xscale("log")
-        low, decades = least / 1.25, range(int(np.floor(np.log10(least))), 1)
-        steps = (1, 2, 5) if least > 0.05 else (1,)
-        ticks = [step * 10.0**power for power in decades for step in steps if low <= step * 10.0**power <= 1]
-    else:
-        low, ticks = -0.02, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    axis.set_xticks(ticks, [share_words(tick) for tick in ticks])
-    axis.minorticks_off()
-    axis.set_xlim(low, 1.25 if scale == "log" else 1.02)
-    axis.set_xlabel(f"edges asked for, {'logarithmic' if scale == 'log' else 'linear'} share", fontsize=SMALL)
+def _curve_line(outcome: Outcome, look: Look, is_best: bool) -> CurveLine:
+    curve = outcome.curve
+    drawn = curve.nonempty_sizes
+    band = None
+    if is_best:
+        intervals = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
+        band = np.array([[intervals[place].low for place in drawn], [intervals[place].high for place in drawn]])
+    return CurveLine(look, np.array(curve.shares)[drawn], curve.faithfulness[drawn], band, is_best)

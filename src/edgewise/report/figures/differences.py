@@ -1,75 +1,91 @@
-"""How much better or worse than greedy every method is."""
+"""How much better or worse than greedy each recipe is, as a dot plot."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...evaluate import CONFIDENCE, Comparison, Measure
-from ...recipes.recipe import GREEDY
-from ..findings import Findings, left_out
+from ...pipeline import Discovery
 from ..formatting import format_interval, format_number, shorten, with_minus_signs
-from .dots import BELOW, Dot, dots_height, draw_dots, labels_width, words_width
-from .looks import BLUE, GREY, VERMILLION
-from .sheet import FAINT, SMALL, Sheet
+from ..overview import differences, omitted_recipes, reference_outcome, run_title
+from .style import BLUE, FAINT, GREY, PALE, SMALL, VERMILLION, new_figure, padded_limits, set_heading
 
-PLOT, ABOVE = 3.6, 0.42
+ROW_HEIGHT = 0.2
 COLOURS = {"better": BLUE, "worse": VERMILLION}
 
 
-def difference_dots(found: Mapping[str, Comparison]) -> list[Dot]:
-    """A dot for every method's difference, the best on top; filled where its interval excludes 0."""
-    ordered = sorted(found.items(), key=lambda pair: -pair[1].measure.better * pair[1].difference)
-    return [
-        Dot(
-            shorten(name), less.difference, less.low, less.high, COLOURS.get(less.verdict, GREY),
-            less.verdict in COLOURS,
-            words=with_minus_signs(
-                f"{format_number(less.difference, True)} {format_interval(less.low, less.high, True)}"
-            ),
-        )
-        for name, less in ordered
-    ]  # fmt: skip
+@dataclass(frozen=True)
+class Dot:
+    """One row of a dot plot: a value with its interval; `text` stands at the end of the row."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+    colour: str
+    is_filled: bool = True
+    marker: str = "o"
+    text: str = ""
 
 
-def draw_differences(axis: Axes, dots: list[Dot], measure: Measure, words: str) -> None:
-    """The dots, and which side is the better one."""
-    draw_dots(axis, dots, words)
-    low, high = axis.get_xlim()
-    side = (0, high) if measure.better > 0 else (low, 0)
-    axis.axvspan(*side, color=BLUE, alpha=0.06, linewidth=0, zorder=0)
-    at, towards = (high, "right") if measure.better > 0 else (low, "left")
-    arrow = "better →" if measure.better > 0 else "← better"
-    axis.text(at, -0.62, arrow, ha=towards, va="bottom", size=SMALL, color=BLUE)
+def draw_dots(axes: Axes, dots: Sequence[Dot]) -> None:
+    """Draw dots with their intervals, the first on top; 0 is always inside the limits."""
+    low, high = padded_limits([end for dot in dots for end in (dot.low, dot.high)])
+    axes.set_xlim(low, high)
+    axes.set_ylim(max(1, len(dots)) - 0.5, -0.5)
+    axes.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
+    axes.locator_params(axis="x", nbins=5)
+    rows = range(len(dots))
+    axes.hlines(rows, low, high, color=PALE, linewidth=0.5, linestyle=(0, (1, 2)), zorder=0.5)
+    colours = [dot.colour for dot in dots]
+    axes.hlines(rows, [dot.low for dot in dots], [dot.high for dot in dots], colors=colours, linewidth=1.3, zorder=2)
+    for row, dot in enumerate(dots):
+        face = dot.colour if dot.is_filled else "white"
+        axes.plot([dot.value], [row], marker=dot.marker, color=dot.colour, markersize=4.5, markerfacecolor=face)
+        axes.text(1.012, row, dot.text, transform=axes.get_yaxis_transform(), size=SMALL, va="center_baseline")
+    axes.set_yticks(rows, [dot.label for dot in dots])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
 
-def differences_figure(found: Findings) -> Figure:
-    """A dot plot for each metric, one below the other."""
-    dots = {b: difference_dots(less) for b, less in found.differences.items()}
-    left = max(map(labels_width, dots.values()))
-    right = max(map(words_width, dots.values()))
-    heights = {b: ABOVE + dots_height(some) for b, some in dots.items()}
-    sheet = Sheet.make(left + PLOT + right, sum(heights.values()), found.title, _caption(found))
-    top = 0.0
-    for measure, some in dots.items():
-        against = shorten(found.reference(measure).name)
-        sheet.heading(0, top, measure.name, f"less that of {against}, {measure.improves}")
-        if some:
-            axis = sheet.axes(left, top + ABOVE, PLOT, heights[measure] - ABOVE - BELOW)
-            draw_differences(axis, some, measure, f"difference of {measure.name}")
-        else:
-            sheet.words(0, top + ABOVE, f"{against} is the only method: there is nothing to compare", color=FAINT)
-        top += heights[measure]
-    return sheet.figure
+def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure: Measure) -> None:
+    """Draw each recipe's difference from the reference, the best on top, and tint the better side of 0."""
+    ordered = sorted(comparisons.items(), key=lambda item: -measure.better * item[1].difference)
+    dots = []
+    for name, comparison in ordered:
+        difference, low, high = comparison.difference, comparison.low, comparison.high
+        text = with_minus_signs(f"{format_number(difference, signed=True)} {format_interval(low, high, signed=True)}")
+        is_significant = comparison.verdict in COLOURS
+        colour = COLOURS.get(comparison.verdict, GREY)
+        dots.append(Dot(shorten(name), difference, low, high, colour, is_significant, text=text))
+    draw_dots(axes, dots)
+    low, high = axes.get_xlim()
+    is_right = measure.better > 0
+    axes.axvspan(0, high if is_right else low, color=BLUE, alpha=0.06, linewidth=0, zorder=0)
+    axes.set_xlabel("better →" if is_right else "← better", loc="right" if is_right else "left", color=BLUE)
 
 
-def _caption(found: Findings) -> str:
-    names = {found.reference(b).name for b in found.result.measures}
-    against = GREEDY.name.lower() if names == {GREEDY.name} else "the method named above"
-    return (
-        f"Area less that of {against}, paired over the {found.result.run.test.examples} evaluated examples, with its "
-        f"{CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: not significant. "
-        f"The tinted side is the better one.{left_out(found)}"
+def differences_figure(discovery: Discovery) -> Figure:
+    """Draw a dot plot of differences from greedy for each measure."""
+    comparisons = {measure: differences(discovery, measure) for measure in discovery.measures}
+    heights = [ROW_HEIGHT * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
+    caption = (
+        f"Area minus the reference recipe's area, paired over the {discovery.run.test.examples} evaluated examples, "
+        f"with its {CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: no significant "
+        f"difference. The tinted side is the better one.{omitted_recipes(discovery)}"
     )
+    figure = new_figure(7.5, sum(heights), run_title(discovery), caption)
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (measure, recipes) in zip(panels, comparisons.items(), strict=True):
+        reference = shorten(reference_outcome(discovery, measure).name)
+        set_heading(axes, measure.name, f"minus {reference}'s {measure.name}, {measure.improves}")
+        if recipes:
+            draw_differences(axes, recipes, measure)
+        else:
+            axes.set_axis_off()
+            axes.text(0, 0.5, f"{reference} is the only recipe: there is nothing to compare", color=FAINT)
+    return figure

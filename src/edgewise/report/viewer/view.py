@@ -18,14 +18,15 @@ from ...evaluate import Attention, faithfulness_intervals
 from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
+from ...learn import Learner
 from ...pipeline import Discovery
 from ...recipes.outcome import Outcome
 from ...recipes.run_info import Prompt
 from ...results import is_result, read_result
 from ...results.submission import circuit_files
 from ...study import is_study
-from ..findings import Findings
 from ..formatting import short_name
+from ..overview import centred_statistics
 
 FloatArray = NDArray[np.floating]
 # How the names of circuits end that differ by their sizes alone, such as cmd-0.01.npz and circuit-479.json.
@@ -130,7 +131,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
 def _part(path: Path) -> View:
     """What one path holds: a run, or files of circuits."""
     if is_result(path):
-        return view_of_run(Findings(read_result(path)))
+        return view_of_run(read_result(path))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
     if os.path.isdir(path):
@@ -141,26 +142,18 @@ def _part(path: Path) -> View:
     return _of_circuits(path, [path])
 
 
-def view_of_run(found: Findings) -> View:
-    """What there is to see in a run."""
-    result, statistics = found.result, found.statistics
-    run, curve = result.run, result.outcomes[0].curve
+def view_of_run(discovery: Discovery) -> View:
+    """Return the view of one run."""
+    run, statistics, curve = discovery.run, centred_statistics(discovery), discovery.outcomes[0].curve
     name = f"{short_name(run.model)} · {short_name(run.task)}"
-    seen = ViewRun(
-        name, _facts(result), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
-        curve.empty, curve.definition.name, result.prompts, result.attention,
+    view_run = ViewRun(
+        name, _facts(discovery), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
+        curve.empty, curve.definition.name, discovery.prompts, discovery.attention,
     )  # fmt: skip
-    rows = tuple(
-        _row(row, found.circuits[row.measure, row.name], _learned(result, row))
-        for row in result.outcomes
-    )
-    first = result.exported(result.measures[0])
-    shown, share = result.outcomes.index(first), first.curve.shares[first.curve.default_size]
-    return View(name, run.graph, (seen,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
-
-
-def _learned(result: Discovery, row: Outcome) -> Ranking | None:
-    return None if row.recipe.learner is None else result.learned.get(row.recipe.learner)
+    rows = tuple(_row(outcome, discovery.learned) for outcome in discovery.outcomes)
+    first = discovery.exported(discovery.measures[0])
+    shown, share = discovery.outcomes.index(first), first.curve.shares[first.curve.default_size]
+    return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
 
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
@@ -193,18 +186,22 @@ def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun,
     return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
 
 
-def _row(row: Outcome, circuits: Sequence[Circuit], learned: Ranking | None) -> ViewRow:
-    curve, area = row.curve, row.resampled.interval()
-    found = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
+def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
+    """Return an outcome's circuits of the sizes that ask for an edge, or of the last size if none does."""
+    curve, area, circuits = outcome.curve, outcome.resampled.interval(), outcome.circuits
+    intervals = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
     places = curve.nonempty_sizes or [len(curve.asked) - 1]
     sizes = tuple(
-        ViewSize(curve.shares[at], curve.asked[at], curve.kept[at], found[at].estimate, found[at].low, found[at].high)
-        for at in places
+        ViewSize(
+            curve.shares[place], curve.asked[place], curve.kept[place], interval.estimate, interval.low, interval.high
+        )
+        for place, interval in ((place, intervals[place]) for place in places)
     )
+    ranking = None if outcome.recipe.learner is None else learned.get(outcome.recipe.learner)
     return ViewRow(
-        0, row.measure.name, row.name, sizes, tuple(circuits[at] for at in places), row.recipe.parameter_text,
-        row.measure.better, row.area, (area.low, area.high), curve.values[places],
-        None if learned is None else learned.value,
+        0, outcome.measure.name, outcome.name, sizes, tuple(circuits[place] for place in places),
+        outcome.recipe.parameter_text, outcome.measure.better, outcome.area, (area.low, area.high),
+        curve.values[places], None if ranking is None else ranking.value,
     )  # fmt: skip
 
 

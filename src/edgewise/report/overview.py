@@ -1,0 +1,72 @@
+"""What figures and the viewer show of a run first: the recipes, what they are compared with, and one circuit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..core.circuit import Circuit
+from ..core.statistics import EdgeStatistics
+from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Comparison, Measure
+from ..pipeline import Discovery
+from ..recipes.outcome import Outcome
+from ..recipes.recipe import GREEDY
+from .formatting import format_percent, short_name, shorten
+
+# More curves in one figure could not be distinguished.
+MAX_RECIPES = 40
+# The size of `Curve.default_size` in words.
+DEFAULT_SIZE = (
+    f"the smallest size that reaches faithfulness {FAITHFUL_ENOUGH:g}, else {format_percent(DEFAULT_SHARE)} % "
+    "of the edges"
+)
+
+
+def run_title(discovery: Discovery) -> str:
+    """Return model, task, scorer and ablation in one line."""
+    run, settings = discovery.run, discovery.settings
+    names = (short_name(run.model), short_name(run.task), settings.scorer.name, settings.ablation.name)
+    return "  ·  ".join(shorten(name) for name in names)
+
+
+def centred_statistics(discovery: Discovery) -> EdgeStatistics:
+    """Return the statistics of edges around their mean scores over the training examples.
+
+    Circuits are selected by these means. Intervals are as wide as the bootstrap's, but around these means rather than
+    around the means of its few resamples.
+    """
+    statistics, mean = discovery.statistics, discovery.mean_scores
+    low, high = mean + statistics.low - statistics.mean, mean + statistics.high - statistics.mean
+    return replace(statistics, mean=mean, low=low, high=high)
+
+
+def default_circuit(discovery: Discovery, measure: Measure) -> tuple[Outcome, int, Circuit]:
+    """Return the exported outcome, the place of the size that `DEFAULT_SIZE` describes, and its circuit."""
+    outcome = discovery.exported(measure)
+    place = outcome.curve.default_size
+    return outcome, place, outcome.selections[place].circuit
+
+
+def reference_outcome(discovery: Discovery, measure: Measure) -> Outcome:
+    """Return the outcome to compare others with: greedy's, or the best if greedy was not tried."""
+    outcomes = discovery.of(measure)
+    return next((outcome for outcome in outcomes if outcome.name == GREEDY.name), discovery.best(measure))
+
+
+def shown_outcomes(discovery: Discovery, measure: Measure) -> list[Outcome]:
+    """Return the best outcomes, best first: at most `MAX_RECIPES`, and always the exported one and the reference."""
+    ordered = sorted(discovery.of(measure), key=lambda outcome: -measure.better * outcome.area)
+    always = (discovery.exported(measure), reference_outcome(discovery, measure))
+    return [outcome for place, outcome in enumerate(ordered) if place < MAX_RECIPES or outcome in always]
+
+
+def differences(discovery: Discovery, measure: Measure) -> dict[str, Comparison]:
+    """Return recipe -> its area minus the reference's, paired over the examples."""
+    reference = reference_outcome(discovery, measure)
+    others = [outcome for outcome in shown_outcomes(discovery, measure) if outcome is not reference]
+    return {outcome.name: outcome.resampled.minus(reference.resampled) for outcome in others}
+
+
+def omitted_recipes(discovery: Discovery) -> str:
+    """Return a sentence on the recipes that figures leave out; empty if they show all."""
+    most = max(len(discovery.of(measure)) for measure in discovery.measures)
+    return f" Of {most} recipes the best {MAX_RECIPES} are shown." if most > MAX_RECIPES else ""
