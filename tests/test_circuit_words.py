@@ -19,7 +19,7 @@ from rich.console import Console
 
 from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover
 from edgewise.models import wrap_model
-from edgewise.pipeline import Discovery
+from edgewise.recipes.discovery import Discovery
 from edgewise.recipes.stability import jaccard
 from edgewise.report.circuit_pairs import pair_circuits, pair_exported, pair_runs
 from edgewise.report.circuit_summary import KINDS, circuit_tables, describe

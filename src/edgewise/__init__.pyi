@@ -27,8 +27,8 @@ from .learn.top_k_learner import TopKLearner as TopKLearner
 from .models.load import load_model as load_model
 from .models.load import wrap_model as wrap_model
 from .models.model import Model as Model
-from .pipeline import Discovery as Discovery
 from .pipeline import discover as discover
+from .recipes.discovery import Discovery as Discovery
 from .recipes.recipe import Recipe as Recipe
 from .recipes.recipe import paper_recipes as paper_recipes
 from .recipes.settings import Settings as Settings

@@ -8,19 +8,16 @@ and a solver.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .core.ranking import Ranking
 from .core.scores import EdgeScores
 from .core.statistics import NO_FILTER, EdgeStatistics, summarise
 from .errors import InputError
 from .evaluate import Attention, Measure, record_attention, strongest_heads
-from .learn import Learner
 from .method import check_is
 from .models import Model
 from .recipes.curves import (
@@ -31,96 +28,21 @@ from .recipes.curves import (
     score_task,
     select_recipes,
 )
+from .recipes.discovery import Discovery, exported_outcome
 from .recipes.outcome import Outcome
 from .recipes.portfolio import portfolios
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
-from .recipes.run_info import Prompt, RunInfo, decode_prompts, describe_run
+from .recipes.run_info import decode_prompts, describe_run
 from .recipes.settings import DEFAULTS, Settings
 from .recipes.stability import overlap_by_size
-from .recipes.tuning import Tuning, tune
+from .recipes.tuning import tune
+from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task
 
 # Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
 MAX_OVERLAP_BYTES = 2_000_000_000
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Discovery:
-    """The result of a run, as `discover` returns it and as `read_result` reads it from a folder.
-
-    Attributes
-    ----------
-    run
-        Facts about the run: model, examples, seed, accuracy, seconds, versions.
-    statistics
-        Of every edge, by the bootstrap of the settings.
-    outcomes
-        One per measure and recipe.
-    learned
-        Learner -> ranking, for recipes that have a learner.
-    tuning
-        How one more recipe was chosen by cross-validation on train. None without tuning.
-    overlap
-        Measure -> recipe name -> overlap of circuits over resamples of train, [size]. NaN where they are empty.
-    prompts
-        The first of the evaluated examples, as text.
-    attention
-        Of the heads in exported circuits, on a few of the evaluated examples. None if there is none.
-    load_scores
-        Returns the scores of train. They are large, so those of a folder are read when `scores` is first used.
-    """
-
-    run: RunInfo
-    settings: Settings
-    statistics: EdgeStatistics
-    outcomes: tuple[Outcome, ...]
-    learned: Mapping[Learner, Ranking]
-    tuning: Tuning | None
-    overlap: Mapping[Measure, Mapping[str, FloatArray]]
-    prompts: tuple[Prompt, ...]
-    attention: Attention | None
-    load_scores: Callable[[], EdgeScores]
-
-    @cached_property
-    def scores(self) -> EdgeScores:
-        """The scores of train, [example, edge]."""
-        return self.load_scores()
-
-    @cached_property
-    def mean_scores(self) -> FloatArray:
-        """[edge] the mean over the examples of train, which circuits are selected by without a filter."""
-        return self.scores.mean()
-
-    @property
-    def measures(self) -> tuple[Measure, ...]:
-        """The measures that have outcomes."""
-        return tuple(dict.fromkeys(outcome.measure for outcome in self.outcomes))
-
-    def of(self, measure: Measure) -> tuple[Outcome, ...]:
-        """Return the outcomes of one measure."""
-        outcomes = tuple(outcome for outcome in self.outcomes if outcome.measure == measure)
-        if not outcomes:
-            known = ", ".join(map(repr, self.measures))
-            raise InputError(f"no recipe was tried for {measure!r}; this run has {known}")
-        return outcomes
-
-    def best(self, measure: Measure) -> Outcome:
-        """Return the outcome of the best area: the highest CPR, the lowest CMD. Ties go to the first."""
-        return max(self.of(measure), key=lambda outcome: measure.better * outcome.area)
-
-    def exported(self, measure: Measure) -> Outcome:
-        """Return the outcome whose circuits are written as files.
-
-        It is the last one that was chosen without the evaluated examples (a portfolio, a tuned recipe), or else the
-        best on them.
-        """
-        return _exported(self.of(measure), measure)
-
-    def __repr__(self) -> str:
-        names = ", ".join(f"{m.name} of {len(self.of(m))} recipes" for m in self.measures)
-        return f"Discovery({self.run.model!r} on {self.run.task!r}: {names})"
 
 
 def discover(
@@ -245,12 +167,6 @@ def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str
     return tuple(replace(o, chosen_on=split) if o.recipe in tuning.chosen.get(o.measure, ()) else o for o in outcomes)
 
 
-def _exported(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
-    candidates = [outcome for outcome in outcomes if outcome.measure == measure]
-    chosen_before = [outcome for outcome in candidates if outcome.chosen_on]
-    return chosen_before[-1] if chosen_before else max(candidates, key=lambda outcome: measure.better * outcome.area)
-
-
 def _overlap(
     scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
 ) -> dict[Measure, dict[str, FloatArray]]:
@@ -260,7 +176,7 @@ def _overlap(
     return {
         measure: {
             recipe.name: overlap_by_size(scores, recipe, measure, settings, resamples, seed, session)
-            for recipe in dict.fromkeys((GREEDY, _exported(outcomes, measure).recipe))
+            for recipe in dict.fromkeys((GREEDY, exported_outcome(outcomes, measure).recipe))
             if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
         }
         for measure in dict.fromkeys(outcome.measure for outcome in outcomes)
@@ -276,7 +192,9 @@ def _attention(
     """
     if not n_examples:
         return None
-    exported = [_exported(outcomes, measure) for measure in dict.fromkeys(outcome.measure for outcome in outcomes)]
+    exported = [
+        exported_outcome(outcomes, measure) for measure in dict.fromkeys(outcome.measure for outcome in outcomes)
+    ]
     n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in exported:
         n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)

@@ -13,7 +13,7 @@ from .run import show_areas
 from .study import report_study
 
 if TYPE_CHECKING:
-    from ..pipeline import Discovery
+    from ..recipes.discovery import Discovery
 
 
 def command(

@@ -27,7 +27,7 @@ from .show import show_open
 
 if TYPE_CHECKING:
     from ..models import Model
-    from ..pipeline import Discovery
+    from ..recipes.discovery import Discovery
     from ..recipes.forecast import Forecast
     from ..recipes.recipe import Recipes
     from ..recipes.settings import Settings

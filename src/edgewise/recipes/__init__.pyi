@@ -15,6 +15,7 @@ from .curves import (
 from .curves import (
     select_recipes as select_recipes,
 )
+from .discovery import Discovery as Discovery
 from .forecast import (
     EvaluateWork as EvaluateWork,
 )
@@ -94,7 +95,7 @@ from .stability import (
 from .stability import (
     recipe_overlap as recipe_overlap,
 )
-from .tuning import Tuning as Tuning
 from .tuning import tune as tune
 from .tuning import tuning_recipes as tuning_recipes
 from .tuning import tuning_task as tuning_task
+from .tuning_result import Tuning as Tuning

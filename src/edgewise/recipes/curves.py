@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ..score.run_scorer import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
 from .outcome import ModelAccuracy, Outcome, RankedRecipe
-from .recipe import Recipe, select_circuits
+from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
 
 MeasureRecipe = tuple[Measure, Recipe]
@@ -176,16 +175,6 @@ def _evaluate(
         )  # fmt: skip
         session.report("evaluate", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
     return replace(parts[0], values=np.concatenate([part.values for part in parts]))
-
-
-def selection_key(measure: Measure, recipe: Recipe) -> tuple[Any, ...]:
-    """Return what a selection depends on besides the ranking and the settings."""
-    return (measure, recipe.solver, recipe.filter, recipe.pnr)
-
-
-def settings_key(settings: Settings) -> tuple[Any, ...]:
-    """Return the settings that a selection depends on."""
-    return (settings.sizes, settings.fill, settings.nested, settings.pnr_after_absolute)
 
 
 def _shifted(session: Session, before: int, total: int) -> Session:

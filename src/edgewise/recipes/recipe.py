@@ -214,3 +214,13 @@ def _select_kept(
         replace(selection, circuit=circuit, asked=budget, objective=problem.objective(circuit.mask))
         for selection, circuit, budget in zip(selections, circuits, budgets, strict=True)
     )
+
+
+def selection_key(measure: Measure, recipe: Recipe) -> tuple[Any, ...]:
+    """Return what a selection depends on besides the ranking and the settings."""
+    return (measure, recipe.solver, recipe.filter, recipe.pnr)
+
+
+def settings_key(settings: Settings) -> tuple[Any, ...]:
+    """Return the settings that a selection depends on."""
+    return (settings.sizes, settings.fill, settings.nested, settings.pnr_after_absolute)

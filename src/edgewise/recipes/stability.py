@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,13 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import Measure
-from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from .curves import selection_key, settings_key
-from .recipe import Recipe, select_circuits
+from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session  # imports torch
 
 
 def jaccard(one: Circuit, other: Circuit) -> float:

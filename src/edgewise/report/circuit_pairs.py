@@ -14,7 +14,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Comparison, Measure, resample
 from ..method import plain
-from ..pipeline import Discovery
+from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
 from ..recipes.stability import jaccard
 from ..results import read_result

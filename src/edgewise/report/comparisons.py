@@ -12,7 +12,7 @@ from rich.text import Text
 from ..errors import InputError
 from ..evaluate import Comparison, Faithfulness, Measure, Resampled
 from ..method import as_known, plain
-from ..pipeline import Discovery
+from ..recipes.discovery import Discovery
 from ..study import Study
 from .formatting import format_interval, format_number, short_name
 from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..evaluate import FAITHFUL_ENOUGH, Curve, Measure
 from ..io.formats import read_edge_file
 from ..method import as_known
-from ..pipeline import Discovery
+from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
 from ..results import is_result, read_result
 from .formatting import format_number, format_percent

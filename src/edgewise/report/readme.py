@@ -13,7 +13,7 @@ from typing import Any
 from ..evaluate import ABLATIONS, CMD, CPR, FAITHFULNESS, Measure
 from ..io.arrays import ArrayHeader, read_headers
 from ..io.atomic import README, README_MARK, is_own_readme, write_text
-from ..pipeline import Discovery
+from ..recipes.discovery import Discovery
 from ..results.result_folder import FILES as RESULT_FILES
 from ..study import Plan
 from ..study.folder import FILES as STUDY_FILES

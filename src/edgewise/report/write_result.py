@@ -16,7 +16,7 @@ from .viewer.page import page_of
 from .viewer.view import view_of_run
 
 if TYPE_CHECKING:
-    from ..pipeline import Discovery
+    from ..recipes.discovery import Discovery
 
 
 class NotShownWarning(UserWarning):

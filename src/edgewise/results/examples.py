@@ -24,7 +24,7 @@ from ..io.records import convert_record, read_format
 from ..recipes.run_info import MAX_PROMPTS, Prompt, RunInfo
 
 if TYPE_CHECKING:
-    from ..pipeline import Discovery
+    from ..recipes.discovery import Discovery
 
 FORMAT, VERSION = "edgewise-examples", 1
 SHAPES = {"examples": ("i8", (None,)), "lengths": ("i8", (None,)), "heads": ("i8", (None,)), "values": ("u1", (None,))}

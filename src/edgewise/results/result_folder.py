@@ -39,13 +39,13 @@ from ..io.formats import NPZ
 from ..io.records import convert_record, read_format, read_json
 from ..learn import Learner
 from ..method import from_record, parameters, plain, record_name
-from ..pipeline import Discovery
+from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED, Recipe
 from ..recipes.run_info import RunInfo
 from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
-from ..recipes.tuning import Tuning
+from ..recipes.tuning_result import Tuning
 from ..select import Selection
 from .examples import read_attention, read_prompts, write_examples
 

@@ -15,8 +15,9 @@ import numpy as np
 from ..evaluate import BOTH_MEASURES, Measure
 from ..models import Model
 from ..models.load import load_source
-from ..pipeline import Discovery, discover
+from ..pipeline import discover
 from ..recipes.curves import MeasureRecipe
+from ..recipes.discovery import Discovery
 from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
 from ..recipes.stability import mean_overlap, overlap_by_size, ranking_overlap

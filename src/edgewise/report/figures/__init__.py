@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ...errors import InputError
 from ...io.atomic import write_bytes
-from ...pipeline import Discovery
+from ...recipes.discovery import Discovery
 from .circuit import circuit_figure
 from .curves import faithfulness_figure
 from .differences import differences_figure

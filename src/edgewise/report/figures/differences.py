@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...evaluate import CONFIDENCE, Comparison, Measure
-from ...pipeline import Discovery
+from ...recipes.discovery import Discovery
 from ..formatting import format_interval, format_number, shorten, with_minus_signs
 from ..overview import differences, omitted_recipes, reference_outcome, run_title
 from .style import BLUE, FAINT, GREY, PALE, SMALL, VERMILLION, new_figure, padded_limits, set_heading

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...core.statistics import EdgeStatistics
 from ...io.edge_file import edge_name
-from ...pipeline import Discovery
+from ...recipes.discovery import Discovery
 from ..edge_kinds import COLOURS, KINDS, edge_kinds
 from ..formatting import format_score, with_minus_signs
 from ..overview import centred_statistics, run_title

@@ -1,0 +1,107 @@
+"""The result of a run. Needs no torch, so that reading a result folder is fast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..core.statistics import EdgeStatistics
+from ..errors import InputError
+from ..evaluate import Attention, Measure
+from ..learn import Learner
+from .outcome import Outcome
+from .run_info import Prompt, RunInfo
+from .settings import Settings
+from .tuning_result import Tuning
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """The result of a run, as `discover` returns it and as `read_result` reads it from a folder.
+
+    Attributes
+    ----------
+    run
+        Facts about the run: model, examples, seed, accuracy, seconds, versions.
+    statistics
+        Of every edge, by the bootstrap of the settings.
+    outcomes
+        One per measure and recipe.
+    learned
+        Learner -> ranking, for recipes that have a learner.
+    tuning
+        How one more recipe was chosen by cross-validation on train. None without tuning.
+    overlap
+        Measure -> recipe name -> overlap of circuits over resamples of train, [size]. NaN where they are empty.
+    prompts
+        The first of the evaluated examples, as text.
+    attention
+        Of the heads in exported circuits, on a few of the evaluated examples. None if there is none.
+    load_scores
+        Returns the scores of train. They are large, so those of a folder are read when `scores` is first used.
+    """
+
+    run: RunInfo
+    settings: Settings
+    statistics: EdgeStatistics
+    outcomes: tuple[Outcome, ...]
+    learned: Mapping[Learner, Ranking]
+    tuning: Tuning | None
+    overlap: Mapping[Measure, Mapping[str, FloatArray]]
+    prompts: tuple[Prompt, ...]
+    attention: Attention | None
+    load_scores: Callable[[], EdgeScores]
+
+    @cached_property
+    def scores(self) -> EdgeScores:
+        """The scores of train, [example, edge]."""
+        return self.load_scores()
+
+    @cached_property
+    def mean_scores(self) -> FloatArray:
+        """[edge] the mean over the examples of train, which circuits are selected by without a filter."""
+        return self.scores.mean()
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures that have outcomes."""
+        return tuple(dict.fromkeys(outcome.measure for outcome in self.outcomes))
+
+    def of(self, measure: Measure) -> tuple[Outcome, ...]:
+        """Return the outcomes of one measure."""
+        outcomes = tuple(outcome for outcome in self.outcomes if outcome.measure == measure)
+        if not outcomes:
+            known = ", ".join(map(repr, self.measures))
+            raise InputError(f"no recipe was tried for {measure!r}; this run has {known}")
+        return outcomes
+
+    def best(self, measure: Measure) -> Outcome:
+        """Return the outcome of the best area: the highest CPR, the lowest CMD. Ties go to the first."""
+        return max(self.of(measure), key=lambda outcome: measure.better * outcome.area)
+
+    def exported(self, measure: Measure) -> Outcome:
+        """Return the outcome whose circuits are written as files.
+
+        It is the last one that was chosen without the evaluated examples (a portfolio, a tuned recipe), or else the
+        best on them.
+        """
+        return exported_outcome(self.of(measure), measure)
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{m.name} of {len(self.of(m))} recipes" for m in self.measures)
+        return f"Discovery({self.run.model!r} on {self.run.task!r}: {names})"
+
+
+def exported_outcome(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
+    """Return the outcome whose circuits are written as files; see `Discovery.exported`."""
+    candidates = [outcome for outcome in outcomes if outcome.measure == measure]
+    chosen_before = [outcome for outcome in candidates if outcome.chosen_on]
+    return chosen_before[-1] if chosen_before else max(candidates, key=lambda outcome: measure.better * outcome.area)
