@@ -6,6 +6,8 @@ import copy
 import json
 import random
 import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -96,6 +98,13 @@ def test_a_folder_is_read_back_as_the_discovery_that_was_written(result, folder)
     assert summary == json.loads(json.dumps(result_summary(result)))
     assert summary["areas"]["CMD"]["ILP"] == next(o.area for o in result.of(CMD) if o.name == "ILP")
     assert repr(read) == "Discovery('tiny' on 'random': CMD of 10 recipes, CPR of 6 recipes)"
+
+
+def test_reading_a_result_does_not_import_torch(folder):
+    code = (
+        f"import sys, edgewise; edgewise.read_result({str(folder)!r}).best(edgewise.CMD); print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
