@@ -12,6 +12,6 @@ from .load import (
     load_third,
     make_task,
 )
-from .metrics import METRICS, Accuracy, LogitDifference, Metric, Readout
+from .metrics import METRICS, Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
 from .mib import DATA_SETS
 from .task import Example, PromptPair, Reader, Task, tokenize
