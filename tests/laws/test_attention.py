@@ -35,14 +35,14 @@ def test_heads_are_as_many_as_fit_and_the_first_are_kept(monkeypatch):
     model, task = wrap_model(build("gpt2")), random_task(3)
     heads = [1, 3, 2, 5]
     each = 2 * sum(n * (n + 1) // 2 for n in (task.examples[row].length for row in (0, 1)))
-    monkeypatch.setattr(attention, "MOST_BYTES", 2 * each)
+    monkeypatch.setattr(attention, "MAX_BYTES", 2 * each)
     seen = record_attention(model, task, [0, 1], heads)
     assert seen is not None and seen.heads == (1, 3)
     # Of fewer examples if not even one head has room, and none at all if there is no room for that.
-    monkeypatch.setattr(attention, "MOST_BYTES", each - 1)
+    monkeypatch.setattr(attention, "MAX_BYTES", each - 1)
     fewer = record_attention(model, task, [0, 1], heads)
     assert fewer is not None and fewer.examples == (0,) and fewer.heads[0] == 1
-    monkeypatch.setattr(attention, "MOST_BYTES", 1)
+    monkeypatch.setattr(attention, "MAX_BYTES", 1)
     assert record_attention(model, task, [0, 1], heads) is None
     with pytest.raises(InputError, match=r"not for example 2 and head 1"):
         seen.pattern(2, 1)

@@ -1,4 +1,4 @@
-"""Where heads look: attention patterns of a model on some examples, kept small enough to be shown."""
+"""Attention patterns of a model on a few examples, small enough for a web page."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from ..models import Model
 
-# Of all patterns together: what a page can carry.
-MOST_BYTES = 1_500_000
-# Attention is kept in so many steps.
-STEPS = 255
+# All patterns together: a web page holds them.
+MAX_BYTES = 1_500_000
+# Attention is stored as a whole number from 0 to this.
+MAX_LEVEL = 255
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """Where some heads look on some examples, on the clean and on the corrupted prompt.
+    """Attention patterns of some heads on some examples, on the clean and on the corrupted prompt.
 
-    examples  their rows in the task; `lengths` how many tokens they have
+    examples  rows of the task; `lengths` are their numbers of tokens
     heads     nodes of the graph
-    values    per example [side, head, pair] in 255ths: a side is clean or corrupted, a pair is a position and one that
-              it looks at, itself or an earlier one: the lower triangle of the pattern, row by row
+    values    per example [side, head, pair] in 255ths: a side is clean or corrupted; a pair is a query and a key
+              position, in the order of the rows of the pattern's lower triangle
     """
 
     examples: tuple[int, ...]
@@ -41,40 +41,40 @@ class Attention:
 
     def __post_init__(self) -> None:
         shapes = tuple((2, len(self.heads), pairs(length)) for length in self.lengths)
-        if len(self.examples) != len(self.lengths) or tuple(one.shape for one in self.values) != shapes:
+        if len(self.examples) != len(self.lengths) or tuple(value.shape for value in self.values) != shapes:
             raise InputError("attention patterns must be [side, head, pair] for every example")
-        object.__setattr__(self, "values", tuple(frozen(one, np.uint8) for one in self.values))
+        object.__setattr__(self, "values", tuple(frozen(value, np.uint8) for value in self.values))
 
     def pattern(self, example: int, head: int, corrupted: bool = False) -> NDArray[np.float64]:
-        """[position, key] how much positions look at others, for an example (a row of the task) and a head (a node)."""
+        """Return the pattern [query, key] of an example (a row of the task) and a head (a node)."""
         if example not in self.examples or head not in self.heads:
             raise InputError(
-                f"attention was kept for examples {list(self.examples)} and heads {list(self.heads)}, "
+                f"there are patterns for examples {list(self.examples)} and heads {list(self.heads)}, "
                 f"not for example {example} and head {head}"
             )
         place = self.examples.index(example)
         length = self.lengths[place]
-        found = np.zeros((length, length))
-        found[np.tril_indices(length)] = self.values[place][int(corrupted), self.heads.index(head)] / STEPS
-        return found
+        pattern = np.zeros((length, length))
+        pattern[np.tril_indices(length)] = self.values[place][int(corrupted), self.heads.index(head)] / MAX_LEVEL
+        return pattern
 
     def __repr__(self) -> str:
         return f"Attention({len(self.heads)} heads on {len(self.examples)} examples)"
 
 
 def pairs(length: int) -> int:
-    """How many pairs of a position and one that it may look at there are."""
+    """Return the number of pairs of a query and a key that isn't later."""
     return length * (length + 1) // 2
 
 
 def record_attention(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]) -> Attention | None:
-    """The attention of heads (nodes, the more important first) on examples of a task (rows).
+    """Return the attention patterns of heads (nodes, most important first) on examples (rows) of a task.
 
-    As many heads as fit into 1.5 MB, of fewer examples if not even one does; None if there is no room for any, as with
-    prompts of thousands of tokens.
+    It keeps as many heads as fit into 1.5 MB, and fewer examples if no head fits. None if nothing fits, as with prompts
+    of thousands of tokens.
     """
     lengths = tuple(task.examples[row].length for row in examples)
-    room = MOST_BYTES // max(1, 2 * sum(map(pairs, lengths)))
+    room = MAX_BYTES // max(1, 2 * sum(map(pairs, lengths)))
     chosen = tuple(heads[:room])
     if not examples or not heads:
         return None
@@ -85,7 +85,7 @@ def record_attention(model: Model, task: Task, examples: Sequence[int], heads: S
 
 
 def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.intp]:
-    """The heads, as nodes, by the sum of `strength` [edge] over the edges that begin or end there; strongest first."""
+    """Return the heads (nodes) by the sum of `strength` [edge] over their edges, strongest first."""
     total = np.bincount(graph.edge_source, strength, graph.n_nodes) + np.bincount(
         graph.edge_head, strength, graph.n_nodes
     )
@@ -96,7 +96,7 @@ def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.
 
 
 def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]:
-    """[side, head, pair] of a task of one example."""
+    """Return the patterns [side, head, pair] of a task of one example."""
     import torch
 
     from ..models.batch import make_batch
@@ -110,8 +110,8 @@ def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]
     def side(tokens: Tensor) -> NDArray[np.uint8]:
         frame = make_frame(transformer, batch.real)
         layered = attention_patterns(transformer, run(transformer, transformer.embed(tokens), frame), frame)
-        found = [layered[layer][0, head].float().cpu().numpy() for layer, head in zip(layers, places, strict=True)]
-        return np.round(STEPS * np.stack(found)[:, query, key]).astype(np.uint8)
+        patterns = [layered[layer][0, head].float().cpu().numpy() for layer, head in zip(layers, places, strict=True)]
+        return np.round(MAX_LEVEL * np.stack(patterns)[:, query, key]).astype(np.uint8)
 
     with torch.no_grad():
         return np.stack([side(batch.clean), side(batch.corrupted)])

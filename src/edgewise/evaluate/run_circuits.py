@@ -1,4 +1,4 @@
-"""The one verb of evaluation."""
+"""evaluate_circuits: the metric of circuits on every example of a task."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from .ablations import Ablation, Patching
 
 FloatArray = NDArray[np.float64]
 DEFAULT_METRIC, DEFAULT_ABLATION = LogitDifference(), Patching()
-# Circuits are cut into groups until there are so many pieces, or so few circuits in each.
-LEAST_PIECES, LEAST_GROUP = 8, 25
+# Circuits are split into groups until there are 8 work items, but each group has at least 25 circuits.
+MIN_ITEMS, MIN_GROUP = 8, 25
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +56,10 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class EvaluateJob:
-    """The metric of circuits on a batch: a pure job, which any process that has the model can do.
+    """A job: the metric of circuits on a batch.
 
-    circuits  pruned; equal ones run once, and several at a time, as many as fit into `memory` bytes
+    circuits  pruned. Equal ones run once, and several at a time: as many as fit into `memory` bytes
+    of_model  further metrics of the whole model
     """
 
     metric: Metric
@@ -68,25 +69,25 @@ class EvaluateJob:
     memory: int = BUDGET
 
     def __call__(self, model: Model, examples: Sequence[Example]) -> FloatArray:
-        """[row, example] the metric of the model, of the empty circuit, further metrics of the model, all circuits."""
+        """Return [row, example]: the metric of the model, of the empty circuit, `of_model`, and of every circuit."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
         with torch.no_grad():
-            ready = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
-            reference = self.ablation.reference(ready)
-            run = ready.run(ready.clean)
-            clean = ready.read_out(run, all_logits)
-            said = ready.read_out(run, True) if self.of_model else clean
+            batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
+            reference = self.ablation.reference(batch)
+            run = batch.run(batch.clean)
+            clean = batch.read_out(run, all_logits)
+            readout = batch.read_out(run, True) if self.of_model else clean
             full = self.metric.checked(clean, clean)
-            empty = self.metric.checked(ready.read_out(reference, all_logits), clean)
-            rows = [full, empty, *(metric.checked(said, said) for metric in self.of_model)]
-            found = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
-            left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in found))
-            for start, stop in group_circuits(transformer.shape, left, len(full), ready.clean.shape[1], self.memory):
+            empty = self.metric.checked(batch.read_out(reference, all_logits), clean)
+            rows = [full, empty, *(metric.checked(readout, readout) for metric in self.of_model)]
+            values = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
+            left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in values))
+            for start, stop in group_circuits(transformer.shape, left, len(full), batch.clean.shape[1], self.memory):
                 plan = plan_circuits(left[start:stop], transformer.has_post_norm)
-                streams = run_circuits(transformer, plan, ready.clean, reference, ready.frame, ready.last)
+                streams = run_circuits(transformer, plan, batch.clean, reference, batch.frame, batch.last)
                 for circuit, stream in zip(left[start:stop], streams, strict=True):
-                    found[circuit] = self.metric.checked(ready.read_stream(stream, all_logits), clean)
-            rows += [found[circuit] for circuit in self.circuits]
+                    values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
+            rows += [values[circuit] for circuit in self.circuits]
             return torch.stack(rows).cpu().double().numpy()
 
 
@@ -102,99 +103,106 @@ def evaluate_circuits(
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> Evaluation:
-    """Run circuits, pruned first, on every example of a task.
+    """Run circuits on every example of a task.
 
-    Batches fit into `memory` (bytes, or text such as '2GB') beyond the model if `batch_size` is None; how they are cut
-    and where they run changes no result beyond rounding. All circuits share the clean and the reference
-    run of a batch. The full circuit is the model and the empty one is the reference, so neither is run again; further
-    metrics `of_model` cost no run either. With a store in the session, a stopped call resumes after the last finished
-    batch. Progress is reported as ("evaluate", done, total) in examples times circuits.
+    All circuits of a batch share its clean and its reference run. The full circuit is the model and the empty one is
+    the reference, so neither runs again. Changing the batches, or where they run, changes no result beyond rounding.
+    With a store in the session, a stopped call resumes after the last finished batch.
+
+    Parameters
+    ----------
+    model, task
+        The model, and the examples to run it on.
+    circuits
+        They are pruned first.
+    metric
+        Number per example.
+    ablation
+        What replaces the edges outside a circuit.
+    of_model
+        Further metrics of the whole model, which need no further run.
+    batch_size, memory
+        As in `score_edges`.
+    session
+        Store, engine and progress. Progress is reported as ("evaluate", done, total) in examples times circuits.
+
+    Returns
+    -------
+    Evaluation
+        Values [circuit, example], in the task's order.
+
+    Raises
+    ------
+    InputError
+        If a circuit is of another graph than the model's.
     """
     for one in (metric, *of_model):
         check_is("metric", Metric, one)
     check_is("ablation", Ablation, ablation)
     check_is("session", Session, session)
-    store = session.store
     check_examples(model, task)
     if isinstance(circuits, Circuit):
         raise InputError("circuits come in a list, even a single one: [circuit]")
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    store, engine = session.store, session.engine
     fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
-    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
+    size = batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))
-    key = "" if store.folder is None else _key(session.engine, model, task, job, size)
+    key = ""
+    if store.folder is not None:
+        masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in pruned)).hexdigest()
+        how = (metric, ablation, job.of_model)
+        # Changing the batches, or the circuits that run at once, changes rounding.
+        batches = (size, job.memory, len(circuit_groups(engine, model, len(pruned), -(-len(task) // size))))
+        key = unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches)
     unit = store.find(key) or _evaluate(model, task, job, size, key, session)
     full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
-    said = {one.name: values for one, values in zip(of_model, rest, strict=False)}
-    return Evaluation(metric, ablation, np.array(rest[len(of_model) :]).reshape(-1, len(task)), full, empty, said)
-
-
-def _key(engine: Engine, model: Model, task: Task, job: EvaluateJob, size: int) -> str:
-    """What the values are kept under; other batches, or other circuits at once, round otherwise."""
-    masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in job.circuits)).hexdigest()
-    how = (job.metric, job.ablation, job.of_model)
-    at_once = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-len(task) // size))))
-    return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=at_once)
+    model_values = {one.name: values for one, values in zip(of_model, rest, strict=False)}
+    values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
+    return Evaluation(metric, ablation, values, full, empty, model_values)
 
 
 def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, session: Session) -> Unit:
-    """[example, row] the rows of `EvaluateJob`."""
-    batches, circuits, n_model = plan_batches(task.examples, size), job.circuits, 2 + len(job.of_model)
-    engine, columns = session.engine, _columns(n_model + len(circuits))
-    with session.store.open_partial(key, len(task), columns) as filling, session.reporting() as shown:
-        each = max(1, len(circuits))
-        done, total = filling.n_done * each, len(task) * each
-        shown.report("evaluate", done, total)
-        ready = replace(job, ablation=job.ablation.prepare(model, task, batches, engine))
-        groups = circuit_groups(engine, model, len(circuits), len(batches))
-        jobs = [replace(ready, circuits=circuits[some]) for some in groups]
-        found = [_Found(rows, n_model, len(circuits)) for rows in batches if filling.is_missing(rows)]
-        pieces = [WorkItem(job, [task.examples[row] for row in batch.rows]) for batch in found for job in jobs]
-        for place, parts in engine.run(model, pieces, planned=len(batches) * len(groups)):
-            batch, some = found[place // len(groups)], groups[place % len(groups)]
-            for places, values in parts:
-                batch.put(places, some, values)
-            if batch.is_whole:
-                filling.write_rows(batch.rows, found=batch.values.T)
-            done += max(1, some.stop - some.start) * len(batch.rows)
-            shown.report("evaluate", done, total)
-        return session.store.finish(key, filling)
-
-
-def _columns(rows: int) -> Columns:
-    return {"found": ((rows,), np.float64)}
-
-
-class _Found:
-    """What is known of a batch: [row, example] the rows of `EvaluateJob`, as groups of circuits come in."""
-
-    def __init__(self, rows: Sequence[int], of_model: int, circuits: int) -> None:
-        self.rows, self.values = list(rows), np.empty((of_model + circuits, len(rows)))
-        self._of_model, self._lacking = of_model, max(1, circuits) * len(rows)
-
-    def put(self, examples: Sequence[int], circuits: slice, values: FloatArray) -> None:
-        """Values of some circuits on some of its examples; those of the model come with every group."""
-        start = self._of_model
-        self.values[:start, examples] = values[:start]
-        self.values[start + circuits.start : start + circuits.stop, examples] = values[start:]
-        self._lacking -= max(1, circuits.stop - circuits.start) * len(examples)
-
-    @property
-    def is_whole(self) -> bool:
-        return not self._lacking
+    """Return the array `found` [example, row] with the rows of `EvaluateJob`."""
+    batches, n_circuits, n_model = plan_batches(task.examples, size), len(job.circuits), 2 + len(job.of_model)
+    columns: Columns = {"found": ((n_model + n_circuits,), np.float64)}
+    with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
+        per_example = max(1, n_circuits)
+        done, total = partial.n_done * per_example, len(task) * per_example
+        reporting.report("evaluate", done, total)
+        prepared = replace(job, ablation=job.ablation.prepare(model, task, batches, session.engine))
+        groups = circuit_groups(session.engine, model, n_circuits, len(batches))
+        jobs = [replace(prepared, circuits=job.circuits[group]) for group in groups]
+        missing = [list(rows) for rows in batches if partial.is_missing(rows)]
+        values = [np.empty((n_model + n_circuits, len(rows))) for rows in missing]
+        n_left = [per_example * len(rows) for rows in missing]
+        items = [WorkItem(group_job, [task.examples[row] for row in rows]) for rows in missing for group_job in jobs]
+        for index, parts in session.engine.run(model, items, planned=len(batches) * len(groups)):
+            batch, group = index // len(groups), groups[index % len(groups)]
+            for examples, part in parts:
+                # Every group has the rows of the model.
+                values[batch][:n_model, examples] = part[:n_model]
+                values[batch][n_model + group.start : n_model + group.stop, examples] = part[n_model:]
+            n_done = max(1, group.stop - group.start) * len(missing[batch])
+            n_left[batch] -= n_done
+            if not n_left[batch]:
+                partial.write_rows(missing[batch], found=values[batch].T)
+            done += n_done
+            reporting.report("evaluate", done, total)
+        return session.store.finish(key, partial)
 
 
 def circuit_groups(engine: Engine, model: Model, circuits: int, batches: int) -> list[slice]:
-    """Circuits in groups, so that there are pieces for workers. Each group runs the model once more.
+    """Split circuits into groups, so that all workers have work items. Each group runs the model once more.
 
-    As with batches, on a CPU they are the same for every engine: circuits that run at once round together.
+    On a CPU the groups don't depend on the engine: which circuits run at once changes rounding.
     """
     if model.transformer.device.type == "cpu":
-        wanted = min(circuits // LEAST_GROUP, math.ceil(LEAST_PIECES / batches))
+        groups = min(circuits // MIN_GROUP, math.ceil(MIN_ITEMS / batches))
     else:
-        wanted = min(circuits, math.ceil(engine.workers(model) / batches))
-    ends = [round(circuits * part / max(1, wanted)) for part in range(max(1, wanted) + 1)]
+        groups = min(circuits, math.ceil(engine.workers(model) / batches))
+    ends = [round(circuits * part / max(1, groups)) for part in range(max(1, groups) + 1)]
     return [slice(first, last) for first, last in itertools.pairwise(ends)]

@@ -1,4 +1,4 @@
-"""What a scoring method is, what it is given and what it returns."""
+"""The base class of scorers, and what they return."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ class BatchScores:
 
 
 class Scorer(Method, ABC):
-    """An attribution method: scores of every edge for every example. Derive from it for one of one's own.
+    """An attribution method: scores every edge on every example. Derive from it for a custom scorer.
 
-    Methods import torch where they use it, so that the command line can list scorers without waiting for it.
+    Import torch inside the methods, so that the command line can list scorers without waiting for torch.
     """
 
     @abstractmethod
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Score a batch. A positive score marks an edge whose corruption hurts."""
+        """Return the scores of a batch. A positive score marks an edge whose corruption hurts."""
 
     def check(self, metric: Metric) -> None:
-        """Refuse a metric that can't be scored with, before any work is done."""
+        """Raise InputError if edges can't be scored with a metric."""
         if not metric.differentiable:
             raise InputError(
                 f"metric {metric.name!r} has no gradient, so edges can't be scored with it; score with another one"
             )
 
     def need(self, shape: Shape, length: int) -> Need:
-        """The memory that scoring examples of `length` tokens needs beyond the model."""
+        """Return the memory that scoring examples of `length` tokens needs beyond the model."""
         return scoring_need(shape, length)
 
 
 def loss(metric: Metric, run: Readout, clean: Readout) -> Tensor:
-    """Minus the metric, summed over examples: a positive score then marks an edge whose corruption hurts."""
+    """Return minus the metric, summed over examples, so that a positive score marks an edge whose corruption hurts."""
     return -metric.value(run, clean).sum()
 
 
 def check_steps(steps: int) -> None:
-    """Refuse a number of steps that integrated gradients can't have: each is a pass, whose gradients are kept."""
+    """Raise InputError if the number of steps of integrated gradients is out of range: each step is a pass."""
     if not 1 <= steps <= MOST_STEPS:
         raise InputError(f"integrated gradients need at least 1 step and at most {MOST_STEPS:,}, not {steps}")

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Eap(Scorer):
-    """One forward and one forward + backward pass."""
+    """Edge attribution patching: one forward and one forward + backward pass."""
 
     name: ClassVar[str] = "eap"
 
     def check(self, metric: Metric) -> None:
-        """A metric that is flat at the clean run would give zeros."""
+        """Raise InputError for a metric that is flat at the clean run: all scores would be 0."""
         super().check(metric)
         if metric.flat_at_clean:
             raise InputError(
@@ -29,7 +29,7 @@ class Eap(Scorer):
             )
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Source differences times the gradient of the clean run."""
+        """Multiply the source differences with the gradient of the clean run."""
         import torch
 
         from ..models.gradients import contract, destination_gradients, source_differences

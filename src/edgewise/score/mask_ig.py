@@ -1,4 +1,4 @@
-"""Mask-IG: gradients in weight space, averaged on the way from no weight on any edge to all of it on every edge."""
+"""Mask-IG: the gradient with respect to edge weights, averaged between weight 0 and weight 1 on every edge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MaskIg(Scorer):
-    """The gradient of the metric with respect to every edge's weight, at weights alpha everywhere.
+    """The gradient of the metric with respect to every edge's weight, averaged over `steps` weights in (0, 1).
 
-    `steps` midpoints alpha between 0 and 1; where EAP-IG moves the embedding, this moves every edge at once, so that
-    the scores of an example add up, but for the steps, to its metric of the model less that of the empty circuit.
+    All edges have the same weight, the midpoint of a step. So the scores of an example add up, apart from the error of
+    finite steps, to the metric of the model minus that of the empty circuit.
     """
 
     name: ClassVar[str] = "mask-ig"
@@ -28,11 +28,11 @@ class MaskIg(Scorer):
         check_steps(self.steps)
 
     def need(self, shape: Shape, length: int) -> Need:
-        """As weighted circuits need it; streams are mixed again where they are too many to be kept."""
+        """Return the memory of a weighted circuit and its gradient."""
         return weighted_need(shape, length, can_keep_streams(shape, length))
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """One weighted circuit and its gradient per step; each example has weights of its own."""
+        """Run a weighted circuit and its gradient per step. Each example has weights of its own."""
         import torch
 
         from ..models.weighted import run_weighted

@@ -1,4 +1,4 @@
-"""The one verb of scoring."""
+"""score_edges: from a model, a task and a scorer to scores of every edge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), LogitDifference()
 
 @dataclass(frozen=True)
 class ScoreJob:
-    """The scores of a batch: a pure job, which any process that has the model can do."""
+    """A job: the scores of a batch."""
 
     scorer: Scorer
     metric: Metric
@@ -37,14 +37,14 @@ class ScoreJob:
     def __call__(
         self, model: Model, examples: Sequence[Example]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
-        """Scores [example, edge], and the metric [example] of the clean and of the corrupted runs."""
+        """Return scores [example, edge], and the metric [example] of the clean and of the corrupted runs."""
         batch = prepare(model.transformer, make_batch(examples, model.transformer.device))
-        found = self.scorer.score(batch, self.metric)
-        _check_found(found, self.scorer, len(examples), model.graph.n_edges)
-        # One's own metric or scorer may return what still requires gradients: a view of the logits does.
-        metrics = (found.clean_metric, found.corrupted_metric)
-        clean, corrupted = (part.detach().cpu().double().numpy() for part in metrics)
-        return found.values.detach().float().cpu().numpy(), clean, corrupted
+        scores = self.scorer.score(batch, self.metric)
+        _check_scores(scores, self.scorer, len(examples), model.graph.n_edges)
+        # A custom metric or scorer may return tensors that still require gradients.
+        metrics = (scores.clean_metric, scores.corrupted_metric)
+        clean, corrupted = (metric.detach().cpu().double().numpy() for metric in metrics)
+        return scores.values.detach().float().cpu().numpy(), clean, corrupted
 
 
 def score_edges(
@@ -57,24 +57,49 @@ def score_edges(
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> EdgeScores:
-    """The score of every edge for every example: [example, edge], in the task's order.
+    """Score every edge on every example.
 
-    Batches are planned by length, to fit into `memory` (bytes, or '2GB') beyond the model if `batch_size` is None; how
-    they are cut, and where they run, changes no score beyond rounding. With a store in the session, scores lie on disk,
-    memory-mapped, so that they may be larger than memory, and a stopped call resumes after the last finished batch.
+    Changing the batches, or where they run, changes no score beyond rounding. With a store in the session, the scores
+    are memory-mapped files, so that they may be larger than memory, and a stopped call resumes after the last finished
+    batch.
+
+    Parameters
+    ----------
+    model, task
+        The model, and the examples to score on.
+    scorer
+        The attribution method.
+    metric
+        Number per example that edges are scored for.
+    batch_size
+        Examples per batch. None chooses what fits into `memory`.
+    memory
+        Bytes that a batch may use beyond the model, or text such as '2GB'.
+    session
+        Store, engine and progress. Progress is reported as ("score", done, examples).
+
+    Returns
+    -------
+    EdgeScores
+        Scores [example, edge], in the task's order.
+
+    Raises
+    ------
+    InputError
+        If the scorer can't use the metric, or the metric doesn't differ between clean and corrupted prompts.
     """
     check_scoring(scorer, metric)
     check_is("session", Session, session)
-    store = session.store
     check_examples(model, task)
-    size = _batch_size(session.engine, model, task, scorer, batch_size, memory)
+    store = session.store
+    size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
     key = "" if store.folder is None else _key(model, task, scorer, metric, size)
-    found = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, key, session)
-    clean_metric, corrupted_metric = np.ascontiguousarray(found.arrays["metrics"].T).mean(1).tolist()
+    unit = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, key, session)
+    clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
     except InputError:
-        store.delete(key)  # what is refused leaves nothing behind
+        store.delete(key)
         raise
     provenance = {
         "model": model.name,
@@ -88,9 +113,9 @@ def score_edges(
         "corrupted_metric": corrupted_metric,
         "batch_size": size,
         "threads": thread_count(),
-        "seconds": found.about["seconds"],
+        "seconds": unit.about["seconds"],
     }
-    return EdgeScores(model.graph, found.arrays["values"], provenance)
+    return EdgeScores(model.graph, unit.arrays["values"], provenance)
 
 
 def has_partial_scores(
@@ -102,45 +127,47 @@ def has_partial_scores(
     batch_size: int | None = None,
     memory: int | str = BUDGET,
 ) -> bool:
-    """Whether a store has scores, or some batches of them, that `score_edges` would go on from."""
-    size = _batch_size(session.engine, model, task, scorer, batch_size, memory)
+    """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
+    size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
     return session.store.has(_key(model, task, scorer, metric, size))
 
 
-def _batch_size(engine: Engine, model: Model, task: Task, scorer: Scorer, asked: int | None, memory: int | str) -> int:
-    fits = choose_batch_size(asked, scorer.need(model.transformer.shape, task.longest), memory)
-    return asked or choose_item_size(engine, model, model.transformer.device, fits, len(task))
+def _choose_batch_size(
+    engine: Engine, model: Model, task: Task, scorer: Scorer, batch_size: int | None, memory: int | str
+) -> int:
+    fits = choose_batch_size(batch_size, scorer.need(model.transformer.shape, task.longest), memory)
+    return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
 
 
 def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
-    """What the scores are kept under; batches of another size round otherwise."""
+    """Return the key of the scores. It includes the batch size, which changes rounding."""
     return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size)
 
 
 def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
-    """Scores [example, edge] and the metric of clean and corrupted runs [example, 2]."""
+    """Return the arrays `values` [example, edge] and `metrics` [example, 2] of clean and corrupted runs."""
     batches = plan_batches(task.examples, size)
     columns: Columns = {"values": ((model.graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
-    with session.store.open_partial(key, len(task), columns) as filling, session.reporting() as shown:
-        shown.report("score", filling.n_done, len(task))
-        left = [rows for rows in batches if filling.is_missing(rows)]
+    with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
+        reporting.report("score", partial.n_done, len(task))
+        missing = [rows for rows in batches if partial.is_missing(rows)]
         for rows, (values, clean, corrupted) in run_batches(
-            session.engine, model, task.examples, left, job, planned=len(batches)
+            session.engine, model, task.examples, missing, job, planned=len(batches)
         ):
-            filling.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
-            shown.report("score", filling.n_done, len(task))
-        return session.store.finish(key, filling, {"seconds": filling.seconds})
+            partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
+            reporting.report("score", partial.n_done, len(task))
+        return session.store.finish(key, partial, {"seconds": partial.seconds})
 
 
 def check_scoring(scorer: Scorer, metric: Metric) -> None:
-    """Refuse what can't be scored with, before any work is done."""
+    """Raise InputError if edges can't be scored with these, before any work is done."""
     check_is("scorer", Scorer, scorer)
     check_is("metric", Metric, metric)
     scorer.check(metric)
 
 
 def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -> None:
-    """Refuse a task on which the metric doesn't tell clean from corrupted prompts: no edge could matter."""
+    """Raise InputError if the mean metric is the same on clean and corrupted prompts: then no edge matters."""
     if abs(clean - corrupted) <= 1e-6 * max(abs(clean), abs(corrupted), 1e-6):
         raise InputError(
             f"the metric {metric.name!r} of task {task.name!r} is {clean:.6g} on clean prompts and {corrupted:.6g} on "
@@ -148,12 +175,12 @@ def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -
         )
 
 
-def _check_found(found: object, scorer: Scorer, examples: int, edges: int) -> None:
-    """Refuse what a scorer of one's own mustn't return."""
+def _check_scores(scores: object, scorer: Scorer, examples: int, edges: int) -> None:
+    """Raise InputError if a custom scorer returns something else than scores of the expected shapes."""
+    if not isinstance(scores, BatchScores):
+        raise InputError(f"scorer {scorer.name!r} must return BatchScores, not {type(scores).__name__}")
     expected = {"values": (examples, edges), "clean_metric": (examples,), "corrupted_metric": (examples,)}
-    if not isinstance(found, BatchScores):
-        raise InputError(f"scorer {scorer.name!r} must return BatchScores, not {type(found).__name__}")
-    for name, shape in expected.items():
-        given = tuple(getattr(getattr(found, name), "shape", ()))
-        if given != shape:
-            raise InputError(f"scorer {scorer.name!r} gave {name} of shape {given}, but {shape} is expected")
+    for name, expected_shape in expected.items():
+        shape = tuple(getattr(getattr(scores, name), "shape", ()))
+        if shape != expected_shape:
+            raise InputError(f"scorer {scorer.name!r} gave {name} of shape {shape}, but {expected_shape} is expected")
