@@ -89,9 +89,9 @@ def test_a_strangers_code_is_never_run_unless_it_is_trusted(tempting):
     change(folder / "config.json", model_type="own")
     unknown = command(folder, "tasks", "ioi", "--model", str(folder))
     assert (unknown.returncode, unknown.stdout, mark.exists()) == (2, "", False)
-    assert "needs code of its own" in unknown.stderr and "give --trust-remote-code" in unknown.stderr
+    assert "needs code that comes with" in unknown.stderr and "give --trust-remote-code" in unknown.stderr
     assert len(unknown.stderr.splitlines()) == 1
-    with pytest.raises(InputError, match=r"config\.json: its model_type 'own' needs code of its own"):
+    with pytest.raises(InputError, match=r"config\.json: its model_type 'own' needs code that comes with"):
         inspect_model(folder)
 
 
@@ -115,7 +115,7 @@ def test_trusted_code_is_part_of_the_digest(tempting):
 
 def test_kernels_of_the_hub_are_code_too(folder):
     change(folder / "config.json", attn_implementation="stranger/attention")
-    with pytest.raises(InputError, match="asks for code from the hub: attn_implementation"):
+    with pytest.raises(InputError, match="needs code from the hub: attn_implementation"):
         load_model(folder)
 
 

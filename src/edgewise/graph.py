@@ -1,4 +1,4 @@
-"""The computation graph of a decoder-only transformer: who writes to the residual stream, and who reads it."""
+"""The computation graph of a decoder-only transformer: which nodes read what other nodes write."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from .errors import InputError
 
 LETTERS = "qkv"
-# Pairs of source and destination: several times those of the largest models there are.
-LARGEST = 2**32
+# Pairs of source and destination: several times those of the largest models.
+MAX_PAIRS = 2**32
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A model's shape, and all that follows from it.
+    """The edges of a model, which follow from its shape.
 
     Sources write to the residual stream: `input`, then per layer its heads `a{l}.h{h}` and its MLP `m{l}`.
     Destinations read it: per layer `a{l}.h{h}<q>` of all heads, all `<k>`, all `<v>`, then `m{l}`; last `logits`.
@@ -41,7 +41,7 @@ class Graph:
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         if not isinstance(self.parallel, bool):
             raise InputError(f"whether a graph is parallel must be true or false, not {short(self.parallel)}")
-        if self.n_sources * self.n_destinations > LARGEST:
+        if self.n_sources * self.n_destinations > MAX_PAIRS:
             raise InputError(f"{self} is larger than any model")
 
     @property
@@ -61,30 +61,30 @@ class Graph:
 
     @property
     def n_edges(self) -> int:
-        """The number of edges, of which nothing is made to count them."""
+        """The number of edges, computed without making them."""
         readers = 3 * self.n_heads + 1
         read = self.n_layers + (self.n_heads + 1) * self.n_layers * (self.n_layers - 1) // 2
         return read * readers + (0 if self.parallel else self.n_layers * self.n_heads) + self.n_sources
 
     def attention_sources(self, layer: int) -> int:
-        """How many sources a layer's q, k and v read; also the source index of its first head."""
+        """Return how many sources a layer's q, k and v read, which is also the source index of its first head."""
         return 1 + layer * (self.n_heads + 1)
 
     def mlp_sources(self, layer: int) -> int:
-        """How many sources a layer's MLP reads: those of its attention, and its heads unless they run in parallel."""
+        """Return how many sources a layer's MLP reads: those of its attention, and its heads if not parallel."""
         return self.attention_sources(layer) + (0 if self.parallel else self.n_heads)
 
     def mlp_source(self, layer: int) -> int:
-        """The source index of a layer's MLP."""
+        """Return the source index of a layer's MLP."""
         return self.attention_sources(layer) + self.n_heads
 
     def attention_destinations(self, layer: int) -> slice:
-        """The destinations of a layer's attention: all q, then all k, then all v."""
+        """Return the destinations of a layer's attention: all q, then all k, then all v."""
         first = layer * (3 * self.n_heads + 1)
         return slice(first, first + 3 * self.n_heads)
 
     def mlp_destination(self, layer: int) -> int:
-        """The destination index of a layer's MLP."""
+        """Return the destination index of a layer's MLP."""
         return self.attention_destinations(layer).stop
 
     @cached_property
@@ -123,7 +123,7 @@ class Graph:
 
     @cached_property
     def destination_node(self) -> NDArray[np.int32]:
-        """[destination] the node that each destination is an input of."""
+        """[destination] The node that each destination belongs to."""
         node = np.empty(self.n_destinations, np.int32)
         for layer in range(self.n_layers):
             heads = self.attention_sources(layer) + np.arange(self.n_heads)
@@ -150,17 +150,17 @@ class Graph:
 
     @property
     def edge_source(self) -> NDArray[np.int32]:
-        """[edge] the source, which is also the node, that an edge starts from."""
+        """[edge] The source of an edge; its index is also that of the node."""
         return self._edges[0]
 
     @property
     def edge_destination(self) -> NDArray[np.int32]:
-        """[edge] the destination that an edge ends in."""
+        """[edge] The destination of an edge."""
         return self._edges[1]
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """[destination] its edge from `input`, how far it is from a source's edge to the next one's, and how many."""
+        """[destination] Its first edge (from `input`), the step to the next source's edge, and its number of edges."""
         first, step, count = np.ones((3, self.n_destinations), np.int64)
         for layer in range(self.n_layers):
             at, mlp = self.attention_destinations(layer), self.mlp_destination(layer)
@@ -172,14 +172,14 @@ class Graph:
         return _frozen(first), _frozen(step), _frozen(count)
 
     def edges_between(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.int64]:
-        """[pair] the edge from a source to a destination, by their indices; -1 where there is none."""
+        """Return the edges [pair] from sources to destinations, all by index; -1 where there is none."""
         first, step, count = (part[destinations] for part in self._places)
         joined = (sources >= 0) & (destinations >= 0) & (sources < count)
         return np.where(joined, first + sources * step, -1)
 
     @cached_property
     def edge_head(self) -> NDArray[np.int32]:
-        """[edge] the node that an edge ends in."""
+        """[edge] The node that an edge ends in."""
         return _frozen(self.destination_node[self.edge_destination])
 
     @cached_property
@@ -194,18 +194,18 @@ class Graph:
         return {name: index for index, name in enumerate(self.edge_names)}
 
     def edge_index(self, name: str) -> int:
-        """The index of an edge, by its name."""
+        """Return the index of the edge with a name."""
         try:
             return self._index_of_edge[name]
         except KeyError:
             raise InputError(f"there is no edge {name!r} in a graph of {self}") from None
 
     def edge_indices(self, names: Iterable[str]) -> NDArray[np.intp]:
-        """The indices of edges, by their names."""
+        """Return the indices of the edges with these names."""
         return np.array([self.edge_index(name) for name in names], np.intp)
 
     def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """[node] whether a node has an edge of a mask [edge]."""
+        """Return whether [node] each node has an edge in a mask [edge]."""
         used = np.zeros(self.n_nodes, bool)
         used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
         return used
@@ -216,7 +216,7 @@ class Graph:
 
 
 def _whole(name: str, value: object) -> int:
-    """A number of layers and the like, from 1 to what no model comes near."""
+    """Return a count, such as that of layers, as an int. Raise InputError if no model can have it."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputError(f"a graph's {name} must be a whole number, not {short(value)}")
     number = operator.index(value)
@@ -228,7 +228,7 @@ def _whole(name: str, value: object) -> int:
 
 
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:
-    """Values as an array that nobody writes to: as they are if that is so already, else a copy."""
+    """Return values as a read-only array; copy them if they are writable."""
     array = np.asarray(values, kind)
     return _frozen(array.copy()) if array.flags.writeable else array
 

@@ -1,8 +1,8 @@
-"""Methods as values: what scorers, solvers, filters, metrics, ablations and benchmarks have in common.
+"""What scorers, solvers, filters, learners, metrics, ablations and measures have in common.
 
-A method is a small frozen object: its fields are its parameters, its methods do its work, and it knows its name. Verbs
-take the object, a user's own as well, and never ask which one it is. Each family has one constant that maps names to
-classes; the functions here read such a mapping.
+A method is a small frozen object with a name; its fields are its parameters. Functions take the object, custom ones
+included, and never ask which one it is. Each family (such as the scorers) has one constant that maps names to classes;
+the functions here read such a mapping.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ M = TypeVar("M", bound="Method")
 
 
 class Method:
-    """The base of every family. `name` is what the command line and files call it; without one, the class's."""
+    """The base class of every family. The command line and files use `name`, by default the class name."""
 
     name: ClassVar[str] = ""
 
@@ -30,32 +30,33 @@ class Method:
             cls.name = cls.__name__
 
     def record(self) -> dict[str, Any]:
-        """The name and the parameters, as plain data, for JSON."""
+        """Return the name and the parameters as plain data."""
         return {"name": self.name} | as_record(self)
 
 
 def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
-    """The method called `name`, in any case, with the options that were given: those that aren't None."""
-    found = known[as_known(kind, name, known)]
-    given = {option: value for option, value in options.items() if value is not None}
-    taken = parameters(found)
-    for option in given:
-        if option not in taken:
-            raise InputError(f"{kind} {found.name!r} takes no {option}" + (f", only {', '.join(taken)}" * bool(taken)))
-    return found(**given)
+    """Return the method called `name`, in any case, with the options that aren't None."""
+    method = known[as_known(kind, name, known)]
+    values = {option: value for option, value in options.items() if value is not None}
+    accepted = parameters(method)
+    for option in values:
+        if option not in accepted:
+            only = f", only {', '.join(accepted)}" if accepted else ""
+            raise InputError(f"{kind} {method.name!r} takes no {option}{only}")
+    return method(**values)
 
 
 def as_known(kind: str, name: str, known: Iterable[str]) -> str:
-    """A name as it is known, from one in any case; refuses one that isn't."""
+    """Return the known name that equals `name` in any case. Raise InputError if there is none."""
     names = list(known)
-    found = next((one for one in names if one.lower() == name.lower()), None)
-    if found is None:
+    match = next((candidate for candidate in names if candidate.lower() == name.lower()), None)
+    if match is None:
         raise unknown_name(kind, name, names)
-    return found
+    return match
 
 
 def check_is(kind: str, family: type, given: object) -> None:
-    """Refuse what is no method of a family, such as its name or its class: verbs take the object."""
+    """Raise InputError if a value isn't an object of a family, but for example its name or its class."""
     if not isinstance(given, family):
         shown = given.__name__ if isinstance(given, type) else repr(given)
         article = "an" if kind[0] in "aeiou" else "a"
@@ -65,34 +66,35 @@ def check_is(kind: str, family: type, given: object) -> None:
 
 
 def check_frozen(given: object) -> None:
-    """Refuse a method that has more than its fields, or whose fields may change: those alone tell it from others."""
+    """Raise InputError if a method has attributes that aren't fields, or if its fields can change.
+
+    Stored results are found again by the fields of their methods, so nothing else may decide what a method does.
+    """
     kind = type(given)
-    frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    cached = {name for one in kind.__mro__ for name, value in vars(one).items() if isinstance(value, cached_property)}
-    more = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
-    if more or not frozen:
-        why = (
-            f"{', '.join(more)} of {kind.__name__} is no field" if more else f"the fields of {kind.__name__} may change"
-        )
+    is_frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    cached = {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)}
+    extra = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
+    if extra or not is_frozen:
+        reason = f"{', '.join(extra)} of {kind.__name__} is not a field" if extra else f"{kind.__name__} isn't frozen"
         raise InputError(
-            f"{why}; a method's fields are its parameters: decorate the class with @dataclass(frozen=True)"
+            f"{reason}; a method's fields are its parameters: decorate the class with @dataclass(frozen=True)"
         )
 
 
 def parameters(method: type) -> tuple[str, ...]:
-    """The names of a class's parameters."""
+    """Return the names of a method's parameters."""
     return tuple(field.name for field in fields(method)) if is_dataclass(method) else ()
 
 
 def as_record(value: Any) -> Any:
-    """Frozen values as plain data, for JSON: methods by name and parameters, tuples as lists."""
+    """Return the fields of a frozen value, or the items of a tuple, as plain data for JSON."""
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return {name: plain(getattr(value, name)) for name in parameters(type(value))}
 
 
 def plain(value: Any) -> Any:
-    """One value as plain data; a method without parameters is its name."""
+    """Return one value as plain data. A method becomes its record, or its name if it has no parameters."""
     if isinstance(value, Method):
         record = value.record()
         return record if len(record) > 1 else value.name
@@ -147,7 +149,7 @@ def _placeholder_class(family: type) -> Any:
 
 
 def record_name(kind: str, record: object) -> str:
-    """The name of a method in a record: it is alone, or with the parameters; refuses what has none."""
+    """Return the name in a record, which is a name or an object with one. Raise InputError if there is none."""
     name = record.get("name") if isinstance(record, Mapping) else record
     if not isinstance(name, str):
         raise InputError(f"{kind} must be the name of one, or an object with a name")

@@ -1,4 +1,4 @@
-"""One input of a reader: a folder of files, what was done to it, and what a strict reader must say."""
+"""One input of a reader: the files of a folder, what was changed, and what a strict reader must do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Sparse:
-    """A file of many zeros that takes no room on disk, behind a few bytes of its own."""
+    """A file of many zeros after a few bytes, which takes no room on disk."""
 
     size: int
     head: bytes = b""
@@ -27,7 +27,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class Pipe:
-    """A named pipe: whoever opens it waits for ever."""
+    """A named pipe: opening it waits forever."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ Entry = bytes | Link | Sparse | Pipe | Folder
 
 @dataclass(frozen=True, repr=False)
 class Input:
-    """What a reader is given.
+    """What a reader gets.
 
-    files    relative name -> what lies there
-    words    what was done to a valid input
-    verdict  what a strict reader must do; None where both ways are right
-    read     by which of a reader's ways in, if it has several
+    files    relative path -> content
+    words    what was changed in a valid input
+    verdict  what a strict reader must do; None if both are right
+    read     which of the reader's functions is called, if it has several
     draws    whether that also draws figures
     """
 
     files: Mapping[str, Entry]
-    words: str
+    words: str = "unchanged"
     verdict: str | None = None
     read: str = ""
     draws: bool = False
@@ -58,13 +58,15 @@ class Input:
     def __repr__(self) -> str:
         return f"Input({self.words!r}, {self.verdict or 'either'}, {self.read!r})"
 
-    def with_file(self, name: str, entry: Entry | None) -> Input:
-        """The same with another file, or without it."""
-        files = {known: held for known, held in self.files.items() if known != name}
-        return replace(self, files=files if entry is None else files | {name: entry})
+    def with_file(self, name: str, entry: Entry | None, words: str, verdict: str | None = None) -> Input:
+        """Return the input with another content of one file; None removes it."""
+        files = {path: content for path, content in self.files.items() if path != name}
+        return replace(
+            self, files=files if entry is None else files | {name: entry}, words=f"{words} in {name}", verdict=verdict
+        )
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, new or empty; what the file system itself refuses is left out."""
+        """Write the files into a folder; leave out what the file system doesn't take."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, entry in self.files.items():
             try:

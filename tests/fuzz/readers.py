@@ -1,4 +1,4 @@
-"""Every public way in, and what holds of whatever comes out of it."""
+"""Every public reader, and the laws that hold for everything it accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from edgewise import Circuit, EdgeScores, InputError, Ranking, read_result
+from edgewise import Circuit, EdgeScores, InputError, Ranking, load_task, read_result
 from edgewise.report.viewer.view import view_of
 
 from . import attacks, valid
@@ -23,14 +23,15 @@ from .inputs import ACCEPT, Input
 from .watch import FailedError
 
 Read = Callable[[Path, Input], Any]
-# Larger ones aren't written again: a graph may be large without a large file.
-ROUND_TRIP = 5000
-LONGEST = 10_000
+# Larger graphs aren't written again: a small file may have a large graph.
+MAX_EDGES_TO_SAVE = 5000
+MAX_MESSAGE = 10_000
+VOCABULARY = 285  # of the embedded model
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A way in: the inputs that it is given, how it is read and judged, and its share of a large run."""
+    """A reader: its inputs, a function that reads and checks one, and how many of a large and a small run it gets."""
 
     name: str
     inputs: Callable[[], st.SearchStrategy[Input]]
@@ -40,67 +41,70 @@ class Reader:
 
 
 def naming(read: Read) -> Read:
-    """What is refused names its file, or the folder, in words that fit a screen."""
+    """Check that errors name the file or the folder, and aren't endless."""
 
     def named(folder: Path, given: Input) -> None:
         try:
             read(folder, given)
         except InputError as error:
-            hold(str(folder) in str(error), f"a refusal names the file: {str(error)[:300]}")
-            hold(
-                len(str(error)) < LONGEST, f"a refusal fits a screen: {len(str(error)):,} characters {str(error)[:300]}"
-            )
+            check(str(folder) in str(error), f"an error names the file: {str(error)[:300]}")
+            check(len(str(error)) < MAX_MESSAGE, f"an error fits a screen: {str(error)[:300]}")
             raise
 
     return named
 
 
-def hold(condition: bool, what: str) -> None:
-    """What must hold of something that was accepted."""
+def check(condition: bool, law: str) -> None:
+    """Raise FailedError if a law doesn't hold for what a reader accepted."""
     if not condition:
-        raise FailedError(what, what.partition(":")[0])
+        raise FailedError(law, law.partition(":")[0])
 
 
-def _same(one: Any, other: Any) -> bool:
-    return json.dumps(one, sort_keys=True, default=list) == json.dumps(other, sort_keys=True, default=list)
+def _is_finite(*values: Any) -> bool:
+    return all(np.isfinite(np.asarray(value, np.float64)).all() for value in values)
 
 
-def _is_finite(values: Any) -> bool:
-    return bool(np.isfinite(np.asarray(values, np.float64)).all())
+def _is_same(first: Any, second: Any) -> bool:
+    return json.dumps(first, sort_keys=True, default=list) == json.dumps(second, sort_keys=True, default=list)
+
+
+def _check_json(record: Any) -> None:
+    try:
+        json.dumps(record, allow_nan=False).encode("utf-8")
+    except ValueError as error:
+        raise FailedError(f"a record isn't JSON: {error}", "a record isn't JSON") from error
 
 
 def read_edges(name: str) -> Read:
-    """A circuit or scores from one file."""
+    """A circuit or scores in one file."""
 
     def read(folder: Path, given: Input) -> None:
         if given.read == "scores":
             _check_scores(EdgeScores.load(folder / name), folder, given, rows=1)
             return
-        found = Circuit.load(folder / name)
-        hold(found.mask.shape == (found.graph.n_edges,) and found.mask.dtype == bool, "a mask has one flag per edge")
-        if found.graph.n_edges < ROUND_TRIP:
+        circuit = Circuit.load(folder / name)
+        check(circuit.mask.shape == (circuit.graph.n_edges,), "a mask has one flag per edge")
+        if circuit.graph.n_edges < MAX_EDGES_TO_SAVE:
             for suffix in ("json", "pt", "npz"):
-                found.save(folder / f"again.{suffix}")
-                hold(Circuit.load(folder / f"again.{suffix}") == found, f"a circuit survives {suffix}")
+                circuit.save(folder / f"again.{suffix}")
+                check(Circuit.load(folder / f"again.{suffix}") == circuit, f"save then load is the identity: {suffix}")
         if given.verdict == ACCEPT:
-            hold(found.n_edges == -(-valid.GRAPH.n_edges // 3), "the same circuit is read from the same file")
+            check(circuit.n_edges == -(-valid.GRAPH.n_edges // 3), "a valid file gives its circuit")
 
     return read
 
 
-def _check_scores(found: EdgeScores, folder: Path, given: Input, rows: int) -> None:
-    hold(found.values.shape == (found.n_examples, found.graph.n_edges), "scores are [example, edge]")
-    hold(found.values.dtype.kind == "f" and _is_finite(found.values), "scores are finite")
-    if found.graph.n_edges < ROUND_TRIP:
-        found.save(folder / "again")
+def _check_scores(scores: EdgeScores, folder: Path, given: Input, rows: int) -> None:
+    check(scores.values.shape == (scores.n_examples, scores.graph.n_edges), "scores are [example, edge]")
+    check(scores.values.dtype.kind == "f" and _is_finite(scores.values), "scores are finite")
+    if scores.graph.n_edges < MAX_EDGES_TO_SAVE:
+        scores.save(folder / "again")
         again = EdgeScores.load(folder / "again")
-        hold(again.graph == found.graph and np.array_equal(again.values, found.values), "scores survive their folder")
-        hold(_same(dict(again.provenance), dict(found.provenance)), "what is said of scores survives")
+        check(np.array_equal(again.values, scores.values), "save then load is the identity")
+        check(_is_same(dict(again.provenance), dict(scores.provenance)), "provenance survives save and load")
     if given.verdict == ACCEPT:
-        hold(
-            np.array_equal(found.values[0].astype(np.float32), valid._values(rows)[0].astype(np.float32)),
-            "the same scores",
-        )
+        expected = valid._values(rows)[0].astype(np.float32)
+        check(np.array_equal(scores.values[0].astype(np.float32), expected), "a valid file gives its scores")
 
 
 def read_scores(folder: Path, given: Input) -> None:
@@ -110,86 +114,58 @@ def read_scores(folder: Path, given: Input) -> None:
 
 def read_ranking(folder: Path, given: Input) -> None:
     """A ranking."""
-    found = Ranking.load(folder)
-    hold(found.value.shape == (found.graph.n_edges,) and _is_finite(found.value), "a ranking is finite")
-    hold(type(found.signed) is bool, "a ranking is signed or not")
-    if found.resampled is not None:
-        hold(
-            found.resampled.ndim == 2 and found.resampled.shape[1] == found.graph.n_edges,
-            "resamples are [resample, edge]",
-        )
-        hold(_is_finite(found.resampled), "resamples are finite")
-    found.save(folder / "again")
+    ranking = Ranking.load(folder)
+    check(ranking.value.shape == (ranking.graph.n_edges,) and _is_finite(ranking.value), "a ranking is finite")
+    if ranking.resampled is not None:
+        check(ranking.resampled.shape[1:] == ranking.value.shape, "resamples are [resample, edge]")
+        check(_is_finite(ranking.resampled), "resamples are finite")
+    ranking.save(folder / "again")
     again = Ranking.load(folder / "again")
-    hold(
-        again.digest == found.digest and _same(dict(again.origin), dict(found.origin)), "a ranking survives its folder"
-    )
+    check(again.digest == ranking.digest, "save then load is the identity")
+    check(_is_same(dict(again.origin), dict(ranking.origin)), "the origin survives save and load")
 
 
 def read_results(folder: Path, given: Input) -> None:
-    """A result folder, with its circuits."""
-    found = read_result(folder)
-    graph = found.run.graph
-    for row in found.outcomes:
-        hold(
-            _is_finite(row.curve.values) and _is_finite(row.curve.full) and _is_finite(row.curve.empty),
-            "curves are finite",
-        )
-        hold(row.curve.values.shape == (len(row.curve.shares), found.run.test.examples), "curves are [size, example]")
-        hold(_is_finite(row.area) and _is_finite(row.curve.shares), "areas and shares are finite")
-        hold(
-            all(circuit.graph == graph for circuit in row.circuits),
-            "circuits are of the run's graph",
-        )
-        counts = tuple(circuit.n_edges for circuit in row.circuits)
-        hold(counts == row.curve.kept, "circuits have as many edges as their curve says")
-    _strict(found.run.record())
+    """A result folder with its circuits, and its view."""
+    result = read_result(folder)
+    for outcome in result.outcomes:
+        curve = outcome.curve
+        check(_is_finite(curve.values, curve.full, curve.empty, outcome.area, curve.shares), "curves are finite")
+        check(curve.values.shape == (len(curve.shares), result.run.test.examples), "curves are [size, example]")
+        check(all(circuit.graph == result.run.graph for circuit in outcome.circuits), "circuits have the run's graph")
+        check(tuple(c.n_edges for c in outcome.circuits) == curve.kept, "circuits have their curve's number of edges")
     view = view_of([folder])
-    hold(len(view.rows) == len(found.rows), "every curve is shown")
-    hold(all(_is_finite(one.mean) and _is_finite(one.low) for one in view.runs), "scores that are shown are finite")
+    check(len(view.rows) == len(result.outcomes), "every curve is shown")
+    check(all(_is_finite(run.mean, run.low) for run in view.runs), "scores that are shown are finite")
 
 
 def read_studies(folder: Path, given: Input) -> None:
-    """A study, with the tables that are made of it."""
+    """A study folder."""
     from edgewise.study import read_study
 
-    found = read_study(folder)
-    for cell in found.cells:
-        for split in (cell.validation, cell.test):
-            for repeats in split.values():
-                for one in repeats:
-                    hold(
-                        all(_is_finite(curve.values) and _is_finite(curve.full) for curve in one.curves),
-                        "curves are finite",
-                    )
-    _strict(found.plan.record())
+    study = read_study(folder)
+    for cell in study.cells:
+        repeats = [one for split in (cell.validation, cell.test) for many in split.values() for one in many]
+        check(all(_is_finite(c.values, c.full) for one in repeats for c in one.curves), "curves are finite")
+    _check_json(study.plan.record())
 
 
 def read_unit(folder: Path, given: Input) -> None:
-    """A unit of a store: one that isn't whole is not found."""
+    """A unit of a store: a damaged one is not found."""
     from edgewise.runtime.store import Store
 
-    found = Store(folder).find("scores-1")
-    if found is None:
+    unit = Store(folder).find("scores-1")
+    if unit is None:
         raise InputError("not found")
-    for values in found.arrays.values():
-        hold(not values.dtype.hasobject, "arrays hold no objects")
+    for values in unit.arrays.values():
+        check(not values.dtype.hasobject, "arrays hold no objects")
         values.tobytes()
-    _strict(found.about)
-
-
-def _strict(record: Any) -> None:
-    """A record can be written as JSON that anybody reads."""
-    try:
-        text = json.dumps(record, allow_nan=False)
-        text.encode("utf-8")
-    except ValueError as error:
-        raise FailedError(f"a record isn't JSON: {error}", "a record isn't JSON") from error
+    _check_json(unit.about)
 
 
 @contextmanager
 def _small_models() -> Iterator[None]:
-    """The benchmark's models, but small."""
+    """Give the benchmark's models small graphs."""
     from edgewise.results import submission
 
     before = dict(submission.MODELS)
@@ -201,42 +177,29 @@ def _small_models() -> Iterator[None]:
 
 
 def read_submission(folder: Path, given: Input) -> None:
-    """The tree of a submission."""
+    """The folder of a submission."""
     from edgewise.results import check_submission
 
     with _small_models():
-        found = check_submission(folder)
-    json.dumps(found.record(), allow_nan=False)
-    if not found.accepted:
+        checked = check_submission(folder)
+    _check_json(checked.record())
+    if not checked.accepted:
         raise InputError("not accepted")
 
 
 def read_task(folder: Path, given: Input) -> None:
-    """A task file, for the embedded model."""
-    from edgewise import load_task
-
-    _check_task(load_task(str(folder / given.read), valid.demo(), "train"))
-
-
-def read_copy(folder: Path, given: Input) -> None:
-    """A local copy of a data set."""
-    from edgewise import load_task
-
-    where = folder / "train.jsonl" if given.read == "file" else folder
-    _check_task(load_task(f"mib/ioi={where}", valid.demo(), "train"))
-
-
-def _check_task(found: Any) -> None:
-    hold(len(found) > 0, "a task has examples")
-    for example in found.examples:
+    """A task file, or a local copy of a data set, for the embedded model."""
+    names = {"file": f"mib/ioi={folder / 'train.jsonl'}", "folder": f"mib/ioi={folder}"}
+    task = load_task(names.get(given.read, str(folder / given.read)), valid.demo(), "train")
+    check(len(task) > 0, "a task has examples")
+    for example in task.examples:
         tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)
-        hold(all(type(token) is int and 0 <= token < attacks.VOCABULARY for token in tokens), "tokens are the model's")
-        hold(len(example.clean) == len(example.corrupted), "prompts are equally long")
-    hold(len(found.digest) == 64, "a task has a digest")
+        check(all(type(token) is int and 0 <= token < VOCABULARY for token in tokens), "tokens are the model's")
+        check(len(example.clean) == len(example.corrupted), "prompts are equally long")
 
 
 def read_model(name: str) -> Read:
-    """A model's folder, or its only file."""
+    """The folder of a model, or its only file."""
 
     def read(folder: Path, given: Input) -> None:
         from edgewise.models import inspect_model, load_model
@@ -244,44 +207,37 @@ def read_model(name: str) -> Read:
         os.environ["EDGEWISE_CACHE"] = str(folder.parent / "cache")
         if given.read == "inspect":
             facts = inspect_model(folder / name)
-            hold(facts.parameters > 0 and facts.graph.n_edges > 0, "a model has parameters")
+            check(facts.parameters > 0 and facts.graph.n_edges > 0, "a model has parameters")
             return
-        found = load_model(str(folder / name))
-        hold(found.graph.n_edges > 0 and type(found.vocabulary) is int, "a model has a graph")
-        hold(found.tokenizer is None or found.bos is None or 0 <= found.bos < found.vocabulary, "BOS is a token")
+        model = load_model(str(folder / name))
+        check(model.graph.n_edges > 0 and type(model.vocabulary) is int, "a model has a graph")
+        check(model.tokenizer is None or model.bos is None or 0 <= model.bos < model.vocabulary, "BOS is a token")
 
     return read
 
 
 def run_command(folder: Path, given: Input) -> None:
-    """A command in this process: exit code 0 or 2, a line for what is refused, nothing that steers a terminal."""
+    """A command in this process: exit code 0 or 2, errors in one line, no control characters."""
     kind, *words = given.read.split()
-    where = folder / kind if kind.startswith("circuit.") else folder
-    beside = folder.parent
     more = {
         "select": ("--edges", "10"),
-        "convert": (str(beside / "converted.pt"), "--overwrite"),
-        "view": ("--no-open", "--overwrite", "--out", str(beside / "view.html")),
-        "export": ("--overwrite", "--out", str(beside / "circuit.graphml")),
+        "convert": (str(folder.parent / "converted.pt"), "--overwrite"),
+        "view": ("--no-open", "--overwrite", "--out", str(folder.parent / "view.html")),
+        "export": ("--overwrite", "--out", str(folder.parent / "circuit.graphml")),
     }.get(words[0], ())
+    path = folder / kind if kind.startswith("circuit.") else folder
     with _small_models():
-        code, out, err = _run([words[0], str(where), *more, *words[1:]])
-    hold(
-        code in ((0, 1, 2) if words[0] == "check" else (0, 2)), f"a command ends with 0 or 2, not {code}: {err[-500:]}"
-    )
+        code, out, err = _run([words[0], str(path), *more, *words[1:]])
+    check(code in ((0, 1, 2) if words[0] == "check" else (0, 2)), f"a command ends with 0 or 2: {code}, {err[-500:]}")
     for shown in (out, err):
         odd = sorted({mark for mark in shown if mark != "\n" and (ord(mark) < 32 or 127 <= ord(mark) < 160)})
-        hold(not odd, f"output holds control characters {odd}")
-    hold("Traceback" not in err, "a traceback was shown")
+        check(not odd, f"output has no control characters: {odd}")
+    check("Traceback" not in err, "no traceback is shown")
     if code == 2:
-        hold(err.startswith("error: "), f"what is refused is said: {err[:200]}")
+        check(err.startswith("error: "), f"an error says so: {err[:200]}")
         raise InputError(err)
     if words[-1] == "--json":
-        json.loads(out, parse_constant=_refuse_constant)
-
-
-def _refuse_constant(name: str) -> None:
-    raise FailedError(f"{name} in JSON output", "NaN in JSON output")
+        json.loads(out, parse_constant=lambda name: check(False, f"JSON output is finite: {name}"))
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
@@ -302,50 +258,45 @@ def _run(words: list[str]) -> tuple[int, str, str]:
     return code, out, err
 
 
-def tasks() -> st.SearchStrategy[Input]:
-    """Task files of both kinds."""
-    return st.one_of(attacks.jsonl(), attacks.table())
-
-
+VALID: dict[str, Callable[[], Input]] = {
+    "eap-json": lambda: Input({"circuit.json": valid.circuit()["circuit.json"]}, verdict=ACCEPT, read="circuit"),
+    "eap-pt": lambda: Input({"circuit.pt": valid.circuit()["circuit.pt"]}, verdict=ACCEPT, read="scores"),
+    "npz": lambda: Input({"circuit.npz": valid.circuit()["circuit.npz"]}, verdict=ACCEPT, read="circuit"),
+    "scores": lambda: Input(valid.scores(), verdict=ACCEPT),
+    "ranking": lambda: Input(valid.ranking(), verdict=ACCEPT),
+    "result": lambda: Input(valid.result(), verdict=ACCEPT),
+    "study": lambda: Input(valid.study(), verdict=ACCEPT),
+    "unit": lambda: Input(valid.unit(), verdict=ACCEPT),
+    "submission": lambda: Input(valid.submission(), verdict=ACCEPT),
+    "task": lambda: Input({"task.csv": attacks.table_of(valid.text_rows())}, verdict=ACCEPT, read="task.csv"),
+    "mib": lambda: Input({"train.jsonl": attacks.lines_of(valid.mib_rows())}, verdict=ACCEPT, read="folder"),
+    "command": lambda: Input(valid.result(), verdict=ACCEPT, read="result report"),
+    "model": lambda: Input(valid.model(), verdict=ACCEPT, read="load"),
+    "gguf": lambda: Input(valid.gguf(), verdict=ACCEPT, read="load"),
+}
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
-        Reader("eap-json", attacks.eap_json, naming(read_edges("circuit.json")), 0.14, 150),
-        Reader("eap-pt", attacks.eap_pt, naming(read_edges("circuit.pt")), 0.1, 120),
-        Reader("packed", attacks.packed, naming(read_edges("circuit.npz")), 0.05, 100),
-        Reader("scores", attacks.scores, naming(read_scores), 0.12, 120),
-        Reader("ranking", attacks.ranking, naming(read_ranking), 0.1, 100),
-        Reader("result", attacks.result, naming(read_results), 0.13, 150),
+        Reader("eap-json", lambda: attacks.circuit("json"), naming(read_edges("circuit.json")), 0.14, 150),
+        Reader("eap-pt", lambda: attacks.circuit("pt"), naming(read_edges("circuit.pt")), 0.1, 120),
+        Reader("npz", lambda: attacks.circuit("npz"), naming(read_edges("circuit.npz")), 0.05, 100),
+        Reader("scores", lambda: attacks.attack(valid.scores()), naming(read_scores), 0.12, 120),
+        Reader("ranking", lambda: attacks.attack(valid.ranking()), naming(read_ranking), 0.1, 100),
+        Reader("result", lambda: attacks.attack(valid.result()), naming(read_results), 0.13, 150),
         Reader("study", attacks.study, naming(read_studies), 0.07, 80),
         Reader("unit", attacks.unit, read_unit, 0.08, 80),
         Reader("submission", attacks.submission, read_submission, 0.05, 60),
-        Reader("task", tasks, naming(read_task), 0.08, 120),
-        Reader("mib", attacks.mib, naming(read_copy), 0.03, 50),
+        Reader("task", attacks.tasks, naming(read_task), 0.08, 120),
+        Reader("mib", attacks.mib, naming(read_task), 0.03, 50),
         Reader("command", attacks.command, run_command, 0.03, 20),
         Reader("model", attacks.model, naming(read_model("")), 0.015, 20),
         *([Reader("gguf", attacks.gguf, naming(read_model("tiny.gguf")), 0.005, 10)] if valid.HAS_GGUF else []),
     )
 }
-VALID: dict[str, Callable[[], Input]] = {
-    "eap-json": lambda: Input({"circuit.json": valid.circuit()["circuit.json"]}, "as it is", ACCEPT, "circuit"),
-    "eap-pt": lambda: Input({"circuit.pt": valid.circuit()["circuit.pt"]}, "as it is", ACCEPT, "scores"),
-    "packed": lambda: Input({"circuit.npz": valid.circuit()["circuit.npz"]}, "as it is", ACCEPT, "circuit"),
-    "scores": lambda: Input(valid.scores(), "as it is", ACCEPT),
-    "ranking": lambda: Input(valid.ranking(), "as it is", ACCEPT),
-    "result": lambda: Input(valid.result(), "as it is", ACCEPT),
-    "study": lambda: Input(valid.study(), "as it is", ACCEPT),
-    "unit": lambda: Input(valid.unit(), "as it is", ACCEPT),
-    "submission": lambda: Input(valid.submission(), "as it is", ACCEPT),
-    "task": lambda: Input({"task.csv": attacks._csv_text(attacks._csv("text"))}, "as it is", ACCEPT, "task.csv"),
-    "mib": lambda: Input({"train.jsonl": attacks._lines(valid.mib_rows())}, "as it is", ACCEPT, "folder"),
-    "command": lambda: Input(valid.result(), "as it is", ACCEPT, "result report"),
-    "model": lambda: Input(valid.model(), "as it is", ACCEPT, "load"),
-    "gguf": lambda: Input(valid.gguf(), "as it is", ACCEPT, "load"),
-}
 
 
 def warm_up(name: str, folder: Path) -> None:
-    """Read the valid input once, without watch: what is imported on the way counts for nobody."""
+    """Read the valid input once, unwatched, so that imports count for no input."""
     given = VALID[name]()
     given.write(folder)
     READERS[name].read(folder, given)

@@ -1,4 +1,4 @@
-"""A circuit: a graph and the edges that are in it."""
+"""A circuit: a subset of a graph's edges."""
 
 from __future__ import annotations
 
@@ -31,55 +31,59 @@ class Circuit:
 
     @classmethod
     def full(cls, graph: Graph) -> Circuit:
-        """The circuit of all edges: the model itself."""
+        """Return the circuit of all edges, which behaves like the model."""
         return cls(graph, np.ones(graph.n_edges, bool))
 
     @classmethod
     def empty(cls, graph: Graph) -> Circuit:
-        """The circuit of no edges."""
+        """Return the circuit without edges."""
         return cls(graph, np.zeros(graph.n_edges, bool))
 
     @classmethod
     def from_edges(cls, graph: Graph, edges: Iterable[str]) -> Circuit:
-        """The circuit of the edges with these names, such as `input->a0.h1<q>`, each once."""
+        """Return the circuit of edges with these names, such as `input->a0.h1<q>`, each once."""
         counts = np.bincount(graph.edge_indices(edges), minlength=graph.n_edges)
-        if (twice := np.flatnonzero(counts > 1)).size:
-            raise InputError(f"edge {graph.edge_names[twice[0]]} is given {counts[twice[0]]} times; give it once")
+        if (repeated := np.flatnonzero(counts > 1)).size:
+            raise InputError(f"edge {graph.edge_names[repeated[0]]} is given {counts[repeated[0]]} times; give it once")
         return cls(graph, counts > 0)
 
     @classmethod
     def load(cls, path: str | Path) -> Circuit:
-        """The circuit in a file: an EAP-IG json or pt, or a npz of ours. Edges that a json leaves out are outside."""
-        held = read_edge_file(Path(path))
-        return cls(held.graph, held.require_mask())
+        """Return the circuit in a file: an EAP-IG json or pt, or an edgewise npz. Missing edges are outside."""
+        content = read_edge_file(Path(path))
+        return cls(content.graph, content.require_mask())
 
     def save(self, path: str | Path, score: ArrayLike | None = None, about: Mapping[str, Any] | None = None) -> None:
-        """Write an EAP-IG json or pt, or a npz of a few bytes, as the suffix says, whole or not at all.
+        """Write an EAP-IG json or pt, or a small npz, by the suffix of the path, atomically.
 
-        score  [edge] the signed scores that the circuit was chosen by; zeros without them. A npz keeps those inside
-        about  plain data that says how it came about
+        Parameters
+        ----------
+        score
+            [edge] The signed scores that the circuit was selected by; zeros by default. A npz keeps those inside.
+        about
+            Plain data that says how the circuit was made.
         """
-        known = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)
-        write_edge_file(Path(path), self.graph, self.mask, known, about or {})
+        scores = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)
+        write_edge_file(Path(path), self.graph, self.mask, scores, about or {})
 
     @property
     def n_edges(self) -> int:
-        """How many edges are inside."""
+        """The number of edges in the circuit."""
         return int(np.count_nonzero(self.mask))
 
     @property
     def nodes(self) -> NDArray[np.bool_]:
-        """[node] whether a node has an edge inside."""
+        """[node] Whether a node has an edge in the circuit."""
         return self.graph.used_nodes(self.mask)
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """The names of the edges inside, in the graph's order."""
+        """The names of the circuit's edges, in the graph's order."""
         names = self.graph.edge_names
         return tuple(names[edge] for edge in np.flatnonzero(self.mask))
 
     def prune(self) -> Circuit:
-        """Without the edges that lie on no path from `input` to `logits`."""
+        """Return the circuit without edges that lie on no path from `input` to `logits`."""
         return Circuit(self.graph, connected(self.graph, self.mask))
 
     def __repr__(self) -> str:
@@ -93,7 +97,7 @@ class Circuit:
 
 
 def connected(graph: Graph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """[edge] the edges of `mask` that remain after dropping, again and again, nodes without in- or out-edge."""
+    """Return the edges [edge] of `mask` on paths from `input` to `logits`: drop dead ends until none is left."""
     edges = np.flatnonzero(mask)
     tail, head = graph.edge_source[edges], graph.edge_head[edges]
     while True:
@@ -104,6 +108,6 @@ def connected(graph: Graph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         if stays.all():
             break
         edges, tail, head = edges[stays], tail[stays], head[stays]
-    kept = np.zeros(graph.n_edges, bool)
-    kept[edges] = True
-    return kept
+    on_path = np.zeros(graph.n_edges, bool)
+    on_path[edges] = True
+    return on_path

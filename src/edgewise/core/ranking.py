@@ -1,4 +1,4 @@
-"""A ranking: what selection reads, one value per edge."""
+"""A ranking: one value per edge, which selection reads."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.records import convert_record, read_format
 
-FORMAT, VERSION = "edgewise-ranking", 1
+RANKING_FORMAT, RANKING_VERSION = "edgewise-ranking", 1
 
 
 class RankingRecord(TypedDict):
-    """What ranking.json says."""
+    """The content of ranking.json."""
 
     graph: Graph
     signed: bool
@@ -33,15 +33,20 @@ class RankingRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """What every edge is worth, and whether it helps.
+    """The importance of every edge. `EdgeStatistics` makes rankings; any vector [edge] can be one.
 
-    value    [edge] the signed score, or without signs a value of at least 0
-    signed   whether the signs of values mean something: a positive one that the edge helps the task
-    kept     [edge] whether an edge passed its filter; None if there was none to pass
-    origin   where it came from, as plain data
-    resampled  [resample, edge] the values that resampled examples give, where somebody worked them out
-
-    Statistics of scores make one; a vector per edge from anywhere else is one too.
+    Attributes
+    ----------
+    value
+        [edge] The signed score, or a value of at least 0 if the ranking has no signs.
+    signed
+        Whether signs have a meaning: an edge with a positive value helps the task.
+    kept
+        [edge] Whether an edge passed the filter; None without a filter.
+    origin
+        How the ranking was made, as plain data.
+    resampled
+        [resample, edge] Values from resampled examples; None if they weren't computed.
     """
 
     graph: Graph
@@ -71,45 +76,45 @@ class Ranking:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that a selection can depend on."""
-        found = hashlib.sha256(repr((self.graph, self.signed)).encode())
-        found.update(self.value.tobytes())
-        found.update(b"" if self.kept is None else np.packbits(self.kept).tobytes())
-        return found.hexdigest()
+        """A hash of everything that a selection depends on."""
+        digest = hashlib.sha256(repr((self.graph, self.signed)).encode())
+        digest.update(self.value.tobytes())
+        digest.update(b"" if self.kept is None else np.packbits(self.kept).tobytes())
+        return digest.hexdigest()
 
     def confidence(self, k: int) -> NDArray[np.float64]:
-        """[edge] how often an edge is among the best k over the resamples: a confidence that needs no sign."""
+        """Return how often [edge] each edge is among the best k over the resamples. It needs no signs."""
         if self.resampled is None:
             raise InputError("this ranking wasn't resampled; learn it with --resamples, such as 10")
         best = np.argsort(-self.resampled, axis=1, kind="stable")[:, :k]
         return np.bincount(best.ravel(), minlength=self.graph.n_edges) / len(self.resampled)
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, whole or not at all."""
+        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, atomically."""
         rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
         about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
         with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             write_array(draft / "ranking.npy", np.concatenate(rows))
-            write_json(draft / "ranking.json", {"format": FORMAT, "version": VERSION} | about)
+            write_json(draft / "ranking.json", {"format": RANKING_FORMAT, "version": RANKING_VERSION} | about)
 
     @classmethod
     def load(cls, folder: str | Path) -> Ranking:
-        """A ranking from a folder that `save` wrote."""
+        """Return the ranking of a folder that `save` wrote."""
         folder = Path(folder)
-        about = read_format(folder / "ranking.json", FORMAT, VERSION)
-        said = convert_record(RankingRecord, about, str(folder / "ranking.json"))
-        values = read_array(folder / "ranking.npy", "f", (None, said["graph"].n_edges))
+        about = read_format(folder / "ranking.json", RANKING_FORMAT, RANKING_VERSION)
+        record = convert_record(RankingRecord, about, str(folder / "ranking.json"))
+        values = read_array(folder / "ranking.npy", "f", (None, record["graph"].n_edges))
         if not len(values):
-            raise InputError(f"{folder} isn't a whole ranking: ranking.npy has no rows")
+            raise InputError(f"{folder} isn't a complete ranking: ranking.npy has no rows")
         resampled = values[1:] if len(values) > 1 else None
         try:
-            return cls(said["graph"], values[0], said["signed"], origin=said["origin"], resampled=resampled)
+            return cls(record["graph"], values[0], record["signed"], origin=record["origin"], resampled=resampled)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
 
     @staticmethod
     def is_folder(path: str | Path) -> bool:
-        """Whether a folder holds a ranking rather than scores."""
+        """Return whether a folder holds a ranking rather than scores."""
         return os.path.isfile(Path(path) / "ranking.json")
 
     def __repr__(self) -> str:

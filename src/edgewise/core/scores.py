@@ -1,7 +1,4 @@
-"""Edge scores with their example axis, where they came from, and the folder that keeps them.
-
-A folder of scores has `scores.npy` [example, edge] and `scores.json`, which says of what.
-"""
+"""Edge scores per example, and their folder: `scores.npy` [example, edge] and `scores.json`, which says of what."""
 
 from __future__ import annotations
 
@@ -26,11 +23,11 @@ from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_format
 
 CHUNK_BYTES = 64 * 2**20
-FORMAT, VERSION = "edgewise-scores", 1
+SCORES_FORMAT, SCORES_VERSION = "edgewise-scores", 1
 
 
 class ScoresRecord(TypedDict):
-    """What scores.json says."""
+    """The content of scores.json."""
 
     graph: Graph
     examples: int
@@ -39,10 +36,14 @@ class ScoresRecord(TypedDict):
 
 @dataclass(frozen=True, eq=False)
 class EdgeScores:
-    """Scores of every edge for every example; the score of a data set is the mean over its examples.
+    """Scores of every edge on every example. The score of a data set is the mean over its examples.
 
-    values      [example, edge]; may be memory-mapped. A single row is a data set's mean from elsewhere.
-    provenance  model, task, method and settings that they were made with
+    Attributes
+    ----------
+    values
+        [example, edge] May be memory-mapped. A file of another tool has one row, the mean over its data set.
+    provenance
+        Model, task, method and settings that made the scores.
     """
 
     graph: Graph
@@ -75,7 +76,7 @@ class EdgeScores:
         return self.values.shape[0]
 
     def mean(self) -> NDArray[np.float64]:
-        """[edge] the score of the data set."""
+        """Return the score [edge] of the data set."""
         means = np.empty(self.graph.n_edges)
         for columns in column_chunks(self.values.shape):
             means[columns] = self.values[:, columns].mean(0, dtype=np.float64)
@@ -84,27 +85,27 @@ class EdgeScores:
     @cached_property
     def digest(self) -> str:
         """A hash of the values."""
-        found = hashlib.sha256(repr((self.graph, self.values.shape, str(self.values.dtype))).encode())
+        digest = hashlib.sha256(repr((self.graph, self.values.shape, str(self.values.dtype))).encode())
         for row in self.values:
-            found.update(np.ascontiguousarray(row).tobytes())
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(row).tobytes())
+        return digest.hexdigest()
 
     @classmethod
     def load(cls, path: str | Path) -> EdgeScores:
-        """Scores from a folder made by `edgewise score` or `edgewise run`, or from an EAP-IG json or pt.
+        """Return the scores of a folder made by `edgewise score` or `edgewise run`, or of an EAP-IG json or pt.
 
-        Large arrays stay on disk. A file has no example axis: its scores are one row.
+        Arrays of folders are memory-mapped. Files have no example axis: their scores are one row.
         """
         path = Path(path)
         return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_edge_file(path))
 
     @classmethod
-    def of_file(cls, held: EdgeFile) -> EdgeScores:
-        """The scores of a file, as one row: the mean over examples that are no longer known."""
-        return cls(held.graph, held.require_scores()[None], {"file": held.path.name})
+    def of_file(cls, content: EdgeFile) -> EdgeScores:
+        """Return the scores of a file as one row."""
+        return cls(content.graph, content.require_scores()[None], {"file": content.path.name})
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Write a folder of scores, whole or not at all."""
+        """Write a folder of scores atomically."""
         with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             fill_folder(draft, self)
 
@@ -114,7 +115,7 @@ class EdgeScores:
 
 
 def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Slices of the edge axis, such that [example, slice] fits comfortably in memory."""
+    """Yield slices of the edge axis such that [example, slice] fits easily into memory."""
     examples, edges = shape
     step = max(1, CHUNK_BYTES // (8 * examples))
     for first in range(0, edges, step):
@@ -122,24 +123,24 @@ def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
 
 
 def fill_folder(folder: Path, scores: EdgeScores) -> None:
-    """Write scores into a folder that exists."""
+    """Write scores into an existing folder."""
     write_array(folder / "scores.npy", scores.values)
     about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
-    write_json(folder / "scores.json", {"format": FORMAT, "version": VERSION} | about)
+    write_json(folder / "scores.json", {"format": SCORES_FORMAT, "version": SCORES_VERSION} | about)
 
 
 def read_folder(path: Path) -> EdgeScores:
-    """Scores from a score folder or a result folder."""
+    """Return the scores of a score folder or a result folder."""
     folder = path / "scores" if os.path.isdir(path / "scores") else path
     if not os.path.isfile(folder / "scores.json"):
         raise InputError(
             f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
         )
-    about = read_format(folder / "scores.json", FORMAT, VERSION)
-    said = convert_record(ScoresRecord, about, str(folder / "scores.json"))
-    graph = said["graph"]
-    values = read_array(folder / "scores.npy", "f", (said["examples"], graph.n_edges))
+    about = read_format(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
+    record = convert_record(ScoresRecord, about, str(folder / "scores.json"))
+    graph = record["graph"]
+    values = read_array(folder / "scores.npy", "f", (record["examples"], graph.n_edges))
     try:
-        return EdgeScores(graph, values, said["provenance"])
+        return EdgeScores(graph, values, record["provenance"])
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None

@@ -1,4 +1,4 @@
-"""What a config says, as a stranger may have written it: checked before anything is built from it."""
+"""Check the values of an untrusted config before a model is built from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
 WIDTH = ("n_embd", "hidden_size")
 NEEDED = (LAYERS, HEADS, WIDTH)
-# Whole numbers, and the most that each may be: far beyond any model, and far below what exhausts a machine.
+# The largest value of each count: far above any model, far below what exhausts a machine.
 MOST = {
     **dict.fromkeys(LAYERS, 1_000),
     **dict.fromkeys(("num_key_value_heads", *HEADS), 10_000),
@@ -26,16 +26,16 @@ MOST = {
     "num_labels": 10_000,
     **dict.fromkeys(("n_positions", "n_ctx", "max_position_embeddings", "sliding_window"), 1_000_000_000),
 }
-# These mean something else by null: a default that follows from the others, or none.
+# These may be null, which stands for a default or for none.
 MAY_BE_NULL = frozenset({"num_labels", "num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool = False) -> None:
-    """Refuse a config, as it is written in the file `where`, that no model of a known family can have.
+    """Raise InputError if no model of a supported family can have the config in the file `where`.
 
-    Nothing is built before: a library would make lists of a billion layers, or stumble over text in place of numbers.
-    One of an unknown family goes on only if its own code is trusted; what that makes of it is checked afterwards.
+    Call it before a library builds anything: a billion layers would exhaust the memory. An unknown family passes only
+    if its code is trusted; `check_read` checks the result.
     """
     kind = values.get("model_type")
     known = isinstance(kind, str) and kind in FAMILIES
@@ -44,8 +44,8 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
             raise unknown_name("model family", _name(kind), list(FAMILIES))
         if not trust_remote_code:
             raise InputError(
-                f"{where}: its model_type {_name(kind)!r} needs code of its own, which comes with the model and isn't "
-                f"run; give trust_remote_code=True if you trust it, or choose one of: {', '.join(FAMILIES)}"
+                f"{where}: its model_type {_name(kind)!r} needs code that comes with the model and "
+                f"isn't run; give trust_remote_code=True if you trust it, or choose one of: {', '.join(FAMILIES)}"
             )
     for names in NEEDED:
         if known and not any(name in values for name in names):
@@ -56,7 +56,7 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
         if name in ("id2label", "label2id") and isinstance(value, Mapping) and len(value) > MOST["num_labels"]:
             raise InputError(f"{where}: {name} has {len(value):,} labels, at most {MOST['num_labels']:,} are read")
         if name.endswith("attn_implementation") and "/" in str(value):
-            raise InputError(f"{where} asks for code from the hub: {name} = {short(value)}; remove it")
+            raise InputError(f"{where} needs code from the hub: {name} = {short(value)}; remove it")
     strange = next((name for name, number in _numbers(values, "") if not _is_sane(number)), None)
     if strange is not None:
         raise InputError(f"{where}: {strange} isn't a number that can be used")
@@ -70,7 +70,7 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
 
 
 def check_read(config: Any, where: str) -> None:
-    """Refuse a config, as it was read, whose numbers don't go together."""
+    """Raise InputError if the numbers of a config that was read contradict each other."""
     found = {name: getattr(config, name, None) for name in MOST}
     for name, value in found.items():
         if value is not None:
@@ -90,13 +90,13 @@ def check_read(config: Any, where: str) -> None:
 
 
 def check_whole(value: Any, name: str, where: str) -> None:
-    """Refuse what isn't a whole number from 1 to the most that `name` may be."""
+    """Raise InputError if a value isn't a whole number from 1 to the largest for `name`."""
     if type(value) is not int or not 1 <= value <= MOST[name]:
         raise InputError(f"{where}: {name} must be a whole number from 1 to {MOST[name]:,}, not {short(value)}")
 
 
 def least_parameters(config: Any) -> int:
-    """How many parameters a model of this config has at least: its embedding, and the large matrices of its layers."""
+    """Return the least number of parameters of a model: its embedding and the large matrices of its layers."""
     heads, width = config.num_attention_heads, config.hidden_size
     inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
     d_head = getattr(config, "head_dim", None) or width // heads
@@ -109,13 +109,13 @@ def _name(kind: Any) -> str:
 
 
 def _numbers(value: Any, name: str) -> Iterator[tuple[str, int | float]]:
-    """Every number in a config, and the name that it is under."""
+    """Yield every number in a config with its name."""
     if isinstance(value, Mapping):
-        for key, one in value.items():
-            yield from _numbers(one, str(key))
+        for key, part in value.items():
+            yield from _numbers(part, str(key))
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _numbers(one, name)
+        for part in value:
+            yield from _numbers(part, name)
     elif isinstance(value, int | float):
         yield name, value
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, TypeVar
 
-from ..errors import SHOWN, InputError
+from ..errors import MAX_DETAILS, InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
 from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
@@ -119,7 +119,7 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
         except (ValueError, RecursionError) as error:
             words = f"line {number} isn't JSON: {first_line(error)}"
         # Of a file that is no task at all, not every line is worth its memory.
-        if len(problems) < SHOWN:
+        if len(problems) < MAX_DETAILS:
             problems[number] = words
         else:
             more += 1
