@@ -16,21 +16,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 from PIL import Image
 
-from edgewise import (
-    CMD,
-    CPR,
-    Circuit,
-    Curve,
-    EdgeScores,
-    Graph,
-    Settings,
-    discover,
-    read_result,
-    wrap_model,
-    write_result,
-)
+from edgewise import CMD, CPR, Circuit, EdgeScores, Graph, Settings, discover, read_result, wrap_model, write_result
 from edgewise.core.statistics import EdgeStatistics
-from edgewise.evaluate import compare, faithfulness_intervals, size_to_edges
+from edgewise.evaluate import Curve, compare, faithfulness_intervals, size_to_edges
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import overview

@@ -72,7 +72,7 @@ def test_every_key_of_the_help_does_what_it_says(page, view):
     page.press("Escape")
     expect(page.page.locator("#search")).to_have_value("")
     page.press("p")
-    assert page.text("#said") == "Choose a node first, then pin it"
+    assert page.text("#said") == "Select a node first, then pin it"
     page.click_node("m1").press("p")
     assert page.text("#pin") == "Unpin"
     page.press("p")

@@ -248,7 +248,7 @@ def test_edges_into_queries_keys_values_mlps_and_logits_are_filtered(page, view,
     assert 0 < without.sum() < mask.sum()
     assert page.listed("all") == ranked(view, CMD_ILP, without)
     assert set(drawn_edges(page)) == set(ranked(view, CMD_ILP, without))
-    assert f"{without.sum()} chosen by node, search and filters" in page.text("#caption")
+    assert f"{without.sum()} selected by node, search and filters" in page.text("#caption")
     page.click("#reset")
     assert page.listed("all") == ranked(view, CMD_ILP, mask)
 
@@ -429,7 +429,7 @@ def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view)
     assert "this is example 1" in page.text("#attention-said")
     expect(page.page.locator("#attention-head")).to_have_value(str(view.graph.node_names.index("a2.h2")))
     page.click_node("a2.h1")
-    assert page.text("#attention-said").startswith("Patterns of a2.h1 aren't held; those of ")
+    assert page.text("#attention-said").startswith("Patterns of a2.h1 aren't here; those of ")
 
 
 def test_the_about_tab_says_what_was_run(page, view):
@@ -437,8 +437,8 @@ def test_the_about_tab_says_what_was_run(page, view):
     words = page.text("#panel-about")
     for name, fact in view.runs[0].facts.items():
         assert name in words and fact in words
-    assert f"all {view.graph.n_edges} edges are here" in words
-    assert "Attention is held of 6 heads on 2 examples" in words
+    assert f"all {view.graph.n_edges} edges" in words
+    assert "The page has attention of 6 heads on 2 examples" in words
     # Of the methods, those that are here, each in its combinations too.
     said = page.page.locator("#about-methods dt").all_inner_texts()
     assert said == ["Greedy", "ILP", "Learned"]

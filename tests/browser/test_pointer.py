@@ -99,7 +99,7 @@ def test_a_click_on_a_node_shows_its_edges_alone_and_ranked(page, view, name):
         if {"into": "input", "out": "logits"}[side] != name:
             assert page.listed(side) == ranked(view, ILP, edges)
     assert {line["name"] for line in page.lines()} == set(ranked(view, ILP, into | out))
-    assert f"{(into | out).sum()} chosen by node" in page.text("#caption")
+    assert f"{(into | out).sum()} selected by node" in page.text("#caption")
     assert page.text("#chosen .node").startswith(name)
     page.click_node(name)
     assert page.listed("all") == ranked(view, ILP, mask)

@@ -101,9 +101,9 @@ def test_a_circuit_alone_has_no_curve_and_says_so(open_page, write_page):
     page.press("ArrowRight", "ArrowDown", "m", "d", "l")
     expect(page.page.locator("#other")).to_be_hidden()
     page.click("#tab-examples")
-    assert page.text("#examples-said") == "No metrics of single examples are held for this circuit."
+    assert page.text("#examples-said") == "The page has no metrics of single examples for this circuit."
     page.click("#tab-attention")
-    assert page.text("#attention-said") == "No attention patterns are held for this circuit."
+    assert page.text("#attention-said") == "The page has no attention patterns for this circuit."
     page.click("#tab-about")
     assert "mine.json" in page.text("#panel-about")
 
@@ -156,11 +156,11 @@ def test_two_runs_disagree(open_page, write_page):
 def test_a_graph_too_large_for_a_page_says_what_is_left_out(open_page, write_page, view, monkeypatch):
     monkeypatch.setattr(view_page, "MOST_EDGES", 100)
     page = open_page(write_page(view))
-    assert page.text("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page holds 100"
+    assert page.text("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page has 100"
     page.size(3)
-    assert "Circuit of 309 edges of 309 · this page holds 100 of them" in page.text("#caption")
+    assert "Circuit of 309 edges of 309 · this page has 100 of them" in page.text("#caption")
     page.click("#tab-about")
-    assert "The graph has 309 edges; this page holds 100" in page.text("#panel-about")
+    assert "The graph has 309 edges; this page has 100" in page.text("#panel-about")
 
 
 @pytest.fixture(scope="session")

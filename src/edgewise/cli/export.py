@@ -50,4 +50,4 @@ def command(
     if json:
         print_json({"out": str(out_file), "format": kind, "nodes": n_nodes, "edges": n_edges})
     else:
-        say(f"wrote {out_file}: {n_edges:,} edges between {n_nodes:,} nodes, {EXPORTS[kind].words}")
+        say(f"wrote {out_file}: {n_edges:,} edges between {n_nodes:,} nodes, {EXPORTS[kind].readers}")

@@ -1,4 +1,4 @@
-// What the page is about: how to read the picture, what the runs were, and what is left out.
+// The About tab: how to read the picture, facts about the runs, and what the page leaves out.
 
 import { METRICS, SELECTED } from "edgewise/choices.js";
 import { el } from "edgewise/dom.js";
@@ -8,8 +8,8 @@ import { isRatio } from "edgewise/single.js";
 import { count, counted } from "edgewise/text.js";
 
 const PICTURE = "Rows are layers, from the input at the bottom to the logits at the top; cells are heads, and the " +
-  "MLP at the end of each row. The more a cell stands out, the larger the total of its edges' scores in this " +
-  "circuit; cells outside it are faint.";
+  "MLP at the end of each row. The darker a cell, the larger the total score of its edges in this " +
+  "circuit; cells outside the circuit are faint.";
 const LINES = [
   ["q", "into a head's queries: where it looks from"],
   ["k", "into a head's keys: where it looks"],
@@ -18,26 +18,26 @@ const LINES = [
   ["logits", "into the logits"],
   ["wide", "wide: a large score; thin: a small one"],
   ["negative", "dashed: a negative score, so the edge works against the metric"],
-  ["here", "in difference mode: only in the method that is shown"],
-  ["there", "in difference mode: only in the other"],
+  ["here", "in difference mode: only in the shown recipe"],
+  ["there", "in difference mode: only in the other recipe"],
   ["shared", "in difference mode: in both"],
-  ["outside", "dotted: outside the circuit, if those are asked for"],
+  ["outside", "dotted: outside the circuit, if such edges are switched on"],
 ];
 const RATIO = "the circuit's metric divided by the model's: 1 is the model";
 const MIB = "the circuit's metric on a scale where 0 is the empty circuit and 1 the model; above 1 it overshoots";
 const TERMS = [
   ...Object.entries(METRICS).map(([name, words]) => [name, `${words}; its circuits are ${SELECTED[name]}`]),
-  ["score", "what an edge adds to the metric, as attribution estimates it, on the mean over the examples; learned " +
-    "methods choose by a learned value instead"],
-  ["[low, high]", "an interval of resampled examples"],
+  ["score", "how much an edge adds to the metric, estimated by attribution, as a mean over the examples; learned " +
+    "recipes select by a learned value instead"],
+  ["[low, high]", "an interval over resampled examples"],
   ["✓ and ±", "whether all resamples agree on the sign of an edge's score (✓), or not (±: unstable)"],
-  ["sizes, n/m", "the edge is in n of the m circuits, from small to large, of its method"],
+  ["sizes, n/m", "the edge is in n of the m circuits of its recipe"],
   ["bar", "under an edge in the list: its score, as a share of the strongest"],
-  ["n of m asked for", "pruning took the others away: edges that no path from the input to the logits leads through"],
-  ["grey curves", "the other methods of the same metric; point at one to see its name"],
+  ["n of m asked for", "pruning removed the others: edges that are on no path from the input to the logits"],
+  ["grey curves", "the other recipes of the same measure; point at one to see its name"],
 ];
 
-/** Fills `element` once; nothing in it depends on the state. */
+/** Fills `element` once: its content does not depend on the state. */
 export function aboutPanel(element, view) {
   const part = (title, ...children) => [el("h3", {}, title), ...children];
   const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
@@ -46,16 +46,16 @@ export function aboutPanel(element, view) {
   element.append(el("div", { class: "panel about" },
     ...part("How to read the picture", el("p", {}, PICTURE), legend()),
     ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS])),
-    ...(methods.length ? part("What the methods are", terms(methods, { id: "about-methods" })) : []),
+    ...(methods.length ? part("What the recipes are", terms(methods, { id: "about-methods" })) : []),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
     ...part("What is left out", list("about-left-out", leftOut(view))),
-    el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. Nothing on this page leaves it.`)));
+    el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. This page sends nothing over the network.`)));
   return { render() {} };
 }
 
 function factsOf(run, place) {
   const facts = Object.entries(run.facts);
-  return facts.length ? terms(facts, { "data-run": place }) : el("p", { class: "quiet" }, "Nothing is noted of it.");
+  return facts.length ? terms(facts, { "data-run": place }) : el("p", { class: "quiet" }, "No facts are known.");
 }
 
 function terms(pairs, attributes = {}) {
@@ -72,9 +72,9 @@ function leftOut(view) {
   const { edges, held } = view.graph;
   return [
     held < edges
-      ? `The graph has ${counted(edges, "edge")}; this page holds ${count(held)}, those of the smallest circuits first.`
-      : `Nothing of the graph: all ${counted(edges, "edge")} are here.`,
-    `At most ${count(MOST_LINES)} lines are drawn, the strongest; the words below the picture say of how many.`,
+      ? `The graph has ${counted(edges, "edge")}; this page has ${count(held)}, those of the smallest circuits first.`
+      : `Nothing of the graph: the page has all ${counted(edges, "edge")}.`,
+    `At most ${count(MOST_LINES)} lines are drawn, the strongest; the line below the picture says how many there are.`,
     ...view.runs.map((run) => ofExamples(run, view.runs.length > 1 ? ` of ${run.name}` : "")),
   ];
 }
@@ -84,8 +84,8 @@ function ofExamples(run, whose) {
   const all = counted(run.examples, "evaluated example");
   const { heads = [], examples = [] } = run.patterns ?? {};
   const attention = heads.length && examples.length
-    ? `Attention is held of ${counted(heads.length, "head")} on ${counted(examples.length, "example")}.`
-    : "No attention is held.";
+    ? `The page has attention of ${counted(heads.length, "head")} on ${counted(examples.length, "example")}.`
+    : "The page has no attention patterns.";
   if (!run.examples) return `No examples${whose} were evaluated. ${attention}`;
   const part = held < run.examples ? `The first ${count(held)} of ${all}` : `All of ${all}`;
   return `${part}${whose} are here. ${attention}`;

@@ -51,7 +51,7 @@ export function attentionPanel(element, view, update) {
     const held = Boolean(patterns?.heads.length && patterns.examples.length);
     for (const part of [choices, last, body, scales]) part.hidden = !held;
     shown = held ? pick(view, now, patterns) : null;
-    said.textContent = shown ? words(view, now, shown) : "No attention patterns are held for this circuit.";
+    said.textContent = shown ? words(view, now, shown) : "The page has no attention patterns for this circuit.";
     if (!shown) return;
     last.replaceChildren(...lastRow(shown));
     fill(heads, headGroups(view, shown), shown.head);
@@ -123,9 +123,9 @@ function words(view, state, { asked, head, heads, example }) {
   const some = heads.slice(0, NAMED).map((one) => name(one.node)).join(", ");
   const more = heads.length > NAMED ? ` and ${counted(heads.length - NAMED, "other")}` : "";
   return [
-    asked === null || asked === head ? "" : `Patterns of ${name(asked)} aren't held; those of ${some}${more} are.`,
+    asked === null || asked === head ? "" : `Patterns of ${name(asked)} aren't here; those of ${some}${more} are.`,
     example === state.example ? ""
-      : `Patterns on example ${count(state.example)} aren't held; this is example ${count(example)}.`,
+      : `Patterns on example ${count(state.example)} aren't here; this is example ${count(example)}.`,
     rank < 0 ? `${name(head)} isn't in ${circuit}.`
       : `${name(head)} ranks ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
         `by the total of its edges' scores, ${number(inside[rank].score)}.`,

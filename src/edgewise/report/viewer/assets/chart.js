@@ -52,7 +52,7 @@ export function drawChart(svg, view, state, width) {
   };
 }
 
-/** The rows drawn, {row, kind}, faint ones first: all with a curve of the shown row's run and metric, and the other. */
+/** The rows to draw, {row, kind}, faint first: all with a curve of the shown row's run and measure, and the other. */
 function drawnRows(view, state) {
   const shown = view.rows[state.row];
   const rank = (row) => (row.index === state.row ? 2 : row.index === state.other ? 1 : 0);

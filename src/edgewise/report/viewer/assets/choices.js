@@ -1,36 +1,35 @@
-// Which circuit is shown: metric, method, and a second method to tell it apart from.
+// The controls that choose the circuit: measure, recipe, and a second recipe to compare it with.
 
 import { button, el, write } from "edgewise/dom.js";
 import { benchmarks, rowsOf, sameRow } from "edgewise/state.js";
 
-/** What a metric is, in words. */
+/** Descriptions of the measures. */
 export const METRICS = {
-  CMD: "Integrated circuit-model distance: the area between the curve of faithfulness and 1, so lower is better",
-  CPR: "Integrated circuit performance ratio: the area under the curve of faithfulness, so higher is better",
+  CMD: "Integrated circuit-model distance: the area between the faithfulness curve and 1; lower is better",
+  CPR: "Integrated circuit performance ratio: the area under the faithfulness curve; higher is better",
 };
 
-/** What the circuits of a metric are selected by: it is more than how they are judged. */
+/** How the circuits of each measure are selected. */
 export const SELECTED = {
   CMD: "selected by absolute scores",
   CPR: "selected by signed scores",
 };
 
-/** The patch that moves both circuits to another benchmark. */
+/** Returns the state change that moves both circuits to another measure. */
 export function toBenchmark(view, state, benchmark) {
   const other = state.other === null ? null : sameRow(view, state.other, benchmark);
   const row = sameRow(view, state.row, benchmark);
   return { row, other: other === row ? null : other };
 }
 
-/** The patch that leaves difference mode, or starts it: with the first of the benchmark, or the second if that one is
- * shown. */
+/** Returns the state change that leaves difference mode, or starts it with the first other recipe of the measure. */
 export function switched(view, state) {
   if (state.other !== null) return { other: null };
   const near = rowsOf(view, view.rows[state.row].benchmark).filter((row) => row.index !== state.row);
   return { other: (near[0] ?? view.rows.find((row) => row.index !== state.row))?.index ?? null };
 }
 
-/** Fills `element` with the metric, the methods and difference mode. */
+/** Fills `element` with the controls for measure, recipe and difference mode. */
 export function choices(element, view, update) {
   const groups = benchmarks(view);
   let state = null;
@@ -41,7 +40,7 @@ export function choices(element, view, update) {
     button(row.label, () => update({ row: row.index }),
       { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
   const toggle = button("Difference", () => update(switched(view, state)),
-    { id: "difference", class: "chip", title: "Show what two circuits disagree on (d)" });
+    { id: "difference", class: "chip", title: "Show the differences between two circuits (d)" });
   const select = el("select", {
     id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }),
   });
@@ -51,11 +50,11 @@ export function choices(element, view, update) {
   const versus = el("span", { class: "versus" }, shown, el("span", { class: "soft" }, "vs"), select, swap);
   element.append(
     el("div", { class: "group", id: "metrics", hidden: groups.length < 2 },
-      el("span", { class: "word" }, "Metric"),
-      el("div", { class: "segments", role: "group", "aria-label": "Metric" }, ...metric)),
+      el("span", { class: "word" }, "Measure"),
+      el("div", { class: "segments", role: "group", "aria-label": "Measure" }, ...metric)),
     el("div", { class: "group grows", id: "methods", hidden: view.rows.length < 2 },
-      el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Method" : "Circuit"),
-      el("div", { class: "chips", role: "group", "aria-label": "Method" }, ...methods)),
+      el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Recipe" : "Circuit"),
+      el("div", { class: "chips", role: "group", "aria-label": "Recipe" }, ...methods)),
     el("div", { class: "group", id: "differences", hidden: view.rows.length < 2 }, toggle, versus));
 
   return {
@@ -72,7 +71,7 @@ export function choices(element, view, update) {
       });
       methods[now.row].scrollIntoView?.({ block: "nearest", inline: "nearest" });
       toggle.setAttribute("aria-pressed", now.other !== null);
-      // Its place is kept, so that nothing moves under the pointer.
+      // The hidden element keeps its space, so that nothing moves under the pointer.
       versus.classList.toggle("kept", now.other === null);
       if (now.other === null) return;
       write(shown, view.rows[now.row].label);

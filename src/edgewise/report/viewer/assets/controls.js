@@ -1,4 +1,4 @@
-// The page's own buttons: what is saved, theme, full screen, help and zoom.
+// The toolbar: export, link, theme, full screen, help and zoom.
 
 import { button, el, icon } from "edgewise/dom.js";
 import { fileName, pngOf, save, svgOf } from "edgewise/export.js";
@@ -10,18 +10,18 @@ const ICONS = {
   full: ["M2 6V2h4", "M10 2h4v4", "M14 10v4h-4", "M6 14H2v-4"],
 };
 
-// A page from disk is nowhere else.
+// A link to a local file works only on this computer.
 const ALSO = ". It works where this file lies at the same place: send it, too";
 
 /** The page's keys, and what each does in words. */
 export const KEYS = [
   ["← →", "smaller or larger circuit"],
-  ["↑ ↓", "previous or next method"],
-  ["m", "metric: CMD or CPR"],
+  ["↑ ↓", "previous or next recipe"],
+  ["m", "measure: CMD or CPR"],
   ["d", "difference of two circuits"],
   ["/", "find a node or an edge"],
   ["Esc", "show all again; once more: undo everything"],
-  ["p", "pin the chosen node"],
+  ["p", "pin the selected node"],
   ["+ − 0", "zoom in, out, back"],
   ["l", "curve: linear or logarithmic"],
   ["t", "light or dark"],
@@ -44,7 +44,7 @@ export function actionsOf(document, view, { state, update, palette, say }) {
       const copied = await copy(document, location.href);
       const done = "The link to exactly this picture is copied";
       const also = location.protocol === "file:" ? ALSO : "";
-      say((copied ? done : "Copy the page's address: it holds this picture") + also);
+      say((copied ? done : "Copy the page's address: it describes this picture") + also);
     },
     theme: () => update({ theme: isDark(state()) ? "light" : "dark" }),
     full: () => {
@@ -60,7 +60,7 @@ export function actionsOf(document, view, { state, update, palette, say }) {
     zoom: (factor) => update({ zoom: factor === 0 ? initial(view).zoom : scaled(state().zoom, factor) }),
     pin: (node = state().node) => {
       const { pins } = state();
-      if (node === null) say("Choose a node first, then pin it");
+      if (node === null) say("Select a node first, then pin it");
       else update({ pins: pins.includes(node) ? pins.filter((one) => one !== node) : [...pins, node] });
     },
   };

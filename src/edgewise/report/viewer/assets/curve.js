@@ -9,8 +9,8 @@ import { sameSize } from "edgewise/state.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
 const AXES = {
-  log: "A logarithmic share, so that small circuits can be told apart",
-  linear: "A linear share, which the area is integrated over",
+  log: "A logarithmic axis, which shows small circuits apart",
+  linear: "A linear axis, over which the area is integrated",
 };
 
 /** Fills `element` with the curve, the slider and the words; moves `size` and switches `linear`. */

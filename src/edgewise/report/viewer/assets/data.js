@@ -86,7 +86,7 @@ function rowOf(row, index, label, array, runs) {
   };
 }
 
-/** What each row is called: its method, with its run where there are several, and no two of a benchmark alike. */
+/** The labels of rows: recipe, with the run if there are several; unique within a measure. */
 function labelsOf({ rows, runs }) {
   const taken = new Map();
   return rows.map((row) => {

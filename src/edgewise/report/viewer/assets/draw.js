@@ -20,7 +20,7 @@ export function cellColours(palette, cell) {
   return { fill: `rgb(${fill})`, ink: cell.dimmed ? palette.soft : clearer, edge: palette["strong-line"] };
 }
 
-/** How well two colours can be told apart, as WCAG has it: 1 to 21. */
+/** The WCAG contrast of two colours: 1 to 21. */
 function contrast(a, b) {
   const light = ([red, green, blue]) =>
     0.05 + 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2;

@@ -10,7 +10,7 @@ import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
 const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
 const ONE_LIST = 50, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
 
-/** Fills `element`; `hover(edge or null)` is told which edge the pointer is on. */
+/** Fills `element`; `hover(edge or null)` is called with the edge under the pointer. */
 export function edgesPanel(element, view, update, hover) {
   let last = null;
   let state = null;
@@ -137,7 +137,7 @@ function head(run, row) {
     ],
     ["interval", run.low ? "interval" : "", "Of the score, by resampling the examples"],
     ["stable", run.unstable ? "sign" : "", "✓ every resample agrees on the sign; ± it changes between resamples"],
-    ["sizes", row.sizes.length > 1 ? "sizes" : "", "In how many of this method's circuits the edge is"]];
+    ["sizes", row.sizes.length > 1 ? "sizes" : "", "The number of this recipe's circuits that have the edge"]];
   const spans = titles.map(([name, words, title]) => el("span", { class: name, title: title || null }, words));
   return el("div", { class: "edge head", "aria-hidden": "true" }, ...spans);
 }

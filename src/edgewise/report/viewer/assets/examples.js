@@ -1,4 +1,4 @@
-// Where a circuit fails: its faithfulness on every example, worst first, and the prompt of one of them.
+// The Examples tab: faithfulness on every example, worst first, and the prompt of the selected one.
 
 import { button, draw, el } from "edgewise/dom.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
@@ -77,7 +77,7 @@ export function examplesPanel(element, view, update) {
   return { render };
 }
 
-/** The example that a state shows: the chosen one, or else the last that is held; -1 if none is. */
+/** Returns the example that a state shows: the selected one, or else the last on the page; -1 if there is none. */
 function shownExample(view, state) {
   const row = view.rows[state.row];
   const held = Math.max(heldExamples(row), view.runs[row.run].prompts.length);
@@ -93,10 +93,10 @@ function headOf(example, strip, step) {
     strip && el("span", { class: "segments" }, move(-1, "A worse example", "‹"), move(1, "A better example", "›")));
 }
 
-/** What the strip shows, in words. */
+/** Describes the strip. */
 function lead(view, state, strip, go) {
   const row = view.rows[state.row];
-  if (!strip) return ["No metrics of single examples are held for this circuit."];
+  if (!strip) return ["The page has no metrics of single examples for this circuit."];
   const known = strip.values.filter((value) => !Number.isNaN(value));
   const low = known.filter((value) => value < 0.5).length;
   const [far] = strip.order;

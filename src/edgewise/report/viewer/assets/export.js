@@ -40,7 +40,7 @@ function headingOf(view, state) {
   return [view.about.title, circuit(row, row.sizes[state.size]) + chosen, ...versus];
 }
 
-/** The name of a file: title, methods and size, in letters that every file system takes. */
+/** The name of a file: title, recipes and size, in letters that every file system takes. */
 export function fileName(view, state, ending) {
   const row = view.rows[state.row];
   const other = state.other === null ? [] : ["vs", view.rows[state.other].label];

@@ -60,7 +60,7 @@ export function heatmap(name, point) {
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   cells.addEventListener("keydown", (event) => {
     if (!(event.key in steps)) return;
-    event.preventDefault(); // the page's own arrows move the size and the method
+    event.preventDefault(); // the page's arrow keys change the size and the recipe
     move([at[0] + steps[event.key][0], at[1] + steps[event.key][1]]);
   });
 

@@ -19,7 +19,7 @@ import { changed, fromAddress, toAddress } from "edgewise/state.js";
 import { tabs } from "edgewise/tabs.js";
 import { count, counted } from "edgewise/text.js";
 
-/** Loads the document's view, and shows it; what goes wrong is said on the page. */
+/** Loads the document's view and shows it; errors are shown on the page. */
 export async function start(document) {
   try {
     show(document, await load(document));
@@ -105,7 +105,7 @@ function show(document, view) {
 function describe(document, view) {
   const { layers, heads, edges, held } = view.graph;
   document.getElementById("title").textContent = view.about.title;
-  const part = held < edges ? `, of which this page holds ${count(held)}` : "";
+  const part = held < edges ? `, of which this page has ${count(held)}` : "";
   const shape = `${counted(layers, "layer")} × ${counted(heads, "head")}`;
   document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, "edge")}${part}`;
 }

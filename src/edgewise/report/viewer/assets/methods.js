@@ -1,16 +1,16 @@
-// What the methods of a page are, in a line each.
+// One-line descriptions of the parts of recipes.
 
 const METHODS = [
-  ["Greedy", "from the logits backwards, always the best edge into what is reached already; then pruned"],
-  ["Top-n", "the best edges wherever they are, then pruned"],
+  ["Greedy", "starts at the logits and always adds the best edge into a node already reached; then prunes"],
+  ["Top-n", "the edges of the highest scores, then pruned"],
   ["ILP", "the connected circuit of the largest total score, by integer linear programming"],
-  ["Bootstrapping", "an edge whose score has an interval, over resampled examples, that holds 0 counts as 0"],
+  ["Bootstrapping", "an edge counts as 0 if the interval of its score over resampled examples contains 0"],
   ["PNR", "positive-negative ratio: at least this share of the selected edges has a positive score"],
-  ["Learned", "edges are ranked by values that were learned through weighted circuits, not by their scores"],
-  ["Portfolio", "at every size, whichever of the methods validation prefers"],
+  ["Learned", "edges are ranked by values learned through weighted circuits instead of by their scores"],
+  ["Portfolio", "at every size, the recipe that did best on validation"],
 ];
 
-/** [name, meaning] of the methods that rows name, alone or in a combination; others aren't spoken of. */
+/** Returns [name, description] of the known parts in the names of rows' recipes. */
 export function methodsOf(rows) {
   const names = rows.map((row) => row.method.toLowerCase());
   const isWord = (name, word) => name.split(/[^a-z-]+/).includes(word);

@@ -13,7 +13,7 @@ const SPARK = { height: 56, side: 6 };
 /** An example's tokens and answers, as elements. */
 export function promptOf(view, run, example) {
   const prompt = view.runs[run].prompts[example];
-  return prompt ? [tokenPairs(prompt), answers(prompt)] : [el("p", { class: "quiet" }, "Its prompt isn't held.")];
+  return prompt ? [tokenPairs(prompt), answers(prompt)] : [el("p", { class: "quiet" }, "Its prompt isn't here.")];
 }
 
 /** What the circuits of a state make of an example, as elements. */

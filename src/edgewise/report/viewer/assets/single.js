@@ -8,14 +8,14 @@ const TINY = 0.01;
 /** Whether a run's faithfulness is the ratio m(circuit) / m(model) rather than MIB's. */
 export const isRatio = (run) => run.definition === "ratio";
 
-/** How many examples a row's metric is held for. */
+/** The number of examples for which the page has a row's metric. */
 export const heldExamples = (row) => (row.metric ? row.metric.length / row.sizes.length : 0);
 
 /** The metric of a row's circuit on an example. */
 export const metricOf = (row, size, example) => row.metric[size * heldExamples(row) + example];
 
-/** A function (size, example) -> a circuit's faithfulness there: NaN where model and empty circuit can't be told apart.
- * Null for a row without metrics. */
+/** Returns a function (size, example) -> faithfulness: NaN where model and empty circuit have about the same metric.
+ * Returns null for a row without metrics. */
 export function singleFaithfulness(view, row) {
   const run = view.runs[row.run];
   if (!row.metric || !run.full || !run.empty) return null;
@@ -26,11 +26,11 @@ export function singleFaithfulness(view, row) {
     Math.abs(ranges[example]) <= least ? NaN : (metricOf(row, size, example) - bottom(example)) / ranges[example];
 }
 
-/** Faithfulness on an example, in words. */
+/** Formats the faithfulness on an example. */
 export const faithfulWords = (value) => (Number.isNaN(value) ? "undefined" : fixed(value));
 
-/** Places of the values from the worst on, those that are undefined last: lowest first where higher is better, else
- * those farthest from 1. */
+/** Returns the places of the values, worst first and undefined ones last: the lowest is the worst where higher is
+ * better, else the one farthest from 1. */
 export function worstFirst(values, better) {
   const good = (value) => (better > 0 ? value : -Math.abs(1 - value));
   const key = (place) => (Number.isNaN(values[place]) ? Infinity : good(values[place]));

@@ -28,7 +28,7 @@ export function initial(view) {
 
 const within = (number, count) => Math.max(0, Math.min(Number.isInteger(number) ? number : 0, count - 1));
 
-/** The state after a change: sizes and the second method stay such that they exist, parts belong to a difference. */
+/** The state after a change: the size and the second recipe always exist, parts belong to a difference. */
 export function changed(view, state, patch) {
   const next = { ...state, ...patch };
   if (next.row !== state.row && patch.size === undefined) next.size = sameSize(view, state.row, state.size, next.row);
@@ -45,13 +45,13 @@ export function sameSize(view, row, size, other) {
   return sizes.reduce((best, one, at) => (distance(one) < distance(sizes[best]) ? at : best), 0);
 }
 
-/** The benchmarks that rows are of, in their order; "" are circuits of files. */
+/** The measures of the rows, in order; "" for circuits from files. */
 export const benchmarks = (view) => [...new Set(view.rows.map((row) => row.benchmark))];
 
-/** The rows of a benchmark. */
+/** The rows of a measure. */
 export const rowsOf = (view, benchmark) => view.rows.filter((row) => row.benchmark === benchmark);
 
-/** The row that has a row's name in another benchmark, or else the first there. */
+/** The row of the same recipe for another measure, or else the first row there. */
 export function sameRow(view, row, benchmark) {
   const rows = rowsOf(view, benchmark);
   return (rows.find((one) => one.label === view.rows[row].label) ?? rows[0]).index;

@@ -86,7 +86,7 @@ function levels({ y, width }) {
   ]);
 }
 
-/** In difference mode, a dot where the other method's circuit lies on the same example. */
+/** In difference mode, a dot where the other recipe's circuit lies on the same example. */
 function otherDots({ x, y, each }, view, state, order) {
   const other = state.other === null ? null : view.rows[state.other];
   const single = other?.run === view.rows[state.row].run ? singleFaithfulness(view, other) : null;

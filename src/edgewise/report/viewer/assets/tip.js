@@ -1,11 +1,11 @@
-// What is said of an edge or a node where the pointer is.
+// The tooltip of an edge or a node.
 
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { HERE, IN, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
 import { between, count, counted, number } from "edgewise/text.js";
 
-/** What an edge is to the circuits that are shown, in words; empty if it is simply inside. */
+/** Describes which of the shown circuits have an edge; empty if there is one and it has the edge. */
 export function kindWords(view, state, kind) {
   const name = (row) => view.rows[row].label;
   if (kind === HERE) return `only in ${name(state.row)}`;
@@ -28,7 +28,7 @@ export function edgeFacts(view, row, edge) {
   };
 }
 
-/** A sentence on whether resamples agree on the sign. */
+/** Describes whether resamples agree on the sign. */
 export const stabilityWords = (stable) =>
   stable === null ? "not resampled" : stable ? "stable: every resample agrees" : "unstable: changes between resamples";
 
@@ -60,7 +60,7 @@ function nodeTip(view, node, degrees) {
   ]];
 }
 
-/** Says in the tip what a target {line} or {node} is, beside the pointer or, for a finger, below; null hides it. */
+/** Shows the tooltip of a target {line} or {node} near the pointer, or at the bottom for touch; null hides it. */
 export function showTip(tip, view, state, circuits, target, event) {
   tip.hidden = target === null;
   if (target === null) return;
@@ -76,7 +76,7 @@ export function showTip(tip, view, state, circuits, target, event) {
   besidePlace(tip, event.clientX, event.clientY);
 }
 
-/** Puts a tip below and right of a place on the screen, or wherever near it there is room. */
+/** Places a tooltip below and right of a point, or where there is room near it. */
 export function besidePlace(tip, x, y) {
   const { width, height } = tip.getBoundingClientRect();
   const right = x + 16 + width > innerWidth - 8;
@@ -95,7 +95,7 @@ function degreesOf(view, { kind, total }, node) {
   return { into, out, total: total[node] };
 }
 
-/** The picture in words, for its caption and for those who don't see it: parts {words, key of a colour or null}. */
+/** Describes the picture for its caption and for screen readers: parts {words, key of a colour or null}. */
 export function summary(view, state, circuits, shown, left) {
   const { row, other, counts } = circuits;
   const { kept } = row.sizes[state.size];
@@ -108,9 +108,9 @@ export function summary(view, state, circuits, shown, left) {
     add(`${count(counts[SHARED])} in both`, "shared");
   } else {
     add(`Circuit of ${counted(kept, "edge")} of ${count(view.graph.edges)}`);
-    if (all < kept) add(`this page holds ${count(all)} of them`);
+    if (all < kept) add(`this page has ${count(all)} of them`);
   }
-  if (shown !== all) add(`${count(shown)} chosen by node, search and filters`);
+  if (shown !== all) add(`${count(shown)} selected by node, search and filters`);
   if (left) add(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
   return parts;
 }

@@ -1,4 +1,4 @@
-// Tokens are strangers' text: what they hold is shown, and steers nothing.
+// Tokens are untrusted text: every character is shown as text.
 
 const ENDS = { "\n": "⏎", "\r": "␍", "\t": "⇥" };
 // Characters that show nothing, or that turn the direction of the text around them.
