@@ -12,8 +12,8 @@ import numpy as np
 
 from edgewise import Circuit, Graph
 from edgewise.evaluate import Attention
+from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
-from edgewise.results import Prompt
 
 SHARES = (0.04, 0.1, 0.3, 1.0)
 EXAMPLES, LENGTH = 6, 7

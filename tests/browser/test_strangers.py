@@ -11,9 +11,9 @@ import pytest
 from playwright.sync_api import expect
 
 from edgewise import Circuit, Graph
+from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
-from edgewise.results import Prompt
 
 from .sample_views import circuit_alone, letters, mask_of, percent, ranked, sample_view, two_runs
 
