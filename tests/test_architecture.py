@@ -1,8 +1,9 @@
-"""The architecture that the design promises: imports go one way, and the arithmetic needs no torch."""
+"""The architecture: imports go one way, only models/ knows the transformer library, the arithmetic needs no torch."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,27 +11,11 @@ from pathlib import Path
 import edgewise
 
 SOURCE = Path(edgewise.__file__).parent
-# Each line may import the lines above it, but not its neighbours.
-LAYERS = [
-    {"errors", "lazy", "progress", "version"},
-    {"records", "reading"},
-    {"methods", "disk"},
-    {"graph"},
-    {"formats"},
-    {"circuit", "scores", "ranking"},
-    {"statistics", "tasks", "store"},
-    {"models"},
-    {"engines"},
-    {"score", "select", "evaluate"},
-    {"learn"},
-    {"study"},
-    {"pipeline"},
-    {"results"},
-    {"report"},
-    {"cli"},
-    {"__main__"},
-]
-HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
+GUIDE = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+# "a, b < c": c may import a and b, which may not import each other unless they are on the same, first level.
+ORDER = re.search(r"^    (errors, .* < cli)$", GUIDE, re.M)
+LEVEL = {name: level for level, names in enumerate(ORDER[1].split(" < ")) for name in names.split(", ")}
+LEVEL |= {"version": 0, "__main__": len(LEVEL)}
 
 
 def module_name(path: Path, source: Path) -> str:
@@ -38,8 +23,8 @@ def module_name(path: Path, source: Path) -> str:
     return ".".join(("edgewise", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
-def imports(path: Path, source: Path = SOURCE):
-    """Every module of edgewise that a file imports: relative or absolute, inside functions, for type checkers too."""
+def imported_modules(path: Path, source: Path = SOURCE):
+    """Yield every module of edgewise that a file imports, in functions and for type checkers too."""
     package = ["edgewise", *path.relative_to(source).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -49,107 +34,97 @@ def imports(path: Path, source: Path = SOURCE):
             base = [*base, *(node.module or "").split(".")] if node.module else base
             if base[:1] == ["edgewise"]:
                 for alias in node.names:
-                    whole = source.joinpath(*base[1:], alias.name)
-                    is_module = whole.is_dir() or whole.with_suffix(".py").is_file()
+                    target = source.joinpath(*base[1:], alias.name)
+                    is_module = target.is_dir() or target.with_suffix(".py").is_file()
                     yield ".".join([*base, alias.name] if is_module else base)
 
 
 def wrong_imports(source: Path) -> list[str]:
-    """Imports of a part by one that stands no higher."""
+    """Return imports of a part by a part that isn't on a higher level."""
     wrong = []
     for path in sorted(source.rglob("*.py")):
         part = path.relative_to(source).with_suffix("").parts[0]
-        for name in imports(path, source):
+        for name in imported_modules(path, source):
             other = name.split(".")[1] if "." in name else None
-            if part == "__init__" or other == part:
+            if part == "__init__" or other == part or (LEVEL.get(other), LEVEL[part]) == (0, 0):
                 continue
-            if other is None or HEIGHT[other] >= HEIGHT[part]:
+            if other is None or LEVEL[other] >= LEVEL[part]:
                 wrong.append(f"{path.relative_to(source)} imports {name}")
     return wrong
 
 
-def cycle(source: Path) -> list[str]:
-    """Modules that import each other in a circle, if there are any; the package itself, which offers all, left out."""
+def find_cycle(source: Path) -> list[str]:
+    """Return modules that import each other in a circle, if there are any."""
     graph = {
-        module_name(path, source): {n for n in imports(path, source) if n != "edgewise"}
+        module_name(path, source): {name for name in imported_modules(path, source) if name != "edgewise"}
         for path in source.rglob("*.py")
         if path != source / "__init__.py"
     }
-    done: set[str] = set()
+    visited: set[str] = set()
 
-    def visit(name: str, way: list[str]) -> list[str]:
-        if name in way:
-            return [*way[way.index(name) :], name]
-        if name in done or name not in graph:
+    def visit(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in visited or name not in graph:
             return []
         for other in sorted(graph[name]):
-            if found := visit(other, [*way, name]):
-                return found
-        done.add(name)
+            if cycle := visit(other, [*path, name]):
+                return cycle
+        visited.add(name)
         return []
 
-    return next((found for name in sorted(graph) if (found := visit(name, []))), [])
+    return next((cycle for name in sorted(graph) if (cycle := visit(name, []))), [])
 
 
-def test_imports_go_one_way_and_neighbours_do_not_know_each_other():
+def test_imports_follow_the_order_in_the_contributing_guide():
     assert not wrong_imports(SOURCE)
 
 
-def test_no_module_imports_itself_in_a_circle():
-    assert not cycle(SOURCE)
+def test_no_modules_import_each_other_in_a_circle():
+    assert not find_cycle(SOURCE)
 
 
-def test_these_tests_see_every_kind_of_import(tmp_path):
-    """Absolute, in a function, for type checkers only, of a neighbour, and a circle within a package."""
+def test_these_tests_find_every_kind_of_import(tmp_path):
+    """Absolute, in a function, for type checkers only, of the same level, and a circle within a package."""
     for number, (place, line) in enumerate(
         (
-            ("select/one.py", "import edgewise.cli.run"),
-            ("select/one.py", "from edgewise.score import Eap"),
-            ("select/one.py", "def f():\n    from ..evaluate.curve import Curve"),
-            ("tasks/one.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..models import Model"),
-            ("graph.py", "from . import circuit"),
-            ("study/one.py", "import edgewise"),
+            ("select/a.py", "import edgewise.cli.run"),
+            ("select/a.py", "from edgewise.score import Eap"),
+            ("select/a.py", "def f():\n    from ..evaluate.curve import Curve"),
+            ("tasks/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..models import Model"),
+            ("graph.py", "from . import pipeline"),
+            ("study/a.py", "import edgewise"),
         )
     ):
         source = tmp_path / str(number)
         for name in ("select", "score", "evaluate", "cli", "models", "tasks", "study"):
             (source / name).mkdir(parents=True)
-        (source / "circuit.py").write_text("")
+        (source / "pipeline.py").write_text("")
         (source / place).write_text(line)
         assert len(wrong_imports(source)) == 1, line
-    circle = tmp_path / "circle" / "models"
-    circle.mkdir(parents=True)
-    (circle / "one.py").write_text("from .two import a")
-    (circle / "two.py").write_text("def f():\n    from .one import b")
-    assert cycle(circle.parent) == ["edgewise.models.one", "edgewise.models.two", "edgewise.models.one"]
+    package = tmp_path / "circle" / "models"
+    package.mkdir(parents=True)
+    (package / "a.py").write_text("from .b import x")
+    (package / "b.py").write_text("def f():\n    from .a import y")
+    assert find_cycle(package.parent) == ["edgewise.models.a", "edgewise.models.b", "edgewise.models.a"]
 
 
-def test_every_module_has_its_place():
+def test_the_order_names_every_part():
     parts = {p.stem for p in SOURCE.glob("*.py")} | {p.name for p in SOURCE.iterdir() if any(p.glob("*.py"))}
-    assert parts - {"__init__", "__pycache__"} == set(HEIGHT)
+    assert parts - {"__init__", "__pycache__"} == set(LEVEL)
+    listed = set(re.findall(r"^  (\w+)(?:/|\.py)", GUIDE.split("## Where things are")[1], re.M))
+    assert parts - {"__init__", "__main__", "__pycache__", "version"} <= listed
 
 
-def test_only_models_knows_the_transformer_library():
-    knowing = set()
+def test_only_models_imports_the_transformer_library():
+    importing = set()
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             if any(name.split(".")[0] == "transformers" for name in names):
-                knowing.add(path.relative_to(SOURCE).parts[0])
-    assert knowing == {"models"}
-
-
-def test_functions_are_short_but_for_declarations_of_options():
-    long = []
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                # A command's options are its signature; what it does begins behind its docstring.
-                first = node.body[1] if node.name == "command" and len(node.body) > 1 else node
-                lines = node.end_lineno - first.lineno + 1
-                long += [f"{path.relative_to(SOURCE)}: {node.name} has {lines} lines"] * (lines > 60)
-    assert not long
+                importing.add(path.relative_to(SOURCE).parts[0])
+    assert importing == {"models"}
 
 
 def test_the_arithmetic_needs_no_torch():
@@ -161,8 +136,8 @@ class NoTorch:
             raise ImportError(name)
 sys.meta_path.insert(0, NoTorch())
 import numpy as np
-import edgewise
-from edgewise import CMD, Bootstrap, Circuit, Curve, EdgeScores, Graph, Ilp, SelectionProblem, solve, summarise
+from edgewise import CMD, Bootstrap, Circuit, EdgeScores, Graph, Ilp, SelectionProblem, solve, summarise
+from edgewise.evaluate import Curve
 graph = Graph(2, 2, 4)
 scores = EdgeScores(graph, np.random.default_rng(0).normal(size=(9, graph.n_edges)))
 problem = SelectionProblem.of(summarise(scores, Bootstrap()).ranking, CMD.rank, 12, 0.5)
@@ -173,8 +148,6 @@ assert curve.area(CMD) == 0
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_public_names_exist_and_say_what_they_promise():
+def test_public_names_are_unique_and_documented():
     assert len(set(edgewise.__all__)) == len(edgewise.__all__)
-    for name in edgewise.__all__:
-        thing = getattr(edgewise, name)
-        assert name == "SIZES" or thing.__doc__
+    assert all(getattr(edgewise, name).__doc__ for name in edgewise.__all__)
