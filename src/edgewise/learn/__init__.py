@@ -5,7 +5,8 @@ from typing import Any
 
 from ..method import placeholder, record_name
 from .base import Learner, LearningCost, LearningProblem
-from .top_k_learner import TopKLearner, size_chances
+from .schedule import size_chances
+from .top_k_learner import TopKLearner
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (TopKLearner,)}
 

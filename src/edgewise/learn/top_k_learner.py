@@ -9,7 +9,6 @@ gradient of a soft choice of as many edges (straight through).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from ..core.ranking import Ranking
 from ..core.statistics import MAX_SEED
 from ..errors import InputError
-from ..evaluate import CMD, SIZES, Measure
+from ..evaluate import CMD, Measure
 from ..graph import Graph
 from ..method import check_is
 from ..models.memory import can_keep_streams, weighted_need
@@ -29,9 +28,6 @@ from .base import Learner, LearningCost, LearningProblem
 if TYPE_CHECKING:
     from ..runtime.session import Session
 
-FloatArray = NDArray[np.float64]
-# Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
-LEAST_EVEN_SIZE = 0.01
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
 
@@ -119,35 +115,3 @@ class TopKLearner(Learner):
         place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
         place = np.clip(place, 1e-4, 1 - 1e-4)
         return np.log(place / (1 - place)).astype(np.float32)
-
-
-def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return the relative change of the loss from the first to the last third of the steps; below 0 if it fell.
-
-    Losses of different sizes differ in scale, so only equal sizes are compared. 0 if there are too few of them.
-    """
-    third = len(losses) // 3
-    first: dict[int, list[float]] = {}
-    last: dict[int, list[float]] = {}
-    for by_size, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
-        for step in steps:
-            by_size.setdefault(sizes[step], []).append(losses[step])
-    shared = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
-    changes = [np.mean(last[size]) - np.mean(first[size]) for size in shared]
-    before = np.mean([np.mean(np.abs(first[size])) for size in shared]) if shared else 0.0
-    return float(np.mean(changes) / before) if before else 0.0
-
-
-def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
-    """Return the sizes that steps draw, and their probabilities: half uniform, half by a size's part of the area.
-
-    Sizes of no edge or of all edges are left out: they leave nothing to learn.
-    """
-    inner = [i for i, size in enumerate(sizes) if 0 < int(size * graph.n_edges) < graph.n_edges]
-    if not inner:
-        raise InputError(f"none of the sizes {sizes} leaves a choice in a graph of {graph.n_edges} edges")
-    around = (0.0, *sizes, sizes[-1])
-    area = np.array([(around[i + 2] - around[i]) / 2 for i in inner])
-    even = np.array([float(sizes[i] >= LEAST_EVEN_SIZE) for i in inner])
-    even = even if even.any() else np.ones(len(inner))
-    return tuple(sizes[i] for i in inner), 0.5 * area / area.sum() + 0.5 * even / even.sum()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.ranking import Ranking
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
+from ..graph import Graph
 from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import can_keep_streams, weighted_need
@@ -24,10 +28,11 @@ from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
+from ..score import Scorer
 from ..score.run_scorer import check_contrast, score_edges
 from ..tasks import Example, Metric
 from .base import LearningProblem
-from .top_k_learner import TopKLearner, loss_trend, size_chances
+from .schedule import loss_trend, size_chances
 
 BETAS = (0.9, 0.99)
 # Bisection steps of the threshold in `soft_top_k`.
@@ -151,7 +156,28 @@ def choose_part_size(problem: LearningProblem) -> int:
     return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
 
 
-def train(learner: TopKLearner, problem: LearningProblem, session: Session) -> Unit:
+class TopKParameters(Protocol):
+    """The parameters of `TopKLearner` that training reads; see there."""
+
+    @property
+    def measure(self) -> Measure: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def noise(self) -> float: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def warm(self) -> Scorer | None: ...
+    @property
+    def seed(self) -> int: ...
+    def rate_at(self, step: int, graph: Graph) -> float: ...
+    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]: ...
+
+
+def train(learner: TopKParameters, problem: LearningProblem, session: Session) -> Unit:
     """Return the array `value` [edge] and the losses, trend and seconds of learning, from the store if it has them."""
     store = session.store
     settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
@@ -169,7 +195,7 @@ def train(learner: TopKLearner, problem: LearningProblem, session: Session) -> U
     return unit
 
 
-def _train(learner: TopKLearner, problem: LearningProblem, key: str, session: Session) -> TrainingState:
+def _train(learner: TopKParameters, problem: LearningProblem, key: str, session: Session) -> TrainingState:
     """Run all steps, from the last saved state if there is one."""
     store, graph = session.store, problem.model.graph
     started = last_save = time.perf_counter()
@@ -195,7 +221,7 @@ def _train(learner: TopKLearner, problem: LearningProblem, key: str, session: Se
     return state
 
 
-def _first_state(learner: TopKLearner, problem: LearningProblem, session: Session) -> TrainingState:
+def _first_state(learner: TopKParameters, problem: LearningProblem, session: Session) -> TrainingState:
     ranking = None
     if learner.warm is not None:
         scores = score_edges(
@@ -207,7 +233,7 @@ def _first_state(learner: TopKLearner, problem: LearningProblem, session: Sessio
     return TrainingState(torch.tensor(learner.start(ranking, graph)), zeros, zeros)
 
 
-def _draw_size(learner: TopKLearner, problem: LearningProblem, step: int) -> tuple[int, np.random.Generator]:
+def _draw_size(learner: TopKParameters, problem: LearningProblem, step: int) -> tuple[int, np.random.Generator]:
     """Return the number of edges of a step's circuit, and the generator of its noise; both depend on `step` only."""
     graph = problem.model.graph
     rng = np.random.default_rng([learner.seed, 0, step])
@@ -218,7 +244,7 @@ def _draw_size(learner: TopKLearner, problem: LearningProblem, step: int) -> tup
 class _StepGradients:
     """Computes the loss and the gradient of every step, given the runs that all steps share."""
 
-    def __init__(self, learner: TopKLearner, problem: LearningProblem, engine: Engine) -> None:
+    def __init__(self, learner: TopKParameters, problem: LearningProblem, engine: Engine) -> None:
         model, task, metric, ablation = problem.model, problem.task, problem.metric, problem.ablation
         quiet = Session(engine=engine, progress=ignore_progress)
         evaluation = evaluate_circuits(model, task, [], metric, ablation, memory=problem.memory, session=quiet)
