@@ -37,7 +37,7 @@ def pixels(page) -> bytes:
     return page.page.evaluate("document.getElementById('graph').toDataURL()")
 
 
-def test_every_key_of_the_help_does_what_it_says(page, view):
+def test_every_key_of_the_help_works(page, view):
     page.press("?")
     expect(page.page.locator("#help")).to_be_visible()
     keys = " ".join(page.page.locator("#help kbd").all_inner_texts()).split()
@@ -95,7 +95,7 @@ def test_every_key_of_the_help_does_what_it_says(page, view):
     expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
 
 
-def test_escape_shows_all_again_and_once_more_undoes_everything(page, view):
+def test_escape_clears_the_selection_and_then_everything(page, view):
     first = picture(page)["caption"]
     page.press("d").click("[data-sign=negative]").click_node("m1").press("+", "p", "Escape")
     assert set(page.address_parts()) == {"vs", "zoom", "sign", "pins"}
@@ -103,13 +103,13 @@ def test_escape_shows_all_again_and_once_more_undoes_everything(page, view):
     assert page.address_parts() == {} and picture(page)["caption"] == first
 
 
-def test_keys_with_a_modifier_are_the_browsers(page):
+def test_keys_with_a_modifier_do_nothing(page):
     before = picture(page)
     page.press("Control+ArrowRight", "Alt+m", "Control+0", "Meta+d")
     assert picture(page) == before
 
 
-def test_a_nodes_name_finds_it(page, view):
+def test_search_finds_a_node_by_name(page, view):
     page.press("/").type("a2.h")
     names = page.settle().page.locator("#suggestions .name").all_inner_texts()
     assert names[:3] == ["a2.h0", "a2.h1", "a2.h2"]
@@ -124,7 +124,7 @@ def test_a_nodes_name_finds_it(page, view):
     assert page.text("#chosen .node").startswith("a2.h1") and page.address_parts() == {"node": "a2.h1"}
 
 
-def test_an_edges_name_finds_it_even_outside_the_circuit(page, view):
+def test_search_finds_an_edge_outside_the_circuit(page, view):
     outside = ranked(view, ILP, ~mask_of(view, ILP, 1))[0]
     page.press("/").type(outside)
     option = page.settle().page.locator("#suggestions li")
@@ -134,7 +134,7 @@ def test_an_edges_name_finds_it_even_outside_the_circuit(page, view):
     assert outside in {line["name"] for line in page.lines()}
 
 
-def test_an_edge_that_was_found_stays_among_what_was_searched_until_escape(page, view):
+def test_a_found_edge_stays_in_the_search_until_escape(page, view):
     page.size(2).press("/").type("->logits")
     mask, to = mask_of(view, ILP, 2), np.array([name.endswith("->logits") for name in view.graph.edge_names])
     searched = ranked(view, ILP, mask & to)
@@ -162,7 +162,7 @@ def test_an_edge_that_was_found_stays_among_what_was_searched_until_escape(page,
         ("->logits", lambda source, end: end == "logits"),
     ],
 )
-def test_a_search_shows_the_edges_that_are_meant(page, view, words, meant):
+def test_a_search_shows_the_matching_edges(page, view, words, meant):
     if meant is None:
         meant = lambda source, end: source == "a1.h1"  # noqa: E731
     page.size(3).fill("#search", words)
@@ -170,7 +170,7 @@ def test_a_search_shows_the_edges_that_are_meant(page, view, words, meant):
     assert page.settle().listed("all") == ranked(view, ILP, matching)
 
 
-def test_what_is_not_there_is_said(page):
+def test_a_search_without_results_says_so(page):
     page.press("/").type("a99.h1")
     assert "No node or edge has this name" in page.settle().text("#suggestions")
     page.press("Enter", "Escape")
@@ -195,7 +195,7 @@ def many_changes(page):
     return page.settle()
 
 
-def test_the_address_brings_another_reader_to_the_same_picture(page, open_page, path):
+def test_the_address_restores_the_same_picture(page, open_page, path):
     before = picture(many_changes(page))
     address = page.address()
     assert {"method", "metric", "size", "vs", "node", "pins", "into", "sign", "least", "all", "colour", "tab"} <= set(
@@ -208,7 +208,7 @@ def test_the_address_brings_another_reader_to_the_same_picture(page, open_page, 
     assert pixels(page.settle()) == pixels(other)
 
 
-def test_the_address_of_the_page_as_it_opens_is_plain(page):
+def test_the_initial_page_has_an_empty_address(page):
     page.size(2)
     assert page.address_parts() == {"size": "0.3"}
     page.size(1)
@@ -222,7 +222,7 @@ def test_an_edited_address_moves_the_page(page, view):
     assert page.listed("into") == ranked(view, 3, mask & (graph.edge_head == graph.n_nodes - 1))
 
 
-def test_a_circuit_beside_a_run_has_an_address_too(open_page, write_page, view):
+def test_a_circuit_beside_a_run_has_an_address(open_page, write_page, view):
     alone = circuit_alone()
     rows = (*view.rows, *(replace(row, run=1) for row in alone.rows))
     path = write_page(replace(view, runs=(*view.runs, *alone.runs), rows=rows))
@@ -246,7 +246,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("address", HOSTILE)
-def test_any_address_gives_a_page_that_works(page, view, address):
+def test_any_address_leaves_a_working_page(page, view, address):
     page.edit_address(address).press("Escape", "Escape", "0").method(0)
     page.click_node("logits")
     assert page.text("#chosen .node").startswith("logits")
@@ -256,13 +256,13 @@ def test_any_address_gives_a_page_that_works(page, view, address):
 
 
 @pytest.mark.parametrize("address", ["#zoom=1+0+0", "#zoom=2+0+1"])
-def test_an_address_can_not_move_the_circuit_out_of_sight(page, address):
+def test_an_address_cannot_move_the_circuit_out_of_view(page, address):
     page.edit_address(address)
     scale, across, up = map(float, page.address_parts().get("zoom", "1 0.5 0.5").split())
     assert 0.5 / scale <= across <= 1 - 0.5 / scale and 0.5 / scale <= up <= 1 - 0.5 / scale
 
 
-def test_random_states_survive_their_addresses(page, view):
+def test_random_states_round_trip_through_their_addresses(page, view):
     """fromAddress undoes toAddress for every state, and toAddress of any words is an address that stays as it is."""
     draw = random.Random(0)
     graph = view.graph

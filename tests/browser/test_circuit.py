@@ -31,7 +31,7 @@ def drawn_edges(page) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize("size", range(len(SHARES)))
-def test_the_slider_moves_the_circuit_the_point_and_the_words(page, view, size):
+def test_the_slider_changes_circuit_point_and_text(page, view, size):
     page.record_lines().size((size + 1) % len(SHARES)).size(size)
     row, shown = view.rows[view.shown], view.rows[view.shown].sizes[size]
     said = page.text("#curve-said [data-said=size]")
@@ -77,7 +77,7 @@ def test_a_click_on_the_curve_chooses_the_size(page, view):
     expect(page.page.locator("#size-slider")).to_have_value("0")
 
 
-def test_methods_and_metrics_are_buttons(page, view):
+def test_recipe_and_measure_buttons(page, view):
     assert page.pressed("#methods") == ["ILP"] and page.pressed("#metrics") == ["CMD"]
     page.method(CMD_LEARNED)
     assert page.pressed("#methods") == ["Learned"]
@@ -93,7 +93,7 @@ def test_methods_and_metrics_are_buttons(page, view):
     assert page.text("#curve-said [data-said=area]") == f"CMD {between(0.31, 0.26, 0.36)} · lower is better"
 
 
-def test_a_metric_says_what_it_is_and_what_its_circuits_were_selected_by(page):
+def test_a_measure_explains_itself_and_its_selection(page):
     said = "#curve-said [data-said=selected]"
     assert page.text(said) == "circuits for CMD are selected by absolute scores"
     title = page.page.locator("[data-metric=CMD]").get_attribute("title")
@@ -106,7 +106,7 @@ def test_a_metric_says_what_it_is_and_what_its_circuits_were_selected_by(page):
 
 
 @pytest.mark.parametrize("size", [0, 2])
-def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, size):
+def test_difference_mode_lists_the_edges_of_one_circuit_only(page, view, size):
     page.record_lines().size(size).click("#difference")
     page.choose("#other", "Learned")
     here, there = mask_of(view, CMD_ILP, size), mask_of(view, CMD_LEARNED, size)
@@ -136,7 +136,7 @@ def test_difference_mode_lists_what_only_one_of_two_circuits_has(page, view, siz
     assert areas == [f"CMD {between(0.31, 0.26, 0.36)} · lower is better"] * 2
 
 
-def test_parts_of_a_difference_are_drawn_and_listed_alone_and_shared(page, view, open_page, path):
+def test_parts_of_a_difference_can_be_shown_alone(page, view, open_page, path):
     page.record_lines().size(2).click("#difference")
     here, there = mask_of(view, CMD_ILP, 2), mask_of(view, CMD_GREEDY, 2)
     masks = {"here": here & ~there, "there": there & ~here, "shared": here & there}
@@ -156,7 +156,7 @@ def test_parts_of_a_difference_are_drawn_and_listed_alone_and_shared(page, view,
     assert "parts" not in page.address_parts() and page.listed("all") == ranked(view, CMD_ILP, here)
 
 
-def test_marks_of_a_difference_have_the_hue_of_their_circuit_and_say_what_edges_end_in(page, view):
+def test_badges_of_a_difference_have_the_colour_of_their_circuit(page, view):
     page.size(2).click("#difference")
     ends = dict(zip(view.graph.edge_names, letters(view.graph), strict=True))
     words = {"q": "q", "k": "k", "v": "v", "MLP": "M", "logits": "L"}
@@ -169,7 +169,7 @@ def test_marks_of_a_difference_have_the_hue_of_their_circuit_and_say_what_edges_
 
 
 @pytest.mark.parametrize("width", [390, 1100, 1280, 1440])
-def test_difference_mode_moves_nothing_in_the_head_of_the_page(open_page, path, width):
+def test_difference_mode_does_not_move_the_page_header(open_page, path, width):
     page = open_page(path, viewport={"width": width, "height": 800})
     parts = ["#metrics", "#difference", "#methods [data-row='0']", "#board"]
     where = lambda: [page.page.locator(part).bounding_box() for part in parts]  # noqa: E731
@@ -190,7 +190,7 @@ def test_difference_mode_can_be_swapped_and_left(page, view):
     assert page.listed("all") == ranked(view, CMD_GREEDY, mask_of(view, CMD_GREEDY, 1))
 
 
-def test_what_ilp_has_and_greedy_lacks_across_metrics(page, view):
+def test_difference_mode_across_measures(page, view):
     """The second circuit may be of another metric."""
     page.click("#difference")
     page.choose("#other", str(CPR_ILP))
@@ -200,7 +200,7 @@ def test_what_ilp_has_and_greedy_lacks_across_metrics(page, view):
 
 
 @pytest.mark.parametrize("row", [CMD_ILP, CMD_LEARNED])
-def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
+def test_a_list_row_shows_all_facts_of_an_edge(page, view, row):
     page.method(row).size(2)
     run, index = view.runs[0], {name: edge for edge, name in enumerate(view.graph.edge_names)}
     edges = page.listed("all")
@@ -223,7 +223,7 @@ def test_a_row_of_the_list_says_all_that_is_known_of_an_edge(page, view, row):
         assert {True, False} == {bool(run.unstable[index[name]]) for name in edges}
 
 
-def test_lines_show_strength_sign_and_what_an_edge_ends_in(page, view):
+def test_lines_show_strength_sign_and_destination(page, view):
     page.record_lines().size(3)
     lines = drawn_edges(page)
     mean = dict(zip(view.graph.edge_names, view.runs[0].mean, strict=True))
@@ -241,7 +241,7 @@ def test_lines_show_strength_sign_and_what_an_edge_ends_in(page, view):
 
 
 @pytest.mark.parametrize("end", ["q", "k", "v", "MLP", "logits"])
-def test_edges_into_queries_keys_values_mlps_and_logits_are_filtered(page, view, end):
+def test_filter_by_destination(page, view, end):
     page.record_lines().size(2).click(f"[data-letter='{end}']")
     mask = mask_of(view, CMD_ILP, 2)
     without = mask & (letters(view.graph) != end)
@@ -253,7 +253,7 @@ def test_edges_into_queries_keys_values_mlps_and_logits_are_filtered(page, view,
     assert page.listed("all") == ranked(view, CMD_ILP, mask)
 
 
-def test_edges_are_filtered_by_sign_and_least_score(page, view):
+def test_filter_by_sign_and_least_score(page, view):
     mean, mask = view.runs[0].mean, mask_of(view, CMD_ILP, 2)
     page.size(2).click("[data-sign=negative]")
     assert page.listed("all") == ranked(view, CMD_ILP, mask & (mean < 0))
@@ -268,7 +268,7 @@ def test_edges_are_filtered_by_sign_and_least_score(page, view):
     assert page.listed("all") == ranked(view, CMD_ILP, mask & strong)
 
 
-def test_edges_outside_the_circuit_can_be_shown_too(page, view):
+def test_edges_outside_the_circuit_can_be_shown(page, view):
     page.record_lines().page.locator("#all").check()
     page.settle()
     mask = mask_of(view, CMD_ILP, 1)
@@ -290,7 +290,7 @@ def test_the_three_strongest_edges_into_logits(page, view):
     expect(page.page.locator("#list-out")).to_have_count(0)
 
 
-def test_the_strongest_heads_and_mlps_are_offered(page, view):
+def test_the_strongest_nodes_are_listed(page, view):
     graph, strength = view.graph, strength_of(view, CMD_ILP)
     mask = mask_of(view, CMD_ILP, 1)
     totals = {
@@ -304,7 +304,7 @@ def test_the_strongest_heads_and_mlps_are_offered(page, view):
     assert titles[:8] == [f"total score {number(totals[name])}" for name in inner[:8]]
 
 
-def test_an_edge_is_chosen_in_the_list(page, view):
+def test_choose_an_edge_in_the_list(page, view):
     name = page.listed("all")[4]
     page.record_lines().click(f"[data-edge='{name}']")
     assert page.text("#chosen [data-tag]") == name
@@ -317,7 +317,7 @@ def test_an_edge_is_chosen_in_the_list(page, view):
 
 @pytest.mark.parametrize("row", [CMD_ILP, CPR_ILP])
 @pytest.mark.parametrize("size", [0, 3])
-def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
+def test_examples_are_sorted_by_loss(page, view, row, size):
     if row == CPR_ILP:
         page.click("[data-metric=CPR]")
     page.size(size).click("#tab-examples")
@@ -349,7 +349,7 @@ def test_single_examples_show_where_a_circuit_fails(page, view, row, size):
         page.press("ArrowRight")
 
 
-def test_an_examples_tokens_and_answers_are_shown_and_what_differs_is_marked(page, view):
+def test_an_example_shows_its_tokens_answers_and_differences(page, view):
     page.click("#tab-examples").page.locator("#examples-strip").focus()
     page.press("End", "ArrowLeft")
     example = int(page.text("#example-heading h3").split()[1])
@@ -363,7 +363,7 @@ def test_an_examples_tokens_and_answers_are_shown_and_what_differs_is_marked(pag
     assert page.text("#example-answers") == f"Right answer ·{prompt.correct[1:]} against ·{prompt.incorrect[1:]}"
 
 
-def test_a_click_on_the_strip_chooses_the_example_there(page, view):
+def test_click_on_the_strip_chooses_an_example(page, view):
     page.click("#tab-examples")
     values = faithfulness(view, CMD_ILP, 1)
     box = page.page.locator("#examples-strip").bounding_box()
@@ -376,7 +376,7 @@ def test_a_click_on_the_strip_chooses_the_example_there(page, view):
 
 
 @pytest.mark.parametrize("example", [1, 3])
-def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
+def test_attention_values_under_the_pointer(page, view, example):
     page.click("#tab-attention")
     seen, names = view.runs[0].attention, view.graph.node_names
     page.choose("#attention-example", str(example))
@@ -409,7 +409,7 @@ def test_attention_under_the_pointer_is_what_the_head_does(page, view, example):
     assert page.settle().text("[data-reading=clean]") == ""
 
 
-def test_what_the_last_token_looks_at_is_said(page, view):
+def test_attention_of_the_last_token_is_described(page, view):
     page.click("#tab-attention")
     seen = view.runs[0].attention
     head = seen.heads[2]
@@ -423,7 +423,7 @@ def test_what_the_last_token_looks_at_is_said(page, view):
         assert page.text(f"[data-last={name}]") == f"last token '{tokens[-1]}' looks at {words}"
 
 
-def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view):
+def test_attention_follows_the_chosen_head(page, view):
     page.click("#tab-attention").click_node("a2.h2")
     assert page.text("#attention-said").split(" ")[0] == "Patterns"  # on example 0
     assert "this is example 1" in page.text("#attention-said")
@@ -432,7 +432,7 @@ def test_attention_follows_the_chosen_head_and_says_what_is_not_held(page, view)
     assert page.text("#attention-said").startswith("Patterns of a2.h1 aren't here; those of ")
 
 
-def test_the_about_tab_says_what_was_run(page, view):
+def test_the_about_tab_describes_the_run(page, view):
     page.click("#tab-about")
     words = page.text("#panel-about")
     for name, fact in view.runs[0].facts.items():

@@ -66,7 +66,7 @@ def test_the_svg_has_the_circuit_with_labels(page, view):
             assert float(rect.get("y")) + float(rect.get("height")) <= height
 
 
-def test_the_svg_is_of_what_is_shown(page, view):
+def test_the_svg_shows_the_current_picture(page, view):
     page.method(2).size(2).click("#difference").click_node("logits").click("[data-sign=negative]")
     name, data = saved(page, "#export-svg")
     svg = ElementTree.fromstring(data)
@@ -79,7 +79,7 @@ def test_the_svg_is_of_what_is_shown(page, view):
     assert name == "tiny-ioi-learned-cmd-vs-greedy-30pct.svg"
 
 
-def test_the_svg_looks_like_the_page_that_it_was_saved_from(page):
+def test_the_svg_has_the_theme_of_the_page(page):
     """Dark pages give dark pictures."""
     ground = []
     for _ in range(2):

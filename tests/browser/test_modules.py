@@ -19,7 +19,7 @@ HEIGHTS = """({ heightRange, heightTicks }, values) => {
 TICKS = "({ shareTicks }, [shares, linear]) => shareTicks(shares, linear)"
 
 
-def test_numbers_are_said_alike_everywhere(page):
+def test_numbers_are_formatted_as_in_python(page):
     draw = random.Random(0)
     values = VALUES + [-value for value in VALUES]
     values += [draw.choice((-1, 1)) * draw.random() * 10.0 ** draw.randrange(-7, 7) for _ in range(500)]
@@ -29,7 +29,7 @@ def test_numbers_are_said_alike_everywhere(page):
     assert page.module("text", "({ percent }, all) => all.map(percent)", shares) == [percent(share) for share in shares]
 
 
-def test_tokens_that_are_alike_are_told_apart(page):
+def test_equal_tokens_are_numbered(page):
     tokens = ["When", " Emma", " and", " Grace", " gave", "Emma", *[" a"] * 23]
     script = "({ tokenNamed }, tokens) => [...tokens.keys(), 99].map((place) => tokenNamed(tokens, place))"
     names = page.module("tokens", script, tokens)
@@ -40,12 +40,12 @@ def test_tokens_that_are_alike_are_told_apart(page):
     ]  # fmt: skip
 
 
-def test_numbers_that_are_none_are_said_to_be(page):
+def test_missing_numbers_are_na(page):
     assert page.module("text", UNKNOWN) == ["n/a", "n/a", "1", "1 edge", "1,234 edges"]
 
 
 @pytest.mark.parametrize("linear", [True, False])
-def test_ticks_of_shares_are_few_round_and_within(page, linear):
+def test_ticks_of_sizes_are_few_round_and_in_range(page, linear):
     draw = random.Random(1)
     for _ in range(50):
         shares = sorted(10 ** draw.uniform(-5, 0) for _ in range(draw.randrange(2, 12)))
@@ -57,7 +57,7 @@ def test_ticks_of_shares_are_few_round_and_within(page, linear):
             assert all(f"{tick:e}"[0] in "125" and float(f"{tick:e}"[:8]) in (1, 2, 5) for tick in ticks)
 
 
-def test_scales_put_the_ends_at_the_ends_and_keep_order(page):
+def test_scales_map_ends_to_ends(page):
     shares = [0.001, 0.01, 0.1, 0.5, 1]
     script = "({ shareScale }, [shares, linear]) => shares.map(shareScale(shares, linear, 10, 110))"
     linear = page.module("plot", script, [shares, True])
@@ -67,7 +67,7 @@ def test_scales_put_the_ends_at_the_ends_and_keep_order(page):
     assert logarithmic[1] - logarithmic[0] == pytest.approx(logarithmic[2] - logarithmic[1])
 
 
-def test_heights_hold_nothing_the_model_and_every_value(page):
+def test_the_vertical_range_holds_zero_one_and_all_values(page):
     draw = random.Random(2)
     for _ in range(50):
         values = [draw.gauss(0.5, 10 ** draw.uniform(-1, 3)) for _ in range(5)]
@@ -77,7 +77,7 @@ def test_heights_hold_nothing_the_model_and_every_value(page):
         assert len(ticks) >= 2
 
 
-def test_lines_leave_gaps_where_nothing_is_known(page):
+def test_lines_have_gaps_at_missing_values(page):
     path = page.module("plot", "({ linePath }) => linePath([[0, 1], [1, 2], null, [3, 4], [5, 6]])")
     assert path == "M0.0 1.0L1.0 2.0M3.0 4.0L5.0 6.0"
 
@@ -100,17 +100,17 @@ def test_lines_leave_gaps_where_nothing_is_known(page):
         ("👩‍🚀", "👩\\u200d🚀"),
     ],
 )
-def test_tokens_are_shown_with_their_blanks_and_without_what_steers_text(page, token, shown):
+def test_tokens_show_blanks_and_escape_control_characters(page, token, shown):
     assert page.module("tokens", "({ visible }, token) => visible(token)", token) == shown
 
 
-def test_long_words_are_cut_in_the_middle(page):
+def test_long_text_is_shortened_in_the_middle(page):
     script = "({ elided }, [words, longest]) => elided(words, longest)"
     assert page.module("tokens", script, ["short", 5]) == "short"
     assert page.module("tokens", script, ["abcdefghij", 5]) == "ab…ij"
     assert page.module("tokens", script, ["😀" * 9, 3]) == "😀…😀"
 
 
-def test_every_edge_has_the_name_that_python_gives_it(page, view):
+def test_edge_names_are_those_of_python(page, view):
     names = list(page.places()["curves"])
     assert sorted(names) == sorted(view.graph.edge_names)

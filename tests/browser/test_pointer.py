@@ -44,7 +44,7 @@ def on_screen(places, point) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("row", [ILP, LEARNED])
-def test_a_line_says_what_edge_it_is_and_all_that_is_known_of_it(page, view, row):
+def test_tip_of_an_edge(page, view, row):
     page.method(row).size(0)
     places, run = page.places(), view.runs[0]
     spots = alone(places, ranked(view, row, mask_of(view, row, 0)))
@@ -61,7 +61,7 @@ def test_a_line_says_what_edge_it_is_and_all_that_is_known_of_it(page, view, row
     assert page.hover(places["left"] + 2, places["top"] + 2) is None
 
 
-def test_a_node_says_what_it_is_and_what_it_has(page, view):
+def test_tip_of_a_node(page, view):
     places, graph = page.places(), view.graph
     mask, strength = mask_of(view, ILP, 1), strength_of(view, ILP)
     words = {"input": "the embedding", "a2.h1": "head 1 of layer 2", "m3": "MLP of layer 3", "logits": "the output"}
@@ -75,7 +75,7 @@ def test_a_node_says_what_it_is_and_what_it_has(page, view):
         assert tip["total"] == (total if (into | out).any() else "not in this circuit")
 
 
-def test_a_difference_says_which_circuit_a_line_is_of(page, view):
+def test_tip_of_an_edge_in_difference_mode(page, view):
     page.size(0).click("#difference")
     places = page.places()
     here, there = mask_of(view, ILP, 0), mask_of(view, 0, 0)
@@ -88,7 +88,7 @@ def test_a_difference_says_which_circuit_a_line_is_of(page, view):
 
 
 @pytest.mark.parametrize("name", ["a1.h0", "m1", "input", "logits"])
-def test_a_click_on_a_node_shows_its_edges_alone_and_ranked(page, view, name):
+def test_click_on_a_node_shows_its_edges_ranked(page, view, name):
     page.size(2)
     graph, mask = view.graph, mask_of(view, ILP, 2)
     node = graph.node_names.index(name)
@@ -105,7 +105,7 @@ def test_a_click_on_a_node_shows_its_edges_alone_and_ranked(page, view, name):
     assert page.listed("all") == ranked(view, ILP, mask)
 
 
-def test_what_is_not_drawn_says_nothing(page, view):
+def test_hidden_edges_have_no_tip(page, view):
     page.size(0)
     places = page.places()
     spots = alone(places, ranked(view, ILP, mask_of(view, ILP, 0)))
@@ -121,7 +121,7 @@ def test_what_is_not_drawn_says_nothing(page, view):
     assert tip is None or tip["name"] != name
 
 
-def test_a_click_on_a_line_chooses_the_edge_and_beside_it_nothing(page, view):
+def test_click_on_a_line_chooses_the_edge(page, view):
     page.size(0)
     places = page.places()
     name, spot = next(iter(alone(places, ranked(view, ILP, mask_of(view, ILP, 0))).items()))
@@ -139,7 +139,7 @@ def test_a_click_on_a_line_chooses_the_edge_and_beside_it_nothing(page, view):
     expect(page.page.locator("#chosen [data-tag]")).to_have_count(0)
 
 
-def test_the_chosen_edge_is_told_of_before_others_that_are_as_near(page, view):
+def test_the_chosen_edge_has_the_tip_where_lines_cross(page, view):
     page.size(3)
     places, names = page.places(), ranked(view, ILP, mask_of(view, ILP, 3))
     boxes = np.array([[cell["x"], cell["y"], cell["w"] / 2, cell["h"] / 2] for cell in places["cells"].values()])
@@ -150,7 +150,7 @@ def test_the_chosen_edge_is_told_of_before_others_that_are_as_near(page, view):
         assert page.hover(*on_screen(places, points[free][len(points[free]) // 2]))["name"] == name
 
 
-def test_pins_keep_the_edges_of_a_node_in_sight(page, view):
+def test_pinned_nodes_keep_their_edges(page, view):
     graph, mask = view.graph, mask_of(view, ILP, 2)
     of = {name: (graph.edge_head == node) | (graph.edge_source == node) for node, name in enumerate(graph.node_names)}
     page.size(2).click_node("a1.h0").click("#pin").click_node("m2").click("#pin").click_node("a3.h1")
@@ -196,7 +196,7 @@ def test_wheel_buttons_and_drags_zoom_and_pan(page, view):
     assert page.hover(*on_screen(places, middle)) == page.hover(*on_screen(places, middle))
 
 
-def test_a_zoomed_circuit_is_drawn_where_it_is_pointed_at(page, view):
+def test_tips_follow_the_zoom(page, view):
     """The places of names on the screen follow the zoom."""
     page.click("#zoom-in").click("#zoom-in")
     places = page.places()
@@ -215,7 +215,7 @@ def phone(open_page, path):
     return open_page(path, **PHONE)
 
 
-def test_a_tap_on_a_node_shows_its_edges(phone, view):
+def test_tap_on_a_node_shows_its_edges(phone, view):
     phone.page.locator("#board").scroll_into_view_if_needed()
     places = phone.places()
     cell = places["cells"]["a1.h0"]
@@ -229,7 +229,7 @@ def test_a_tap_on_a_node_shows_its_edges(phone, view):
     assert phone.listed("out") == ranked(view, ILP, mask & (graph.edge_source == node))
 
 
-def test_a_tap_on_a_line_says_what_edge_it_is(phone, view):
+def test_tap_on_a_line_shows_its_tip(phone, view):
     phone.size(0).page.locator("#board").scroll_into_view_if_needed()
     places = phone.places()
     spots = alone(places, ranked(view, ILP, mask_of(view, ILP, 0)), far=10)

@@ -1,4 +1,4 @@
-"""Light and dark, full screen, help, and readers who use no mouse."""
+"""Themes, full screen, help, and use without a mouse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CIRCUIT = "document.getElementById('graph').toDataURL()"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_as_light_as_the_readers_system(open_page, path, scheme):
+def test_the_theme_follows_the_system(open_page, path, scheme):
     page = open_page(path, color_scheme=scheme)
     ground, words = page.page.evaluate(LIGHTNESS)
     circuit = page.page.evaluate(CIRCUIT)
@@ -43,7 +43,7 @@ def test_the_page_is_as_light_as_the_readers_system(open_page, path, scheme):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_words_stand_out_from_what_is_behind_them(page, theme):
+def test_text_has_enough_contrast(page, theme):
     """WCAG's contrast of 4.5 to 1 for all text."""
     page.edit_address(f"#theme={theme}&vs=Greedy&node=a1.h0&tab=edges")
     for tab in ("edges", "examples", "attention", "about"):
@@ -110,7 +110,7 @@ CELLS = """(places) => {
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_names_of_cells_are_legible_even_of_those_that_stand_back(page, theme):
+def test_node_names_are_legible_even_when_dimmed(page, theme):
     plain = page.edit_address(f"#theme={theme}").page.evaluate(CELLS, page.places())
     assert min(plain.values()) > 4, plain
     page.click_node("a1.h0").page.mouse.move(0, 0)
@@ -120,7 +120,7 @@ def test_names_of_cells_are_legible_even_of_those_that_stand_back(page, theme):
 
 @pytest.mark.parametrize("window", [(1100, 700), (1280, 720), (1440, 900)])
 @pytest.mark.parametrize("address", ["", "#vs=Greedy"])
-def test_lists_have_room_on_a_laptop(open_page, path, window, address):
+def test_lists_fit_on_a_laptop_screen(open_page, path, window, address):
     page = open_page(path, address, viewport=dict(zip(("width", "height"), window, strict=True)))
     rows = page.page.locator("#panel-edges [data-edge]")
     assert rows.first.bounding_box()["y"] + 100 < window[1]  # some are seen at once
@@ -146,7 +146,7 @@ def test_the_help_is_a_dialog(page):
     expect(dialog).to_be_hidden()
 
 
-def test_there_is_a_button_for_full_screen(page):
+def test_full_screen_button(page):
     page.click("#full-screen")
     page.page.wait_for_function("() => document.fullscreenElement !== null")
     page.click("#full-screen")
@@ -160,7 +160,7 @@ FOCUSED = "document.activeElement === document.body ? null : document.activeElem
 
 
 @pytest.mark.parametrize("tab", ["edges", "examples", "attention"])
-def test_every_control_is_reached_by_tab_in_the_order_it_is_seen(page, tab):
+def test_tab_reaches_every_control_in_visual_order(page, tab):
     page.click("#difference").click_node("a1.h0").click("#pin").click(f"#tab-{tab}")
     page.page.evaluate("document.activeElement.blur(), getSelection().removeAllRanges()")
     controls = page.page.evaluate(FOCUSABLE)
@@ -174,7 +174,7 @@ def test_every_control_is_reached_by_tab_in_the_order_it_is_seen(page, tab):
 
 
 @pytest.mark.parametrize("tab", ["edges", "examples", "attention", "about"])
-def test_every_control_has_a_name_for_those_who_do_not_see_it(page, tab):
+def test_every_control_has_an_accessible_name(page, tab):
     page.click("#difference").click_node("a1.h0").click("#pin").click(f"#tab-{tab}")
     session = page.page.context.new_cdp_session(page.page)
     nodes = session.send("Accessibility.getFullAXTree")["nodes"]
@@ -192,7 +192,7 @@ def test_every_control_has_a_name_for_those_who_do_not_see_it(page, tab):
     assert {"button", "slider", "tab", "combobox", "checkbox"} <= roles
 
 
-def test_a_focused_control_is_seen_to_be(page):
+def test_a_focused_control_is_outlined(page):
     for selector in ("#difference", "#size-slider", "#search", "#tab-edges", "#graph"):
         page.page.locator(selector).focus()
         page.press("Shift")  # as by the keyboard
@@ -206,7 +206,7 @@ OUTLINE = """(one) => {
 }"""
 
 
-def test_those_who_do_not_see_the_circuit_are_told_of_it(page, view):
+def test_the_circuit_has_an_accessible_description(page, view):
     words = page.page.locator("#graph").get_attribute("aria-label")
     kept = view.rows[1].sizes[1].kept
     assert words.startswith(f"{view.title}: Circuit of {kept} edges of {view.graph.n_edges}")
@@ -215,7 +215,7 @@ def test_those_who_do_not_see_the_circuit_are_told_of_it(page, view):
     assert page.page.locator("#size-slider").get_attribute("aria-valuetext").startswith("30\u00a0%, ")
 
 
-def test_tabs_are_moved_by_arrows(page):
+def test_arrow_keys_move_between_tabs(page):
     page.page.locator("#tab-edges").focus()
     page.press("ArrowRight")
     expect(page.page.locator("#tab-examples")).to_be_focused()

@@ -1,4 +1,4 @@
-"""Pages of every kind of view: strangers' words, circuits alone, two runs, and very large graphs."""
+"""Pages of every kind of view: untrusted text, single circuits, two runs, and very large graphs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,39 @@ from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 
 from .sample_views import circuit_alone, letters, mask_of, percent, ranked, sample_view, two_runs
 
-EVIL = '</script><script>hacked=1</script><img src=x onerror="hacked=1"><b>bold</b> & "quoted" \'too\' ${hacked=1}'
-# Turns the direction of what follows, hides, or ends lines.
-STEERS = "\u202edrow\u2066 \u200bhid\u2028den\u0007"
+HOSTILE_TEXT = (
+    '</script><script>hacked=1</script><img src=x onerror="hacked=1"><b>bold</b> & "quoted" \'too\' ${hacked=1}'
+)
+# Characters that change the direction of text, are invisible, or end lines.
+CONTROL_CHARACTERS = "\u202edrow\u2066 \u200bhid\u2028den\u0007"
 
 
-def evil_view() -> View:
-    view = sample_view(name=EVIL)
-    prompt = Prompt((EVIL, STEERS, "\n"), (STEERS, EVIL, "\t"), EVIL, STEERS)
-    run = replace(view.runs[0], facts={EVIL: EVIL, "file": STEERS}, prompts=(prompt,) * 6)
+def hostile_view() -> View:
+    view = sample_view(name=HOSTILE_TEXT)
+    prompt = Prompt(
+        (HOSTILE_TEXT, CONTROL_CHARACTERS, "\n"),
+        (CONTROL_CHARACTERS, HOSTILE_TEXT, "\t"),
+        HOSTILE_TEXT,
+        CONTROL_CHARACTERS,
+    )
+    run = replace(view.runs[0], facts={HOSTILE_TEXT: HOSTILE_TEXT, "file": CONTROL_CHARACTERS}, prompts=(prompt,) * 6)
     rows = tuple(
-        replace(row, method=f"{row.method} {EVIL} {STEERS}", parameters=EVIL, measure=row.measure) for row in view.rows
+        replace(
+            row,
+            method=f"{row.method} {HOSTILE_TEXT} {CONTROL_CHARACTERS}",
+            parameters=HOSTILE_TEXT,
+            measure=row.measure,
+        )
+        for row in view.rows
     )
     return replace(view, runs=(run,), rows=rows)
 
 
-def test_strangers_words_are_text_and_run_nothing(open_page, write_page):
-    view = evil_view()
+def test_untrusted_text_is_shown_and_never_runs(open_page, write_page):
+    view = hostile_view()
     page = open_page(write_page(view))
     tags = page.page.evaluate("[...document.querySelectorAll('*')].map((one) => one.tagName).sort().join()")
-    assert page.page.title() == EVIL and page.text("#title") == EVIL
+    assert page.page.title() == HOSTILE_TEXT and page.text("#title") == HOSTILE_TEXT
     page.click("#difference").click_node("m1").press("p")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}")
@@ -54,28 +67,28 @@ def test_strangers_words_are_text_and_run_nothing(open_page, write_page):
     assert other.text("#caption") == page.text("#caption")
 
 
-def test_strangers_tokens_are_shown_and_steer_nothing(open_page, write_page):
-    page = open_page(write_page(evil_view()), "#tab=examples")
+def test_control_characters_of_untrusted_tokens_are_escaped(open_page, write_page):
+    page = open_page(write_page(hostile_view()), "#tab=examples")
     shown = page.page.locator("#example-tokens .token[data-side=clean]").all_text_contents()
-    assert shown[0] == EVIL and shown[2] == "⏎"
+    assert shown[0] == HOSTILE_TEXT and shown[2] == "⏎"
     assert shown[1] == r"\u202edrow\u2066 \u200bhid\u2028den\u0007"
-    expect(page.page.locator("#example-answers .correct")).to_have_text(EVIL)
+    expect(page.page.locator("#example-answers .correct")).to_have_text(HOSTILE_TEXT)
     page.click("#tab-attention")
-    expect(page.page.locator(".heatmap .token").first).to_have_attribute("title", EVIL)
+    expect(page.page.locator(".heatmap .token").first).to_have_attribute("title", HOSTILE_TEXT)
     assert page.page.evaluate("window.hacked") is None
 
 
-def test_strangers_names_do_not_turn_the_words_around_them(open_page, write_page):
+def test_untrusted_names_do_not_change_the_direction_of_text(open_page, write_page):
     """A name that turns the direction of text would show the numbers beside it backwards."""
-    page = open_page(write_page(evil_view()))
+    page = open_page(write_page(hostile_view()))
     page.click("#difference")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}")
-    assert page.page.evaluate(STEERING) == []
+    assert page.page.evaluate(TURNING_TEXTS) == []
 
 
-# Texts with a character that turns direction.
-STEERING = """() => {
+# Texts with a character that changes the direction of text.
+TURNING_TEXTS = """() => {
   const turns = /[\\u202a-\\u202e\\u2066-\\u2069\\u200e\\u200f\\u061c]/;
   const found = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -87,7 +100,7 @@ STEERING = """() => {
 }"""
 
 
-def test_a_circuit_alone_has_no_curve_and_says_so(open_page, write_page):
+def test_a_single_circuit_has_no_curve(open_page, write_page):
     view = circuit_alone()
     page = open_page(write_page(view))
     assert page.text("#title") == "mine"
@@ -116,7 +129,7 @@ def test_a_circuit_that_was_evaluated_at_one_size_has_a_point_but_no_curve(open_
     expect(page.page.locator("#size-slider")).to_be_hidden()
 
 
-def test_rows_with_and_without_a_curve_stand_side_by_side(open_page, write_page, view):
+def test_rows_with_and_without_a_curve_on_one_page(open_page, write_page, view):
     bare = tuple(ViewSize(size.share, size.asked, size.kept) for size in view.rows[0].sizes)
     rows = (replace(view.rows[0], sizes=bare, area=None, interval=None, metric=None), *view.rows[1:3])
     page = open_page(write_page(replace(view, rows=rows)))
@@ -129,7 +142,7 @@ def test_rows_with_and_without_a_curve_stand_side_by_side(open_page, write_page,
     expect(page.page.locator("#curve-plot")).to_be_visible()
 
 
-def test_two_runs_disagree(open_page, write_page):
+def test_two_runs_can_be_compared(open_page, write_page):
     view = two_runs()
     page = open_page(write_page(view))
     assert page.text("#title") == "first and second"
@@ -153,7 +166,7 @@ def test_two_runs_disagree(open_page, write_page):
     assert other.text("#caption") == page.text("#caption")
 
 
-def test_a_graph_too_large_for_a_page_says_what_is_left_out(open_page, write_page, view, monkeypatch):
+def test_a_graph_too_large_for_a_page_shows_how_many_edges_are_left_out(open_page, write_page, view, monkeypatch):
     monkeypatch.setattr(view_page, "MOST_EDGES", 100)
     page = open_page(write_page(view))
     assert page.text("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page has 100"
@@ -193,7 +206,7 @@ def gpt2_path(gpt2, write_page):
 MOST = 1500
 
 
-def test_of_thirty_thousand_edges_the_strongest_lines_are_drawn_and_it_is_said(open_page, gpt2, gpt2_path):
+def test_only_the_strongest_of_thirty_thousand_edges_are_drawn(open_page, gpt2, gpt2_path):
     page = open_page(gpt2_path).record_lines()
     strength = np.abs(gpt2.runs[0].mean)
     for size, kept in ((2, 6500), (3, 32491), (1, 325), (0, 30)):
@@ -212,7 +225,7 @@ def test_of_thirty_thousand_edges_the_strongest_lines_are_drawn_and_it_is_said(o
     assert top == best
 
 
-def test_in_a_large_difference_what_differs_is_drawn_first(open_page, gpt2, gpt2_path):
+def test_a_large_difference_draws_differing_edges_first(open_page, gpt2, gpt2_path):
     page = open_page(gpt2_path, "#vs=ILP").record_lines().size(2)
     here, there = mask_of(gpt2, 0, 2), mask_of(gpt2, 1, 2)
     counts = (here & ~there).sum(), (there & ~here).sum(), (here & there).sum()
@@ -231,7 +244,7 @@ def test_the_three_strongest_edges_into_logits_of_a_large_graph(open_page, gpt2,
 
 
 @pytest.mark.parametrize("shape", [(1, 1, False), (2, 16, False), (16, 1, True)])
-def test_graphs_of_every_shape_open(open_page, write_page, shape):
+def test_graphs_of_every_shape_are_shown(open_page, write_page, shape):
     layers, heads, parallel = shape
     graph = Graph(layers, heads, 48, parallel)
     score = np.random.default_rng(0).normal(size=graph.n_edges)
@@ -250,7 +263,7 @@ def test_graphs_of_every_shape_open(open_page, write_page, shape):
     assert all(curve[7] < curve[1] for curve in places["curves"].values())
 
 
-def test_scores_that_are_all_nothing_open_too(open_page, write_page):
+def test_scores_that_are_all_zero_are_shown(open_page, write_page):
     graph = Graph(2, 2, 4)
     row = ViewRow(0, "", "all", (ViewSize(1.0, graph.n_edges, graph.n_edges),), (Circuit.full(graph),))
     page = open_page(
@@ -264,7 +277,7 @@ def test_scores_that_are_all_nothing_open_too(open_page, write_page):
     assert page.text("#list-all h3").startswith("Edges")
 
 
-def test_an_empty_circuit_opens_too(open_page, write_page):
+def test_an_empty_circuit_is_shown(open_page, write_page):
     graph = Graph(2, 2, 4)
     empty, full = Circuit(graph, np.zeros(graph.n_edges, bool)), Circuit.full(graph)
     sizes = (ViewSize(0.01, 1, 0, 0.0, 0.0, 0.0), ViewSize(1.0, graph.n_edges, graph.n_edges, 1.0, 1.0, 1.0))
@@ -276,7 +289,7 @@ def test_an_empty_circuit_opens_too(open_page, write_page):
     assert page.text("#list-into .note") == "none"
 
 
-def test_a_page_that_was_cut_off_says_so(browser, path, tmp_path):
+def test_a_truncated_page_shows_an_error(browser, path, tmp_path):
     """A download that broke off: words rather than an empty page."""
     text = path.read_text("utf-8")
     start = text.index('id="arrays">') + len('id="arrays">')
@@ -290,7 +303,7 @@ def test_a_page_that_was_cut_off_says_so(browser, path, tmp_path):
     context.close()
 
 
-def test_random_names_survive_the_page(open_page, write_page, view):
+def test_random_names_are_shown_and_addressed(open_page, write_page, view):
     draw = random.Random(0)
     alphabet = string.printable + "äß語😀\u202e\u200d\u0301<>&\"'`${}\\"
     names = ["".join(draw.choices(alphabet, k=draw.randrange(1, 40))) for _ in view.rows]
