@@ -42,7 +42,7 @@ from edgewise.evaluate import Faithfulness, Measure
 from edgewise.io.formats import read_edge_file
 from edgewise.recipes import as_published
 from edgewise.recipes.stability import mean_overlap
-from edgewise.report.comparisons import contests_of_run, pairs
+from edgewise.report.comparisons import areas_of_run, compare_recipes
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, fill_result, result_summary
 
@@ -278,7 +278,7 @@ def use_everything(folder):
     run_facts(result)
     for measure in result.measures:
         area_table(result.of(measure), measure)
-    json.dumps([pair.record() for pair in pairs(contests_of_run(result))], allow_nan=False)
+    json.dumps([pair.record() for pair in compare_recipes(areas_of_run(result))], allow_nan=False)
     for outcome in result.outcomes:
         assert outcome.circuits
 

@@ -259,6 +259,6 @@ def test_a_studys_marks_are_characters(width):
         return console.file.getvalue()
 
     areas, differences = text(study_table(False)), text(study_table(True))
-    assert "best + -0.4000" in areas and re.search(r"^Greedy +0\.5000", areas, re.M)
-    assert "+* -0.4000" in differences and "[-0.6000, -0.2000]" in differences
+    assert "best -0.4000" in areas and re.search(r"^Greedy +0\.5000", areas, re.M)
+    assert "better -0.4000" in differences and "[-0.6000, -0.2000]" in differences
     assert max(map(len, (areas + differences).splitlines())) <= width

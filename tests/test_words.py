@@ -24,7 +24,7 @@ from edgewise.evaluate import MIB, Curve, resample
 from edgewise.learn import TopKLearner
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.outcome import ModelAccuracy
-from edgewise.report.comparisons import Contest, pair_tables, pairs
+from edgewise.report.comparisons import RecipeAreas, compare_recipes, recipe_pair_tables
 from edgewise.report.formatting import one_line, safe_text, shorten
 from edgewise.report.study_tables import markdown, terminal, write_study
 from edgewise.report.tables import area_table, key_value_table, list_table
@@ -88,11 +88,11 @@ def test_every_table_shows_names_as_text(name):
     entries = (Entry(0.5, 0.1, 0.4, 0.6, name), Entry(0.4, None, 0.3, 0.5, name))
     ours = TableRow("CMD", -1, name, entries), TableRow("CMD", -1, name, entries)
     table = StudyTable("main", name, ((name, name), ("ioi", "demo")), ours)
-    contest = Contest(name, name, CMD, MIB, {"Greedy": resample(curve(0), CMD), name: resample(curve(1), CMD)})
+    group = RecipeAreas(name, name, CMD, MIB, {"Greedy": resample(curve(0), CMD), name: resample(curve(1), CMD)})
     tables = [
         *area_table(rows(["Greedy", name])[::2], CMD, 300),
         key_value_table(name, {name: name}),
-        *pair_tables(pairs([contest], name, "Greedy"), 300),
+        *recipe_pair_tables(compare_recipes([group], name, "Greedy"), 300),
         list_table([name, "b"], [(name, 1)]),
         *terminal(table, 300),
     ]

@@ -70,21 +70,22 @@ def _is_path(argument: str) -> bool:
 
 def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: int, json: bool) -> None:
     from ..report.circuit_pairs import pair_exported
-    from ..report.comparisons import LEGEND, contests_of_run, contests_of_study, pair_tables, pairs
+    from ..report.comparisons import areas_of_run, areas_of_study, compare_recipes, recipe_pair_tables
+    from ..report.tables import MARKS_LEGEND
     from ..results import is_result, read_result
     from ..study import is_study, read_study
 
-    contests = contests_of_study(read_study(folder)) if is_study(folder) else contests_of_run(read_result(folder))
-    compared = pairs(contests, recipe, other)
+    groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
+    compared = compare_recipes(groups, recipe, other)
     if json:
         print_json([pair.record() for pair in compared])
         return
-    for _, same in groupby(compared, key=lambda pair: id(pair.contest)):
-        print_tables(pair_tables(list(same), out.width))
-    explain(f"{LEGEND}; faithfulness: {contests[0].faithfulness.summary}")
+    for _, same in groupby(compared, key=lambda pair: id(pair.group)):
+        print_tables(recipe_pair_tables(list(same), out.width))
+    explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
     if recipe is not None and other is not None and is_result(folder):
         for pair in compared:
-            _show_pair(pair_exported(folder, folder, pair.contest.measure, recipe, other, top))
+            _show_pair(pair_exported(folder, folder, pair.group.measure, recipe, other, top))
     if recipe is None:
         say("The best recipe was chosen on these same examples, so its lead is overestimated.")
 
@@ -117,7 +118,7 @@ def _show_pair(pair: CircuitPair) -> None:
 
 def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
     from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_exported, pair_runs
-    from ..report.comparisons import LEGEND
+    from ..report.tables import MARKS_LEGEND
 
     pair = pair_runs(first, second)
     if json:
@@ -129,7 +130,7 @@ def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
     print_tables(area_pair_tables(pair, out.width))
     explain("overlap: shared edges divided by edges of either")
     if pair.areas:
-        explain(LEGEND + "; paired over the same examples" * pair.paired)
+        explain(MARKS_LEGEND + "; paired over the same examples" * pair.paired)
     for note in pair.notes:
         say(f"note: {note}")
     _show_pair(pair_exported(first, second, pair.overlaps[0].measure, top=top))

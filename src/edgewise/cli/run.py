@@ -219,11 +219,11 @@ def _write(discovery: Discovery, folder: Path, overwrite: bool, eap_ig_json: boo
 
 def show_areas(result: Discovery) -> None:
     """Print the areas of all recipes, with a legend."""
-    from ..report.tables import LEGEND, area_table
+    from ..report.tables import KEPT_LEGEND, MARKS_LEGEND, area_table
 
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    for sentence in (*LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
+    for sentence in (MARKS_LEGEND, KEPT_LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
         explain(sentence)
 
 

@@ -19,7 +19,7 @@ from ..recipes.outcome import Outcome
 from ..recipes.stability import jaccard
 from ..results import read_result
 from .circuit_summary import TOP, ScoredEdge, beside, describe, edge_tables
-from .comparisons import DIFFERENCE, difference_cells
+from .comparisons import DIFFERENCE_COLUMNS, difference_cells
 from .formatting import describe_method, format_number, format_percent, short_name
 from .open_circuit import OpenCircuit, open_circuit
 from .tables import number_tables
@@ -257,5 +257,5 @@ def area_pair_tables(pair: RunPair, width: int) -> list[Table]:
             if one.measure == measure
         ]
         title = f"{measure.name} here less there, {measure.improves}"
-        tables += number_tables(("method", "here", "there", *DIFFERENCE), rows, width, title, left=(3,))
+        tables += number_tables(("method", "here", "there", *DIFFERENCE_COLUMNS), rows, width, title, left=(3,))
     return tables

@@ -1,4 +1,4 @@
-"""Paired comparisons of any two methods of a run or a study."""
+"""Paired comparisons of any two recipes of a run or a study."""
 
 from __future__ import annotations
 
@@ -15,107 +15,109 @@ from ..method import as_known, plain
 from ..recipes.discovery import Discovery
 from ..study import Study
 from .formatting import format_interval, format_number, short_name
-from .tables import BETTER, INTERVAL, SURE, WIDTH, is_sure, number_tables
+from .tables import DEFAULT_WIDTH, INTERVAL, number_tables, significance_mark
 
-DIFFERENCE = ("difference", INTERVAL, "p")
-LEGEND = f"{SURE}: the interval excludes 0; {BETTER}: on the better side"
+DIFFERENCE_COLUMNS = ("difference", INTERVAL, "p")
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
-    """The methods that were measured on the same examples by the same metric: name -> area and its resamples."""
+class RecipeAreas:
+    """The recipes that were evaluated on the same examples by the same measure: name -> area and its resamples."""
 
     task: str
     model: str
     measure: Measure
     faithfulness: Faithfulness
-    methods: Mapping[str, Resampled]
+    areas: Mapping[str, Resampled]
 
     @property
     def best(self) -> str:
-        """The method of the best area; of equals the first."""
-        return max(self.methods, key=lambda name: self.measure.better * self.methods[name].estimate)
+        """The recipe of the best area; ties go to the first."""
+        return max(self.areas, key=lambda name: self.measure.better * self.areas[name].estimate)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One method less another: `one` and `other` are their names."""
+class RecipePair:
+    """One recipe minus another, by their names."""
 
-    contest: Contest
-    one: str
+    group: RecipeAreas
+    recipe: str
     other: str
     comparison: Comparison
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        contest = self.contest
-        areas = {"area": contest.methods[self.one].estimate, "other_area": contest.methods[self.other].estimate}
-        about = {name: plain(getattr(contest, name)) for name in ("task", "model", "faithfulness")}
-        about["benchmark"] = plain(contest.measure)
-        names = {"method": self.one, "other": self.other}
-        return about | names | areas | self.comparison.record() | {"verdict": self.comparison.verdict}
+        """Return plain data for JSON."""
+        group = self.group
+        return {
+            "task": group.task,
+            "model": group.model,
+            "faithfulness": plain(group.faithfulness),
+            "benchmark": plain(group.measure),
+            "method": self.recipe,
+            "other": self.other,
+            "area": group.areas[self.recipe].estimate,
+            "other_area": group.areas[self.other].estimate,
+            **self.comparison.record(),
+            "verdict": self.comparison.verdict,
+        }
 
 
-def contests_of_run(result: Discovery) -> list[Contest]:
-    """A run has one contest per metric."""
-    run, definition = result.run, result.settings.faithfulness
+def areas_of_run(result: Discovery) -> list[RecipeAreas]:
+    """Return one group per measure."""
+    run, faithfulness = result.run, result.settings.faithfulness
     return [
-        Contest(run.task, run.model, b, definition, {row.name: row.resampled for row in result.of(b)})
-        for b in result.measures
+        RecipeAreas(run.task, run.model, measure, faithfulness, {row.name: row.resampled for row in result.of(measure)})
+        for measure in result.measures
     ]
 
 
-def contests_of_study(study: Study) -> list[Contest]:
-    """A study has one per metric, model and task: its combinations on test, as validation chose their parameters."""
+def areas_of_study(study: Study) -> list[RecipeAreas]:
+    """Return one group per model, task and measure: recipes on test, with the parameters that validation chose."""
+    faithfulness = study.plan.settings.faithfulness
     return [
-        Contest(
-            cell.task,
-            cell.model,
-            b,
-            study.plan.settings.faithfulness,
-            {one.recipe.name: one.resampled for one in repeats},
-        )
+        RecipeAreas(cell.task, cell.model, measure, faithfulness, {one.recipe.name: one.resampled for one in repeats})
         for cell in study.cells
-        for b, repeats in cell.test.items()
+        for measure, repeats in cell.test.items()
     ]
 
 
-def pairs(contests: Sequence[Contest], method: str | None = None, other: str | None = None) -> list[Pair]:
-    """The method less the other one, wherever both were measured; without `other`, all methods less `method`; without
-    either, all methods less the best of each contest."""
-    known = list(dict.fromkeys(name for contest in contests for name in contest.methods))
-    method, other = (None if name is None else as_known("method", name, known) for name in (method, other))
-    found = []
-    for contest in contests:
-        target = other or method or contest.best
-        if target not in contest.methods:
-            continue
-        ours = [method] if method is not None and other is not None else [n for n in contest.methods if n != target]
-        for name in ours:
-            if name in contest.methods:
-                comparison = contest.methods[name].minus(contest.methods[target])
-                found.append(Pair(contest, name, target, comparison))
-    if not found:
-        raise InputError(f"{method} and {other} were never measured by the same metric")
-    return found
+def compare_recipes(
+    groups: Sequence[RecipeAreas], recipe: str | None = None, other: str | None = None
+) -> list[RecipePair]:
+    """Compare recipes in all groups that have them.
+
+    With both names, `recipe` minus `other`. With `recipe` alone, all others minus it. With neither, all others minus
+    the best of each group.
+    """
+    known = list(dict.fromkeys(name for group in groups for name in group.areas))
+    recipe, other = (None if name is None else as_known("recipe", name, known) for name in (recipe, other))
+    pairs = []
+    for group in groups:
+        target = other or recipe or group.best
+        names = [recipe] if recipe is not None and other is not None else [n for n in group.areas if n != target]
+        for name in names:
+            if name in group.areas and target in group.areas:
+                comparison = group.areas[name].minus(group.areas[target])
+                pairs.append(RecipePair(group, name, target, comparison))
+    if not pairs:
+        raise InputError(f"{recipe} and {other} were never evaluated by the same measure")
+    return pairs
 
 
-def pair_tables(found: Sequence[Pair], width: int = WIDTH) -> list[Table]:
-    """Pairs that share a contest, as a table with marks as `LEGEND` has them."""
-    contest, others = found[0].contest, {pair.other for pair in found}
-    where = f"{short_name(contest.task)}, {short_name(contest.model)}"
-    heading = f"{contest.measure.name} less that of {' or '.join(others)}: {where}"
+def recipe_pair_tables(pairs: Sequence[RecipePair], width: int = DEFAULT_WIDTH) -> list[Table]:
+    """Return a table of pairs from one group, with marks as in `MARKS_LEGEND`."""
+    group, others = pairs[0].group, dict.fromkeys(pair.other for pair in pairs)
+    place = f"{short_name(group.task)}, {short_name(group.model)}"
+    title = f"{group.measure.name} minus that of {' or '.join(others)}: {place}"
     rows = [
-        (pair.one, format_number(contest.methods[pair.one].estimate), *difference_cells(pair.comparison))
-        for pair in found
+        (pair.recipe, format_number(group.areas[pair.recipe].estimate), *difference_cells(pair.comparison))
+        for pair in pairs
     ]
-    return number_tables(("method", contest.measure.name, *DIFFERENCE), rows, width, heading, left=(2,))
+    return number_tables(("recipe", group.measure.name, *DIFFERENCE_COLUMNS), rows, width, title, left=(2,))
 
 
-def difference_cells(less: Comparison) -> tuple[Text, str, str]:
-    """A difference with its marks, its interval and p, for the columns of `DIFFERENCE`."""
-    marks = BETTER * less.is_better + SURE * is_sure(less)
-    difference = Text(
-        f"{format_number(less.difference, signed=True)} {marks}".rstrip(), "bold" if less.is_better else ""
-    )
-    return difference, format_interval(less.low, less.high, signed=True), f"{less.p:.3f}"
+def difference_cells(comparison: Comparison) -> tuple[Text, str, str]:
+    """Return a difference with its mark, its interval and p, for `DIFFERENCE_COLUMNS`."""
+    text = f"{format_number(comparison.difference, signed=True)} {significance_mark(comparison)}".rstrip()
+    style = "bold" if comparison.is_better else ""
+    return Text(text, style), format_interval(comparison.low, comparison.high, signed=True), f"{comparison.p:.3f}"

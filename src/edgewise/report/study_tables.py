@@ -21,7 +21,7 @@ from .figures import figure_settings, render
 from .figures.study import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import write_study_readme
-from .tables import BEST, BETTER, LOW_ACCURACY, SURE, number_tables
+from .tables import BEST, LOW_ACCURACY, MARKS_LEGEND, number_tables
 
 # In a narrower terminal an interval has a line of its own.
 NARROW = 60
@@ -29,10 +29,7 @@ LEGEND = (
     "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
     f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
 )
-TERMINAL_LEGEND = (
-    f"{BEST}: of its metric; {BETTER}: better than greedy; ±: standard deviation over seeds",
-    f"{SURE}: the interval of the difference from greedy lies on the better side of 0; the files have all intervals",
-)
+TERMINAL_LEGEND = (MARKS_LEGEND, "±: standard deviation over seeds; the files have all intervals")
 
 
 def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
@@ -96,7 +93,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
         for row in table.rows
     ]
     ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
-    return number_tables(("method", *heads), rows, width, ends=ends)
+    return number_tables(("recipe", *heads), rows, width, ends=ends)
 
 
 def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text:
@@ -105,12 +102,16 @@ def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text
     if entry is None:
         return Text()
     bold, underlined = table.marks(row, column)
-    marks = (BETTER * underlined + SURE * bold) if table.is_difference else f"{BEST} " * bold + BETTER * underlined
+    mark = BEST * bold
+    if table.is_difference:
+        is_worse = entry.low is not None and entry.high is not None and entry.low < entry.high
+        is_worse = is_worse and (entry.high < 0 if row.better > 0 else entry.low > 0)  # type: ignore[operator]
+        mark = "better" if bold else "worse" if is_worse else ""
     details = _details(table, entry, " ±{}", between + "{}" if table.is_difference else "")
     chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
     style = "bold " * bold + "underline" * underlined
     rest = safe_text("".join(details) + (f"\n{chosen}" if chosen else ""))
-    return Text(f"{marks.strip()} " if marks else "") + Text(_number(table, entry), style) + rest
+    return Text(f"{mark} " if mark else "") + Text(_number(table, entry), style) + rest
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
