@@ -138,7 +138,7 @@ def test_scores(pair, examples, scorer, metric):
 @pytest.mark.parametrize("ablation", [kind() for kind in ABLATIONS.values()], ids=lambda one: one.name)
 def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
     if ablation == Zero():
-        monkeypatch.setattr("edgewise.models.memory.LARGEST_STREAMS", 0)  # so streams are mixed again
+        monkeypatch.setattr("edgewise.models.memory.MAX_KEPT_STREAM_BYTES", 0)  # so streams are mixed again
     task = random_task(4, seed=5)
     graph, rng = pair[0].graph, np.random.default_rng(0)
     circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in (0.05, 0.3, 0.9)]
@@ -215,7 +215,7 @@ def test_the_cpu_takes_what_has_no_room_elsewhere():
 
 
 def test_what_fits_nowhere_is_refused_with_what_would():
-    with pytest.raises(InputError, match=r"weights of 1\.\d GB .* \(cuda:0 1\.0 GB, cuda:1 1\.2 GB\); give more"):
+    with pytest.raises(InputError, match=r"weights of 1\.\d GB .* \(cuda:0 1\.0 GB, cuda:1 1\.2 GB\); use more"):
         place_layers(wide_llama(), torch.bfloat16, NO_STORE, rooms(cuda_0=1, cuda_1=1.2))
 
 

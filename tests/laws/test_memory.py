@@ -144,7 +144,7 @@ class Held(TorchDispatchMode):
         return made
 
     def forget(self, key, size):
-        self.known.remove_folder(key)
+        self.known.remove(key)
         self.now -= size
 
 
@@ -189,5 +189,5 @@ def test_what_work_needs_is_what_it_takes(name, dtype):
     for verb, (work, need) in WORK.items():
         with Held() as held:
             work(model, prepare(model, make_batch(prompts(3, 20).examples, model.device)))
-        expected = need(model.shape, 20).of(3)
+        expected = need(model.shape, 20).total(3)
         assert 0.9 < expected / held.most < 1.35, (verb, expected / held.most)

@@ -1,15 +1,15 @@
-"""Gradients at the destinations, and their product with differences of the sources: all edges of a batch at once.
+"""Gradients at all destinations, and their products with differences of the sources: the scores of all edges at once.
 
-A head's q, k or v reads the stream through a norm and a projection. Splitting the forward pass so that every
-destination has an input of its own costs H copies of the stream. Instead, autograd stops at q, k and v themselves
-([d_head] instead of [d_model]), and the rest is linear algebra. With x^ the normalised stream, 1/s the norm's scale,
-W the projection with the norm's weight folded in and g the gradient at q, the gradient at the stream is
+A head's q, k or v reads the stream through a norm and a projection. A separate input for every destination would need
+one copy of the stream per head. Instead, autograd stops at q, k and v ([d_head] instead of [d_model]), and linear
+algebra does the rest. Let x^ be the normalised stream, 1/s the norm's inverse scale, W the projection with the norm's
+weight folded in, and g the gradient at q. The gradient at the stream is
 
     (W^T g - mean(W^T g) - x^ mean(W^T g * x^)) / s            (without the first mean for an RMS norm)
 
 and mean(W^T g * x^) = g . (W x^) / d_model, which needs no vector of length d_model per head. So runs are summed as
-g / s, plus one number per head and run for the part along x^, before a single product with W. Taking off the first
-mean is the same as centring the rows of W.
+g / s, with one number per head and run for the component along x^, before a single product with W. Centring the rows
+of W has the same effect as subtracting the first mean.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from torch import Tensor
 from .forward import Trace, sum_heads
 from .transformer import Layer, Projection, Transformer, at_least_float32
 
-# [batch, source, position, d_model] of all sources, in one part for every span of layers, on its device.
+# [batch, source, position, d_model] of all sources: one tensor for every span of layers, on the device of the span.
 Differences = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionGradient:
-    """The gradient of a run, or the sum of several, at one layer's q, k and v.
+    """The gradient at one layer's q, k and v, of one run or summed over several.
 
-    scaled      [batch, position, 3, head, d_head] gradient at q, k, v over the norm's scale
-    along       per run, [batch, position, 3, head] its part along the normalised stream
-    normalised  per run, [batch, position, d_model]
+    scaled      [batch, position, 3, head, d_head] gradient at q, k, v divided by the norm's scale
+    along       per run, [batch, position, 3, head] the component along the normalised stream
+    normalised  per run, [batch, position, d_model] the normalised stream
     """
 
     scaled: Tensor
@@ -41,7 +41,7 @@ class AttentionGradient:
     normalised: tuple[Tensor, ...]
 
     def plus(self, other: AttentionGradient) -> AttentionGradient:
-        """The sum of both."""
+        """Return the sum of both."""
         return AttentionGradient(
             self.scaled + other.scaled, self.along + other.along, self.normalised + other.normalised
         )
@@ -49,188 +49,182 @@ class AttentionGradient:
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """The gradient of one run at all destinations: per layer attention and MLP [batch, position, d_model], logits.
+    """The gradient at all destinations, at least float32, of one run or summed over several.
 
-    All of it is at least float32, whatever the model computes in.
-
-    joined  per layer with a norm after attention, that norm's normalised input and 1 / scale in this run
+    attention   per layer
+    mlp         per layer, [batch, position, d_model]
+    logits      [batch, position, d_model]
+    post_norms  by layer with a norm after attention, that norm's normalised input and inverse scale in this run
     """
 
     attention: tuple[AttentionGradient, ...]
     mlp: tuple[Tensor, ...]
     logits: Tensor
-    joined: dict[int, tuple[Tensor, Tensor]]
+    post_norms: dict[int, tuple[Tensor, Tensor]]
 
 
 def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gradients:
-    """The gradient of `loss` (a sum over examples) at every destination's input, for the run that left `trace`."""
+    """Return the gradient of `loss` (a sum over examples) at every destination's input, for the run of `trace`."""
     n = model.graph.n_layers
     targets = [*trace.q, *trace.k, *trace.v, *trace.mlp_in, trace.final]
-    found = torch.autograd.grad(loss, targets, materialize_grads=True)
-    attention = tuple(_pull_back(model, index, trace, found[index : 3 * n : n]) for index in range(n))
+    gradients = torch.autograd.grad(loss, targets, materialize_grads=True)
+    attention = tuple(_scale_gradient(model, index, trace, gradients[index : 3 * n : n]) for index in range(n))
     with torch.no_grad():
-        joined = {
+        post_norms = {
             index: layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
             for index, layer in enumerate(model.layers)
             if layer.post_norm is not None
         }
-    *mlp, logits = (at_least_float32(gradient) for gradient in found[3 * n :])
-    return Gradients(attention, tuple(mlp), logits, joined)
+    *mlp, logits = (at_least_float32(gradient) for gradient in gradients[3 * n :])
+    return Gradients(attention, tuple(mlp), logits, post_norms)
 
 
-def _pull_back(model: Transformer, index: int, trace: Trace, at_qkv: Sequence[Tensor]) -> AttentionGradient:
-    """at_qkv: the gradients [batch, position, head, d_head] at q, k and v."""
+def _scale_gradient(model: Transformer, index: int, trace: Trace, at_qkv: Sequence[Tensor]) -> AttentionGradient:
+    """Return a layer's gradient from the gradients [batch, position, head, d_head] at q, k and v."""
     layer = model.layers[index]
     with torch.no_grad():
         gradient = at_least_float32(torch.stack(list(at_qkv), 2))
-        normalised, shrink = layer.attention_norm.normalise(trace.attention_in[index])
-        # W x^, without what the norm's bias and the projection's add: q, k and v minus their values at x^ = 0.
-        at_zero = [_at_zero(part, layer.attention_norm.bias) for part in layer.qkv]
-        values = [at_least_float32(part) for part in (trace.q[index], trace.k[index], trace.v[index])]
-        linear = [x if zero is None else x - zero for x, zero in zip(values, at_zero, strict=True)]
-        along = (gradient * torch.stack(linear, 2)).sum(-1) * (shrink[..., None] / model.graph.d_model)
-        return AttentionGradient(gradient * shrink[..., None, None], (along,), (normalised,))
-
-
-def _at_zero(projection: Projection, norm_bias: Tensor | None) -> Tensor | None:
-    """[head, d_head] what the projection gives where the normalised stream is zero."""
-    bias = projection.head_bias
-    if norm_bias is None:
-        return bias
-    moved = projection.head_weight @ norm_bias
-    return moved if bias is None else moved + bias
+        normalised, inverse_scale = layer.attention_norm.normalise(trace.attention_in[index])
+        # W x^ is q, k or v without the parts that come from the biases of the norm and the projection.
+        offsets = [projection.offset(layer.attention_norm) for projection in layer.qkv]
+        values = [at_least_float32(x) for x in (trace.q[index], trace.k[index], trace.v[index])]
+        linear = [x if offset is None else x - offset for x, offset in zip(values, offsets, strict=True)]
+        along = (gradient * torch.stack(linear, 2)).sum(-1) * (inverse_scale[..., None] / model.graph.d_model)
+        return AttentionGradient(gradient * inverse_scale[..., None, None], (along,), (normalised,))
 
 
 def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Differences:
-    """Each source's output in the corrupted run minus that in the clean run; at least float32."""
+    """Return each source's output in the corrupted run minus that in the clean run, at least float32."""
     graph, (batch, length, width) = model.graph, clean.embedding.shape
     dtype = at_least_float32(clean.embedding[:1, :1]).dtype
-    parts = []
+    differences = []
     with torch.no_grad():
         for first, span in zip(_first_sources(model), model.spans, strict=True):
             layers = [model.layers[index] for index in span]
             count = graph.attention_sources(span.stop - 1) + graph.n_heads + 1 - first
             part = torch.empty((batch, count, length, width), dtype=dtype, device=layers[0].device)
             if first == 0:
-                part[:, 0] = _less(corrupted.embedding, clean.embedding)
+                part[:, 0] = _subtract(corrupted.embedding, clean.embedding)
             for index, layer in zip(span, layers, strict=True):
                 start = graph.attention_sources(index) - first
-                mix = _less(corrupted.mix[index], clean.mix[index])
+                mix = _subtract(corrupted.mix[index], clean.mix[index])
                 heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
                 part[:, start : start + graph.n_heads] = heads
-                part[:, start + graph.n_heads] = _less(corrupted.mlp_out[index], clean.mlp_out[index])
-            parts.append(part)
-    return tuple(parts)
+                part[:, start + graph.n_heads] = _subtract(corrupted.mlp_out[index], clean.mlp_out[index])
+            differences.append(part)
+    return tuple(differences)
 
 
 def _first_sources(model: Transformer) -> list[int]:
-    """The first source of every span of layers; `input` goes with the first."""
-    return [model.graph.attention_sources(span.start) if place else 0 for place, span in enumerate(model.spans)]
+    """Return the first source of every span of layers; `input` belongs to the first span."""
+    return [model.graph.attention_sources(span.start) if index else 0 for index, span in enumerate(model.spans)]
 
 
-def _less(a: Tensor, b: Tensor) -> Tensor:
-    """a - b, at least in float32: two runs are alike, so that their difference has few digits in half precision."""
+def _subtract(a: Tensor, b: Tensor) -> Tensor:
+    """Return a - b, at least float32: the runs are similar, so a half-precision difference would have few digits."""
     return at_least_float32(a) - at_least_float32(b)
 
 
 def contract(model: Transformer, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
-    """[batch, edge] the sum over positions of source difference times destination gradient, mean over runs.
+    """Return the scores [batch, edge]: source difference times destination gradient, summed over positions.
 
-    Runs are taken one by one: those that come from a generator are never held together, only their sum is. Where a
-    norm follows attention, a head's difference reaches its readers through that norm, which is another linear map in
-    every run: then each run is contracted by itself.
+    Scores are the mean over runs. A generator of runs needs the memory of one run and of their sum. If a norm follows
+    attention, a head's difference reaches its readers through a linear map that differs between runs, so each run is
+    contracted alone.
     """
     if not any(layer.post_norm for layer in model.layers):
-        summed, count = _summed(runs)
-        return _contract(model, differences, summed).div_(count)
+        summed, count = _sum_runs(runs)
+        return _contract_gradients(model, differences, summed).div_(count)
     total, count = torch.zeros((), device=model.device), 0
-    for one in runs:
-        total = total + _contract(model, _through_post_norms(model, differences, one), one)
+    for run in runs:
+        total = total + _contract_gradients(model, _apply_post_norms(model, differences, run), run)
         count += 1
     return total / count
 
 
-def _summed(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
-    """The sum of the gradients of runs, and how many there were; a layer's sum so far is let go as it grows."""
+def _sum_runs(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
+    """Return the sum of the gradients of runs, and their number; each partial sum is freed when the next exists."""
     attention: list[AttentionGradient] = []
-    rest: list[Tensor] = []
+    others: list[Tensor] = []
     count = 0
-    for one in runs:
-        others = (*one.mlp, one.logits)
+    for run in runs:
         if not count:
-            attention, rest = list(one.attention), list(others)
+            attention, others = list(run.attention), [*run.mlp, run.logits]
         else:
-            for index, gradient in enumerate(one.attention):
+            for index, gradient in enumerate(run.attention):
                 attention[index] = attention[index].plus(gradient)
-            for index, tensor in enumerate(others):
-                rest[index] = rest[index] + tensor
+            for index, tensor in enumerate((*run.mlp, run.logits)):
+                others[index] = others[index] + tensor
         count += 1
-    return Gradients(tuple(attention), tuple(rest[:-1]), rest[-1], {}), count
+    return Gradients(tuple(attention), tuple(others[:-1]), others[-1], {}), count
 
 
-def _through_post_norms(model: Transformer, differences: Differences, one: Gradients) -> Differences:
-    """The differences with those of heads as the stream sees them, to first order, in one run."""
-    seen = tuple(part.clone() for part in differences)
-    for start, span, part, own in zip(_first_sources(model), model.spans, differences, seen, strict=True):
+def _apply_post_norms(model: Transformer, differences: Differences, run: Gradients) -> Differences:
+    """Return the differences with those of heads after the norm that follows attention, to first order, in one run."""
+    normed = tuple(part.clone() for part in differences)
+    for start, span, part, normed_part in zip(_first_sources(model), model.spans, differences, normed, strict=True):
         for index in span:
-            (normalised, shrink), norm = one.joined[index], model.layers[index].post_norm
+            (normalised, inverse_scale), norm = run.post_norms[index], model.layers[index].post_norm
             assert norm is not None
             first = model.graph.attention_sources(index) - start
             heads = part[:, first : first + model.graph.n_heads]
             if norm.centred:
                 heads = heads - heads.mean(-1, keepdim=True)
             along = (heads * normalised[:, None]).mean(-1, keepdim=True)
-            through = (heads - normalised[:, None] * along) * shrink[:, None] * at_least_float32(norm.weight)
-            own[:, first : first + model.graph.n_heads] = through
-    return seen
+            scaled = (heads - normalised[:, None] * along) * inverse_scale[:, None] * at_least_float32(norm.weight)
+            normed_part[:, first : first + model.graph.n_heads] = scaled
+    return normed
 
 
-def _contract(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
-    graph, like = model.graph, differences[0]
-    scores = torch.empty((len(like), graph.n_edges), dtype=like.dtype, device=like.device)
+def _contract_gradients(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
+    """Return the products [batch, edge] of differences with gradients."""
+    graph, first_part = model.graph, differences[0]
+    scores = torch.empty((len(first_part), graph.n_edges), dtype=first_part.dtype, device=first_part.device)
     with torch.no_grad():
         for index in range(graph.n_layers):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
-            at_stream = _attention_gradient(model, index, gradients.attention[index])
-            block = _product(differences, graph.attention_sources(index), at_stream)
-            del at_stream  # before the next layer's, which is as large
+            at_stream = _stream_gradient(model, index, gradients.attention[index])
+            block = _multiply_sources(differences, graph.attention_sources(index), at_stream)
+            del at_stream  # free it before the next layer's, which is as large
             # [source, (qkv, head)] -> [source, head, qkv], the order of edges
             scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
             mlp = gradients.mlp[index].unsqueeze(1)
-            scores[:, mlp_block] = _product(differences, graph.mlp_sources(index), mlp).squeeze(-1)
+            scores[:, mlp_block] = _multiply_sources(differences, graph.mlp_sources(index), mlp).squeeze(-1)
         logits = gradients.logits.unsqueeze(1)
-        scores[:, graph.blocks[-1]] = _product(differences, graph.n_sources, logits).squeeze(-1)
+        scores[:, graph.blocks[-1]] = _multiply_sources(differences, graph.n_sources, logits).squeeze(-1)
     return scores
 
 
-def _product(differences: Differences, n_sources: int, gradient: Tensor) -> Tensor:
-    """[batch, source, reader] of the first sources' differences with gradients [batch, reader, position, d_model].
+def _multiply_sources(differences: Differences, n_sources: int, gradient: Tensor) -> Tensor:
+    """Return the products [batch, source, reader] with gradients [batch, reader, position, d_model].
 
-    The gradients go to where the differences are: those are more, and stay.
+    Gradients are moved to the device of the differences, which are larger.
     """
     blocks = []
     for part in differences:
         if n_sources > 0:
-            there = gradient.to(part.device).flatten(2).transpose(1, 2)
-            blocks.append((part[:, :n_sources].flatten(2) @ there).to(differences[0].device))
+            moved = gradient.to(part.device).flatten(2).transpose(1, 2)
+            blocks.append((part[:, :n_sources].flatten(2) @ moved).to(differences[0].device))
         n_sources -= part.shape[1]
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
 
 
-def _attention_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:
-    """[batch, (qkv, head), position, d_model] at the stream."""
+def _stream_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:
+    """Return the gradient [batch, (qkv, head), position, d_model] at the stream that a layer's attention reads."""
     layer, (batch, length, _, n_heads, _) = model.layers[index], gradient.scaled.shape
-    found = gradient.scaled.new_empty((batch, 3, n_heads, length, model.graph.d_model))
+    at_stream = gradient.scaled.new_empty((batch, 3, n_heads, length, model.graph.d_model))
     normalised = torch.stack(gradient.normalised, 1)
     along = torch.stack(gradient.along, -1)
-    # One after the other: all three together would need several copies of hundreds of megabytes for wide models.
-    for place, part in enumerate(layer.qkv):
-        found[:, place] = torch.einsum("bphe,hed->bhpd", gradient.scaled[:, :, place], _folded(layer, part))
-        found[:, place] -= torch.einsum("bphr,brpd->bhpd", along[:, :, place], normalised)
-    return found.flatten(1, 2)
+    # One projection at a time: all three together would need several copies of hundreds of megabytes for wide models.
+    for letter, projection in enumerate(layer.qkv):
+        at_stream[:, letter] = torch.einsum(
+            "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_norm(layer, projection)
+        )
+        at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along[:, :, letter], normalised)
+    return at_stream.flatten(1, 2)
 
 
-def _folded(layer: Layer, part: Projection) -> Tensor:
-    """[head, d_head, d_model] a projection, at least float32, with the norm's weight and centring in it."""
-    weight = at_least_float32(part.head_weight) * layer.attention_norm.weight
+def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
+    """Return a projection's weight [head, d_head, d_model] times the norm's weight, centred if the norm centres."""
+    weight = at_least_float32(projection.head_weight) * layer.attention_norm.weight
     return weight - weight.mean(-1, keepdim=True) if layer.attention_norm.centred else weight

@@ -62,6 +62,13 @@ class Projection:
         """[query head, d_head]."""
         return self.bias if self.bias is None or self.group == 1 else self.bias.repeat_interleave(self.group, dim=0)
 
+    def offset(self, norm: Norm) -> Tensor | None:
+        """Return the output [query head, d_head] for a normalised stream of zeros: from its bias and the norm's."""
+        if norm.bias is None:
+            return self.head_bias
+        moved = self.head_weight @ norm.bias
+        return moved if self.head_bias is None else moved + self.head_bias
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
