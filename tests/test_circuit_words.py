@@ -289,37 +289,36 @@ def write(folder: Path, found: Discovery) -> None:
 def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
     same = pair_runs(runs / "one", runs / "one")
     assert same.paired and not same.notes
-    assert all(size.overlap == 1 for one in same.overlaps for size in one.sizes)
-    assert all(one.comparison.difference == 0 and one.comparison.p == 1 for one in same.areas)
+    assert all(counts.overlap == 1 for recipe in same.recipes for counts in recipe.overlaps)
+    assert all(recipe.comparison.difference == 0 and recipe.comparison.p == 1 for recipe in same.recipes)
     pair = pair_runs(runs / "one", runs / "two")
-    assert pair.paired and {(one.measure, one.method) for one in pair.areas} == {
+    assert pair.paired and {(recipe.measure, recipe.recipe) for recipe in pair.recipes} == {
         (b, name) for b in (CMD, CPR) for name in ("Greedy", "Mine")
     }
     circuits = read_circuits(runs / "one"), read_circuits(runs / "two")
-    for one in pair.overlaps:
-        assert one.shares == SIZES
-        both = zip(*(found[one.measure, one.method] for found in circuits), strict=True)
-        assert [size.overlap for size in one.sizes] == [jaccard(*two) for two in both]
-    for one in pair.areas:
-        areas = [
-            next(row.area for row in read_result(runs / name).of(one.measure) if row.name == one.method)
+    for recipe in pair.recipes:
+        assert recipe.sizes == SIZES
+        both = zip(*(found[recipe.measure, recipe.recipe] for found in circuits), strict=True)
+        assert [counts.overlap for counts in recipe.overlaps] == [jaccard(*two) for two in both]
+        areas = tuple(
+            next(row.area for row in read_result(runs / name).of(recipe.measure) if row.name == recipe.recipe)
             for name in ("one", "two")
-        ]
-        assert [one.here, one.there] == areas and one.comparison.difference == pytest.approx(areas[0] - areas[1])
+        )
+        assert recipe.areas == areas and recipe.comparison.difference == pytest.approx(areas[0] - areas[1])
     json.dumps(pair.record(), allow_nan=False)
 
 
 def test_runs_on_other_examples_are_not_paired_and_other_graphs_refused(runs, tmp_path):
     pair = pair_runs(runs / "one", runs / "three")
-    assert not pair.paired and "other examples" in pair.notes[0] and pair.areas
+    assert not pair.paired and "other examples" in pair.notes[0] and pair.recipes[0].areas
     # The same areas on examples that are said to be others: resamples of each run are drawn on their own.
     shutil.copytree(runs / "one", tmp_path / "copy")
     run = json.loads((tmp_path / "copy" / "run.json").read_text())
     run["test"]["prompts"] = "0" * 64
     (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
     pair = pair_runs(runs / "one", tmp_path / "copy")
-    assert not pair.paired and all(one.comparison.difference == 0 for one in pair.areas)
-    assert all(one.comparison.high - one.comparison.low > 1e-4 for one in pair.areas)
+    assert not pair.paired and all(recipe.comparison.difference == 0 for recipe in pair.recipes)
+    assert all(recipe.comparison.high - recipe.comparison.low > 1e-4 for recipe in pair.recipes)
     with pytest.raises(InputError, match=r"3 layers x 3 heads.*2 layers x 4 heads"):
         pair_runs(runs / "one", runs / "llama")
 
@@ -330,8 +329,9 @@ def test_areas_that_are_measured_differently_are_not_compared(runs, tmp_path):
     run["settings"]["metric"] = "kl"
     (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
     pair = pair_runs(runs / "one", tmp_path / "copy")
-    assert not pair.areas and "differently" in pair.notes[0]
-    assert pair.overlaps and all(size.overlap == 1 for one in pair.overlaps for size in one.sizes)
+    assert "differently" in pair.notes[0]
+    for recipe in pair.recipes:
+        assert recipe.areas is None and all(counts.overlap == 1 for counts in recipe.overlaps)
 
 
 def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(runs):

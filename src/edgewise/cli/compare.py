@@ -117,7 +117,7 @@ def _show_pair(pair: CircuitPair) -> None:
 
 
 def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.circuit_pairs import area_pair_tables, overlap_tables, pair_exported, pair_runs
+    from ..report.circuit_pairs import pair_exported, pair_runs, run_pair_tables
     from ..report.tables import MARKS_LEGEND
 
     pair = pair_runs(first, second)
@@ -126,11 +126,10 @@ def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
         return
     say(pair.one, "here")
     say(pair.other, "there")
-    print_tables(overlap_tables(pair, out.width))
-    print_tables(area_pair_tables(pair, out.width))
+    print_tables(run_pair_tables(pair, out.width))
     explain("overlap: shared edges divided by edges of either")
-    if pair.areas:
+    if any(recipe.areas for recipe in pair.recipes):
         explain(MARKS_LEGEND + "; paired over the same examples" * pair.paired)
     for note in pair.notes:
         say(f"note: {note}")
-    _show_pair(pair_exported(first, second, pair.overlaps[0].measure, top=top))
+    _show_pair(pair_exported(first, second, pair.recipes[0].measure, top=top))

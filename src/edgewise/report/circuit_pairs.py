@@ -1,4 +1,4 @@
-"""What two circuits, or the circuits of two runs, have in common."""
+"""Compare two circuits, or two runs: shared edges, overlap by size, and differences of areas."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .tables import number_tables
 
 
 @dataclass(frozen=True)
-class Shared:
-    """How many edges two circuits share, and how many only the first and only the second has.
+class SharedEdges:
+    """How many edges two circuits share, and how many only the first or only the second has.
 
-    overlap  the shared as a share of the edges of either; 1 if both are empty
+    `overlap` is the number of shared edges divided by the number of edges in either; 1 if both are empty.
     """
 
     shared: int
@@ -37,86 +37,85 @@ class Shared:
     only_there: int
     overlap: float
 
+    @classmethod
+    def of(cls, here: Circuit, there: Circuit) -> SharedEdges:
+        """Count the edges of two circuits of one graph."""
+        overlap = jaccard(here, there)  # raises InputError for two graphs
+        shared = int(np.count_nonzero(here.mask & there.mask))
+        return cls(shared, here.n_edges - shared, there.n_edges - shared, overlap)
+
 
 @dataclass(frozen=True)
 class CircuitPair:
-    """Two circuits: counts, and the strongest edges of each part, by the scores of a circuit that has them."""
+    """Two circuits: counts, and the strongest edges of each part, with the scores of a circuit that has them."""
 
     one: str
     other: str
-    counts: Shared
+    counts: SharedEdges
     shared: tuple[ScoredEdge, ...]
     only_here: tuple[ScoredEdge, ...]
     only_there: tuple[ScoredEdge, ...]
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         names = ("shared", "only_here", "only_there")
         strongest = {name: [asdict(edge) for edge in getattr(self, name)] for name in names}
         return {"one": self.one, "other": self.other, **asdict(self.counts), "strongest": strongest}
 
 
 @dataclass(frozen=True)
-class Overlaps:
-    """A method that two runs have: its circuits by size."""
+class RecipeInBoth:
+    """A recipe that two runs have: its circuits by size, and its areas.
+
+    `sizes` [size] are the shares of edges that both runs have. `areas` (here, there) and `comparison`, here minus
+    there, are None if areas can't be compared.
+    """
 
     measure: Measure
-    method: str
-    shares: tuple[float, ...]
-    sizes: tuple[Shared, ...]
-
-
-@dataclass(frozen=True)
-class AreaPair:
-    """A method that two runs have: its area here and there, and the first less the second."""
-
-    measure: Measure
-    method: str
-    here: float
-    there: float
-    comparison: Comparison
+    recipe: str
+    sizes: tuple[float, ...]
+    overlaps: tuple[SharedEdges, ...]
+    areas: tuple[float, float] | None
+    comparison: Comparison | None
 
 
 @dataclass(frozen=True)
 class RunPair:
     """Two runs on the same graph.
 
-    paired  whether areas were measured on the same examples in the same way, so that they are compared example by
-            example; otherwise the examples of each run are resampled on their own, and intervals are wider
-    notes   in what else the runs differ, in words
+    Attributes
+    ----------
+    paired
+        Whether areas were measured on the same examples in the same way, and so are compared example by example.
+        Otherwise the examples of each run are resampled independently, and intervals are wider.
+    notes
+        Other differences between the runs.
     """
 
     one: str
     other: str
     paired: bool
     notes: tuple[str, ...]
-    overlaps: tuple[Overlaps, ...]
-    areas: tuple[AreaPair, ...]
+    recipes: tuple[RecipeInBoth, ...]
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        about = {"one": self.one, "other": self.other, "paired": self.paired, "notes": list(self.notes)}
-        overlaps = [
-            {
-                "benchmark": plain(one.measure),
-                "method": one.method,
-                "sizes": [{"share": share} | asdict(size) for share, size in zip(one.shares, one.sizes, strict=True)],
-            }
-            for one in self.overlaps
-        ]
-        areas = [
-            {"benchmark": plain(one.measure), "method": one.method, "area": one.here, "other_area": one.there}
-            | one.comparison.record()
-            | {"verdict": one.comparison.verdict}
-            for one in self.areas
-        ]
-        return about | {"overlap": overlaps, "areas": areas}
+        """Return plain data for JSON."""
+        overlaps, areas = [], []
+        for recipe in self.recipes:
+            names = {"benchmark": plain(recipe.measure), "method": recipe.recipe}
+            sizes = zip(recipe.sizes, recipe.overlaps, strict=True)
+            overlaps.append(names | {"sizes": [{"share": size} | asdict(counts) for size, counts in sizes]})
+            if recipe.areas is not None and recipe.comparison is not None:
+                values = dict(zip(("area", "other_area"), recipe.areas, strict=True))
+                areas.append(names | values | recipe.comparison.record() | {"verdict": recipe.comparison.verdict})
+        names = {"one": self.one, "other": self.other, "paired": self.paired, "notes": list(self.notes)}
+        return names | {"overlap": overlaps, "areas": areas}
 
 
 def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> CircuitPair:
-    """Two circuits of the same graph; an edge that both have is shown with the first one's score."""
+    """Compare two circuits of the same graph; shared edges have the first one's score."""
     here, there = one.circuit, other.circuit
-    counts = _shared(here, there)
+    counts = SharedEdges.of(here, there)
 
     def strongest(mask: NDArray[np.bool_], score: NDArray[np.floating] | None) -> tuple[ScoredEdge, ...]:
         return describe(Circuit(here.graph, mask), score, top=top).strongest
@@ -135,127 +134,103 @@ def pair_exported(
     one: str | Path,
     other: str | Path,
     measure: Measure,
-    method: str | None = None,
-    match: str | None = None,
+    recipe: str | None = None,
+    other_recipe: str | None = None,
     top: int = TOP,
 ) -> CircuitPair:
-    """Circuits of two runs, or of two methods of one, of the size to look at first in the first of them, if the other
-    has that, too; by default of the methods whose circuits the runs wrote."""
-    here = open_circuit(one, method, measure.name)
+    """Compare the default circuit of a run with the circuit of the same size of another run or recipe.
+
+    Without names of recipes, circuits are those that the runs exported.
+    """
+    here = open_circuit(one, recipe, measure.name)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
     size = f"{share:.17g}" if share in read_result(other).settings.sizes else None
-    return pair_circuits(here, open_circuit(other, match, measure.name, size), top)
+    return pair_circuits(here, open_circuit(other, other_recipe, measure.name, size), top)
 
 
 def pair_runs(one: str | Path, other: str | Path) -> RunPair:
-    """Two result folders, by the methods that both have."""
+    """Compare two result folders by the recipes that both have."""
     here, there = read_result(one), read_result(other)
     if here.run.graph != there.run.graph:
         raise InputError(
             f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
         )
-    rows = [
-        (row, match)
-        for row in here.outcomes
+    matches = [
+        (outcome, match)
+        for outcome in here.outcomes
         for match in there.outcomes
-        if match.measure == row.measure and match.name.lower() == row.name.lower()
+        if match.measure == outcome.measure and match.name.lower() == outcome.name.lower()
     ]
-    if not rows:
-        raise InputError(f"{one} and {other} have no method in common: nothing can be compared")
-    paired = _is_paired(here, there)
-    return RunPair(
-        str(one),
-        str(other),
-        paired,
-        _notes(here, there, paired),
-        tuple(_overlaps(row, match) for row, match in rows),
-        tuple(
-            _areas(row, match, paired)
-            for row, match in rows
-            if row.curve.shares == match.curve.shares and _measured_by(here) == _measured_by(there)
-        ),
+    if not matches:
+        raise InputError(f"{one} and {other} have no recipe in common: nothing can be compared")
+    same_metric = (here.settings.metric, here.settings.faithfulness) == (
+        there.settings.metric,
+        there.settings.faithfulness,
     )
+    paired = same_metric and here.run.test.prompts == there.run.test.prompts
+    recipes = tuple(_pair_outcomes(outcome, match, same_metric, paired) for outcome, match in matches)
+    return RunPair(str(one), str(other), paired, _notes(here, there, same_metric, paired), recipes)
 
 
-def _shared(one: Circuit, other: Circuit) -> Shared:
-    overlap = jaccard(one, other)  # refuses two graphs
-    both = int(np.count_nonzero(one.mask & other.mask))
-    return Shared(both, one.n_edges - both, other.n_edges - both, overlap)
+def _pair_outcomes(here: Outcome, there: Outcome, same_metric: bool, paired: bool) -> RecipeInBoth:
+    """Compare a recipe's circuits at the sizes that both runs have and that ask for an edge, and its areas."""
+    circuits = dict(zip(here.curve.shares, here.circuits, strict=True))
+    other_circuits = dict(zip(there.curve.shares, there.circuits, strict=True))
+    nonempty = [here.curve.shares[place] for place in here.curve.nonempty_sizes]
+    sizes = tuple(size for size in nonempty if size in other_circuits)
+    overlaps = tuple(SharedEdges.of(circuits[size], other_circuits[size]) for size in sizes)
+    if not same_metric or here.curve.shares != there.curve.shares:
+        return RecipeInBoth(here.measure, here.name, sizes, overlaps, None, None)
+    # Equal seeds draw equal examples, so that resamples are paired. Another seed makes them independent.
+    other_area = there.resampled if paired else resample(there.curve, there.measure, seed=1)
+    areas = here.resampled.estimate, other_area.estimate
+    return RecipeInBoth(here.measure, here.name, sizes, overlaps, areas, here.resampled.minus(other_area))
 
 
-def _overlaps(row: Outcome, match: Outcome) -> Overlaps:
-    """At the sizes that both have, but for those that ask for no edge."""
-    ours = dict(zip(row.curve.shares, row.circuits, strict=True))
-    theirs = dict(zip(match.curve.shares, match.circuits, strict=True))
-    asking = [row.curve.shares[place] for place in row.curve.nonempty_sizes]
-    shares = tuple(share for share in asking if share in theirs)
-    return Overlaps(row.measure, row.name, shares, tuple(_shared(ours[share], theirs[share]) for share in shares))
-
-
-def _measured_by(result: Discovery) -> tuple[Any, ...]:
-    return result.settings.metric, result.settings.faithfulness
-
-
-def _is_paired(here: Discovery, there: Discovery) -> bool:
-    return here.run.test.prompts == there.run.test.prompts and _measured_by(here) == _measured_by(there)
-
-
-def _areas(row: Outcome, match: Outcome, paired: bool) -> AreaPair:
-    # Equal seeds draw equal examples, so that draws are paired; other seeds draw on their own.
-    ours = row.resampled
-    theirs = match.resampled if paired else resample(match.curve, match.measure, seed=1)
-    return AreaPair(row.measure, row.name, ours.estimate, theirs.estimate, ours.minus(theirs))
-
-
-def _notes(here: Discovery, there: Discovery, paired: bool) -> tuple[str, ...]:
+def _notes(here: Discovery, there: Discovery, same_metric: bool, paired: bool) -> tuple[str, ...]:
     notes = []
-    if _measured_by(here) != _measured_by(there):
+    if not same_metric:
         notes.append("the runs measure faithfulness differently, so their areas aren't compared")
     elif not paired:
         notes.append(
             "unpaired: the runs were evaluated on other examples, so intervals of differences are wider than in one run"
         )
-    for name in ("model", "task"):
-        ours, theirs = short_name(getattr(here.run, name)), short_name(getattr(there.run, name))
-        if ours != theirs:
-            notes.append(f"another {name}: {ours} here, {theirs} there")
+    values = [("model", short_name(here.run.model), short_name(there.run.model))]
+    values += [("task", short_name(here.run.task), short_name(there.run.task))]
     for name in ("scorer", "ablation"):
-        ours, theirs = (describe_method(plain(getattr(result.settings, name))) for result in (here, there))
-        if ours != theirs:
-            notes.append(f"another {name}: {ours} here, {theirs} there")
+        first, second = (describe_method(plain(getattr(result.settings, name))) for result in (here, there))
+        values.append((name, first, second))
+    notes += [f"another {name}: {first} here, {second} there" for name, first, second in values if first != second]
     if here.settings.sizes != there.settings.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
     return tuple(notes)
 
 
 def circuit_pair_tables(pair: CircuitPair, width: int) -> list[Table]:
-    """The strongest edges of each part; parts without edges are left out."""
+    """Return the strongest edges of each part that has edges."""
     parts = (("shared", pair.shared), ("only here", pair.only_here), ("only there", pair.only_there))
     return beside([table for name, edges in parts if edges for table in edge_tables(name, edges, width)], width)
 
 
-def overlap_tables(pair: RunPair, width: int) -> list[Table]:
-    """The overlap by size of each method, a table per metric."""
-    tables: list[Table] = []
-    for measure in dict.fromkeys(one.measure for one in pair.overlaps):
-        ours = [one for one in pair.overlaps if one.measure == measure]
-        shares = ours[0].shares
-        rows = [(one.method, *(format_number(size.overlap, digits=2) for size in one.sizes)) for one in ours]
-        title = f"{measure.name}: overlap of circuits by size, in % of the edges"
-        tables += number_tables(("method", *map(format_percent, shares)), rows, width, title)
-    return tables
-
-
-def area_pair_tables(pair: RunPair, width: int) -> list[Table]:
-    """The areas of each method in both runs and their difference, a table per metric."""
-    tables: list[Table] = []
-    for measure in dict.fromkeys(one.measure for one in pair.areas):
-        rows = [
-            (one.method, format_number(one.here), format_number(one.there), *difference_cells(one.comparison))
-            for one in pair.areas
-            if one.measure == measure
+def run_pair_tables(pair: RunPair, width: int) -> list[Table]:
+    """Return a table of overlaps by size for each measure, then one of areas and their differences."""
+    overlaps: list[Table] = []
+    areas: list[Table] = []
+    for measure in dict.fromkeys(recipe.measure for recipe in pair.recipes):
+        recipes = [recipe for recipe in pair.recipes if recipe.measure == measure]
+        rows: list[tuple[Any, ...]] = [
+            (recipe.recipe, *(format_number(counts.overlap, digits=2) for counts in recipe.overlaps))
+            for recipe in recipes
         ]
-        title = f"{measure.name} here less there, {measure.improves}"
-        tables += number_tables(("method", "here", "there", *DIFFERENCE_COLUMNS), rows, width, title, left=(3,))
-    return tables
+        title = f"{measure.name}: overlap of circuits by size, in % of the edges"
+        overlaps += number_tables(("recipe", *map(format_percent, recipes[0].sizes)), rows, width, title)
+        rows = [
+            (recipe.recipe, *map(format_number, recipe.areas), *difference_cells(recipe.comparison))
+            for recipe in recipes
+            if recipe.areas is not None and recipe.comparison is not None
+        ]
+        if rows:
+            title = f"{measure.name} here minus there, {measure.improves}"
+            areas += number_tables(("recipe", "here", "there", *DIFFERENCE_COLUMNS), rows, width, title, left=(3,))
+    return [*overlaps, *areas]
