@@ -184,7 +184,7 @@ def test_a_page_asks_for_nothing_from_elsewhere(folder):
 
 
 def test_of_a_very_large_graph_the_edges_of_the_smallest_circuits_are_held(monkeypatch):
-    monkeypatch.setattr(view_page, "MOST_EDGES", 20)
+    monkeypatch.setattr(view_page, "MAX_EDGES", 20)
     graph = Graph(2, 2, 4)
     draw = np.random.default_rng(0)
     score = draw.normal(size=graph.n_edges)

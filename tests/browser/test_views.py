@@ -167,7 +167,7 @@ def test_two_runs_can_be_compared(open_page, write_page):
 
 
 def test_a_graph_too_large_for_a_page_shows_how_many_edges_are_left_out(open_page, write_page, view, monkeypatch):
-    monkeypatch.setattr(view_page, "MOST_EDGES", 100)
+    monkeypatch.setattr(view_page, "MAX_EDGES", 100)
     page = open_page(write_page(view))
     assert page.text("#subtitle") == "4 layers × 3 heads · 309 edges, of which this page has 100"
     page.size(3)

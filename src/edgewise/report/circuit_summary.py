@@ -1,4 +1,4 @@
-"""What a circuit is, in words: its strongest edges, its heads and MLPs, and what kinds of edges it has."""
+"""Summarise a circuit: its strongest edges, its heads and MLPs, and its kinds of edges."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .formatting import format_score
 from .tables import number_tables
 
 TOP = 8
-# Between tables.
-GAP = 4
+# Columns between tables.
+TABLE_GAP = 4
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ScoredEdge:
 
 @dataclass(frozen=True)
 class NodeTotal:
-    """A head or an MLP: how many of the circuit's edges end and start there, and the total of their absolute scores."""
+    """A head or an MLP: the number of its edges in the circuit, and the total of their absolute scores."""
 
     name: str
     total: float | None
@@ -43,14 +43,23 @@ class NodeTotal:
 
 
 @dataclass(frozen=True)
-class CircuitWords:
-    """What there is to say of a circuit.
+class CircuitSummary:
+    """A summary of a circuit.
 
-    edges      inside, of `of` in the graph; `heads` and `mlps` have an edge inside
-    strongest  edges by absolute score; without scores the first in the graph's order
-    nodes      heads and MLPs by total absolute score; without scores by their edges
-    kinds      how many edges end in a head's q, k or v, in an MLP, in the logits
-    signs      how many edges are positive, negative and zero; None where signs mean nothing
+    Attributes
+    ----------
+    edges, of
+        The number of edges in the circuit and in the graph.
+    heads, mlps
+        The number of heads and MLPs with an edge in the circuit.
+    strongest
+        Edges by absolute score. Without scores the first in the graph's order.
+    nodes
+        Heads and MLPs by total absolute score. Without scores by their number of edges.
+    kinds
+        The number of edges into a head's q, k or v, into an MLP, into the logits.
+    signs
+        The number of positive, negative and zero scores. None where signs have no meaning.
     """
 
     edges: int
@@ -63,12 +72,12 @@ class CircuitWords:
     signs: Mapping[str, int] | None
 
     def record(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
     @property
     def sentence(self) -> str:
-        """How large it is and of what kinds its edges are."""
+        """The size and the kinds of edges in one line."""
         share = f" ({self.edges / self.of:.1%})"
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items() if count)
         signs = "" if self.signs is None else ", ".join(f"{n:,} {sign}" for sign, n in self.signs.items() if n)
@@ -78,12 +87,17 @@ class CircuitWords:
 
 def describe(
     circuit: Circuit, score: NDArray[np.floating] | None = None, signed: bool = True, top: int = TOP
-) -> CircuitWords:
-    """A circuit in words.
+) -> CircuitSummary:
+    """Summarise a circuit.
 
-    score   [edge]; without it, edges have no order and nodes go by how many they have
-    signed  whether the signs of scores mean something
-    top     how many edges and nodes to name
+    Parameters
+    ----------
+    score
+        [edge] Without it, edges have the graph's order and nodes are sorted by their number of edges.
+    signed
+        Whether the signs of scores have a meaning.
+    top
+        The number of edges and nodes to list.
     """
     if top < 1:
         raise InputError(f"the number of edges to name must be at least 1, not {top}")
@@ -102,7 +116,7 @@ def describe(
     ranked = used[np.argsort(-total[used], kind="stable")][:top].tolist()
     strongest = np.argsort(-weight, kind="stable")[:top].tolist()
     kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS))
-    return CircuitWords(
+    return CircuitSummary(
         edges=len(edges),
         of=graph.n_edges,
         heads=int((~is_mlp).sum()),
@@ -126,21 +140,21 @@ def describe(
     )
 
 
-def circuit_tables(words: CircuitWords, width: int) -> list[Table]:
-    """The strongest edges, and heads and MLPs by total score: side by side if the width allows."""
-    if not words.edges:
+def circuit_tables(summary: CircuitSummary, width: int) -> list[Table]:
+    """Return tables of the strongest edges and of nodes, side by side if the width allows."""
+    if not summary.edges:
         return []
-    signed = words.signs is not None
-    edges = edge_tables("strongest edges", words.strongest, width, signed)
-    counts = [(node.edges_in, node.edges_out) for node in words.nodes]
-    totals = [() if node.total is None else (format_score(node.total, signed=False),) for node in words.nodes]
-    rows = [(node.name, *total, *both) for node, total, both in zip(words.nodes, totals, counts, strict=True)]
+    signed = summary.signs is not None
+    edges = edge_tables("strongest edges", summary.strongest, width, signed)
+    counts = [(node.edges_in, node.edges_out) for node in summary.nodes]
+    totals = [() if node.total is None else (format_score(node.total, signed=False),) for node in summary.nodes]
+    rows = [(node.name, *total, *both) for node, total, both in zip(summary.nodes, totals, counts, strict=True)]
     heads = ("heads and MLPs", *(["total"] if any(totals) else []), "in", "out")
     return beside([*edges, *(number_tables(heads, rows, width) if rows else [])], width)
 
 
 def edge_tables(heading: str, edges: Sequence[ScoredEdge], width: int, signed: bool = True) -> list[Table]:
-    """Edges with their scores, if they have any."""
+    """Return a table of edges, with their scores if they have any."""
     if any(edge.score is None for edge in edges):
         return number_tables((heading,), [(edge.name,) for edge in edges], width)
     rows = [(edge.name, format_score(edge.score or 0.0, signed)) for edge in edges]
@@ -148,11 +162,11 @@ def edge_tables(heading: str, edges: Sequence[ScoredEdge], width: int, signed: b
 
 
 def beside(tables: Sequence[Table], width: int) -> list[Table]:
-    """Tables next to each other if the width allows, else as they are."""
+    """Return tables side by side if the width allows, else as they are."""
     console = Console(width=width)
     widths = [Measurement.get(console, console.options, table).maximum for table in tables]
-    if len(tables) < 2 or sum(widths) + GAP * (len(tables) - 1) > width:
+    if len(tables) < 2 or sum(widths) + TABLE_GAP * (len(tables) - 1) > width:
         return list(tables)
-    grid = Table.grid(padding=(0, GAP, 0, 0))
+    grid = Table.grid(padding=(0, TABLE_GAP, 0, 0))
     grid.add_row(*tables)
     return [grid]

@@ -1,4 +1,4 @@
-"""A circuit to look at: from a file of the field, or one of those that a result folder has."""
+"""Open a circuit from a file or from a result folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..recipes.outcome import Outcome
 from ..results import is_result, read_result
 from .formatting import format_number, format_percent
 
-# What folders hold that have no circuit -> what to do instead.
+# A file of folders without circuits -> advice.
 ELSEWHERE = {
     "scores.json": "has scores, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
     "ranking.json": "has a ranking, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
@@ -30,12 +30,16 @@ ELSEWHERE = {
 
 @dataclass(frozen=True, eq=False)
 class OpenCircuit:
-    """A circuit and what is known of it.
+    """A circuit with its name and scores.
 
-    name    what to call it
-    score   [edge] signed scores; None if there are none
-    row     the method of a run that it is of, and `place` of its size there; None for a file
-    reason  why this size, if nobody asked for it
+    Attributes
+    ----------
+    score
+        [edge] Signed scores. None if there are none.
+    row, place
+        The outcome of the run, and the place of the size. None and 0 for a file.
+    reason
+        Why this size was chosen, if no size was given.
     """
 
     name: str
@@ -97,7 +101,7 @@ def _row(result: Discovery, measure: Measure, method: str) -> Outcome:
 
 
 def _size(curve: Curve, size: str) -> int:
-    """The place of a size: a share, a share in percent, or a number of edges that was asked for."""
+    """Return the place of a size: a share, a share in percent, or a number of edges asked for."""
     try:
         wanted = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
     except ValueError:
@@ -111,7 +115,7 @@ def _size(curve: Curve, size: str) -> int:
 
 
 def _usual_size(curve: Curve) -> tuple[int, str]:
-    """The place of a size to begin with, and why."""
+    """Return the place of the default size, and the reason."""
     place, values = curve.default_size, curve.faithfulness
     if values[place] >= FAITHFUL_ENOUGH:
         return place, f"the smallest with a faithfulness of {FAITHFUL_ENOUGH:g} or more"

@@ -1,4 +1,4 @@
-"""A small curve for the terminal: faithfulness by circuit size, in braille dots or in ASCII."""
+"""A plot of faithfulness by circuit size for the terminal, in braille dots or ASCII."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .formatting import format_number, format_percent
 
 HEIGHT = 8
-# Columns of the terminal for each size, where there is room.
+# Columns of the terminal per size, if there is room.
 STEP = 7
 DIGITS = 2
 # Dots of a braille character: [row][column], as bits above its base.
@@ -15,7 +15,7 @@ BASE, DOTS = 0x2800, ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def can_show(encoding: str) -> bool:
-    """Whether a terminal's encoding has the characters of a curve in braille."""
+    """Return whether an encoding has the characters of a braille plot."""
     try:
         f"{chr(BASE)}●┄┤└─".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -24,8 +24,10 @@ def can_show(encoding: str) -> bool:
 
 
 def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, braille: bool = True) -> list[str]:
-    """Values by share of the edges, as lines of at most `width` characters: sizes are evenly spaced, values go from
-    the lowest to the highest, with lines at 0 and 1. Below the sizes, the values as numbers where there is room."""
+    """Plot values by share of the edges, in lines of at most `width` characters.
+
+    Sizes are evenly spaced. Lines at 0 and 1 guide the eye. Below the sizes are the values, if there is room.
+    """
     low, high = min(values), max(values)
     if high - low < 10**-DIGITS:
         low, high = low - 0.5, high + 0.5
@@ -63,19 +65,19 @@ def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, br
 
 
 def _line(places: Sequence[int], heights: Sequence[int]) -> set[tuple[int, int]]:
-    """Dots (column, row) along a line from point to point, without gaps."""
-    found = {(places[0], heights[0])}
+    """Return the dots (column, row) of a line through points, without gaps."""
+    dots = {(places[0], heights[0])}
     for (x, y), (to_x, to_y) in zip(
         zip(places, heights, strict=True), zip(places[1:], heights[1:], strict=True), strict=False
     ):
         steps = max(abs(to_x - x), abs(to_y - y), 1)
         for step in range(steps + 1):
-            found.add((x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)))
-    return found
+            dots.add((x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)))
+    return dots
 
 
 def _cell(dots: set[tuple[int, int]], column: int, row: int, tall: int, wide: int) -> str:
-    """The character of the dots at one place; empty if there are none."""
+    """Return the character of the dots at one place; empty if there are none."""
     if tall == 1:
         return "." if (column, row) in dots else ""
     bits = sum(DOTS[y][x] for y in range(tall) for x in range(wide) if (column * wide + x, row * tall + y) in dots)
@@ -83,7 +85,7 @@ def _cell(dots: set[tuple[int, int]], column: int, row: int, tall: int, wide: in
 
 
 def _labels(places: Sequence[int], labels: Sequence[str], columns: int) -> str:
-    """Labels centred at their places; those that would touch the one before are left out."""
+    """Centre labels at their places, leaving out those that would touch the previous one."""
     line = ""
     for place, label in zip(places, labels, strict=True):
         start = min(max(0, place - len(label) // 2), columns - len(label))

@@ -1,4 +1,4 @@
-"""A run's folder, whole: its data, and what is derived from it."""
+"""Write a result folder: the data of a run, its figures, viewer page and README."""
 
 from __future__ import annotations
 
@@ -20,34 +20,36 @@ if TYPE_CHECKING:
 
 
 class NotShownWarning(UserWarning):
-    """A result is written, but what it is shown by isn't."""
+    """A result was written, but its figures, page or README were not."""
 
 
-def write_result(found: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> None:
-    """Write all that a discovery found, with its figures, whole or not at all.
+def write_result(result: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> None:
+    """Write a run and its figures, viewer page and README into a folder, atomically.
 
-    eap_ig_json  whether the files in circuits/ are in EAP-IG's json: of a large graph these are many megabytes each
+    If a figure or the page fails, the data are written all the same, with a `NotShownWarning`.
 
-    `edgewise report`, `view`, `compare`, `convert` and `select` read such a folder. Should a figure or the page fail,
-    the data are written all the same, and a warning says so.
+    Parameters
+    ----------
+    eap_ig_json
+        Whether the files in circuits/ are EAP-IG json. For a large graph each has many megabytes.
     """
     problem: Exception | None = None
     with atomic_folder(Path(folder), overwrite, FILES) as draft:
-        fill_result(draft, found, ".json" if eap_ig_json else NPZ)
+        fill_result(draft, result, ".json" if eap_ig_json else NPZ)
         try:
-            write_derived(draft, found)
-        except Exception as error:  # hours of work aren't lost for a picture
+            write_derived(draft, result)
+        except Exception as error:  # a failed picture must not lose hours of work
             if isinstance(error, OSError) or isinstance(error.__context__, OSError):
-                raise  # a full disk holds the data no more than the pictures
+                raise  # a full disk would lose the data too
             problem = error
     if problem is not None:
-        words = f"{folder} has all that was found, but figures, page or README failed ({problem})"
-        warnings.warn(f"{words}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
+        text = f"{folder} has all data, but its figures, page or README failed ({problem})"
+        warnings.warn(f"{text}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
 
 
-def write_derived(folder: Path, found: Discovery) -> list[Path]:
-    """Write what a result folder's data are shown by: figures, the viewer's page, a README; gives their files."""
-    page, text = folder / "viewer.html", page_of(view_of_run(found))
-    figures = write_figures(folder / "figures", found)
+def write_derived(folder: Path, result: Discovery) -> list[Path]:
+    """Write the figures, the viewer page and the README of a result folder; return their paths."""
+    page, text = folder / "viewer.html", page_of(view_of_run(result))
+    figures = write_figures(folder / "figures", result)
     write_text(page, text)
-    return [*figures, page, *write_result_readme(folder, found)]  # the last names every file
+    return [*figures, page, *write_result_readme(folder, result)]  # the README is last: it lists all files

@@ -1,14 +1,20 @@
-"""The viewer as one file: a view's arrays, packed, in a page that needs neither a server nor the web.
+"""The viewer as one HTML file that needs neither a server nor the web.
 
-The page holds, besides its own style and scripts, two blocks of data:
-about    JSON: the graph, runs and rows in words, and where each array lies
-arrays   all arrays one after the other, deflated, in base64
+Besides its style and scripts, the page has two blocks of data:
 
-Edges lie in the order of their strength, so that the strongest are a prefix, circuits of the strongest edges are runs
-of ones, and both deflate well. Kinds of arrays:
-f4    floats with 12 bits of mantissa, their bytes in four planes: the last bytes of all, ..., the first bytes of all
-u1    bytes; `u2` and `u4` whole numbers, little-endian
-bits  packed, the first in the highest bit; each row of the shape starts at a byte of its own
+about
+    JSON: the graph, runs and rows, and the position of each array.
+arrays
+    All arrays, concatenated, deflated, in base64.
+
+Edges are sorted by absolute score, so that the strongest are a prefix and masks deflate well. Kinds of arrays:
+
+f4
+    Floats with 12 bits of mantissa, their bytes in four planes: the last bytes of all, ..., the first bytes of all.
+u1, u2, u4
+    Unsigned integers, little-endian.
+bits
+    Packed, the first in the highest bit; each row of the shape starts at a new byte.
 """
 
 from __future__ import annotations
@@ -30,13 +36,13 @@ from ...version import __version__
 from .view import View, ViewRow, ViewRun
 
 FORMAT, FORMAT_VERSION = "edgewise-view", 1
-# A page with more edges would be slow to open, and nobody would see them.
-MOST_EDGES = 200_000
+# A page with more edges would be slow to open.
+MAX_EDGES = 200_000
 MANTISSA = 12
 
 
 def page_of(view: View) -> str:
-    """The page as text: equal views give equal pages."""
+    """Return the page of a view. Equal views give equal pages."""
     about, arrays = _packed(view)
     parts = {
         "title": _escaped(view.title),
@@ -46,58 +52,58 @@ def page_of(view: View) -> str:
         "arrays": base64.b64encode(arrays).decode(),
     }
     before, *rest = _asset("page.html").split("<!--")
-    found = [before]
-    for piece in rest:  # a comment that names a part is where it goes
+    pieces = [before]
+    for piece in rest:  # a comment with the name of a part is replaced by the part
         name, _, after = piece.partition("-->")
-        found.append(parts[name.strip()] + after if name.strip() in parts else "<!--" + piece)
-    return "".join(found)
+        pieces.append(parts[name.strip()] + after if name.strip() in parts else "<!--" + piece)
+    return "".join(pieces)
 
 
 def _packed(view: View) -> tuple[dict[str, Any], bytes]:
-    held = _strongest(view)
+    edges = _strongest(view)
     arrays = _Arrays()
     graph = view.graph
-    arrays.add("source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[held])
-    arrays.add("destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[held])
+    arrays.add("source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[edges])
+    arrays.add("destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[edges])
     about = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "edgewise": __version__,
         "title": view.title,
-        "graph": asdict(graph) | {"edges": graph.n_edges, "held": len(held)},
+        "graph": asdict(graph) | {"edges": graph.n_edges, "held": len(edges)},
         "shown": view.shown,
         "size": view.size,
-        "runs": [_run(run, f"run{place}", held, arrays) for place, run in enumerate(view.runs)],
-        "rows": [_row(row, f"row{place}", held, arrays) for place, row in enumerate(view.rows)],
+        "runs": [_run(run, f"run{place}", edges, arrays) for place, run in enumerate(view.runs)],
+        "rows": [_row(row, f"row{place}", edges, arrays) for place, row in enumerate(view.rows)],
     }
     return about | {"arrays": arrays.places}, zlib.compress(b"".join(arrays.parts), 9)
 
 
 def _strongest(view: View) -> NDArray[np.intp]:
-    """The edges that the page holds, strongest first: all, or else those of the smallest circuits."""
+    """Return the edges of the page, strongest first: all, or `MAX_EDGES` of the smallest circuits."""
     strength = np.max([np.abs(run.mean) for run in view.runs], axis=0)
-    if view.graph.n_edges <= MOST_EDGES:
+    if view.graph.n_edges <= MAX_EDGES:
         return np.argsort(-strength, kind="stable")
     smallest = np.full(view.graph.n_edges, np.inf)
     for row in view.rows:
         for circuit in row.circuits:
             np.minimum(smallest, np.where(circuit.mask, circuit.n_edges, np.inf), out=smallest)
-    first = np.lexsort((-strength, smallest))[:MOST_EDGES]
+    first = np.lexsort((-strength, smallest))[:MAX_EDGES]
     return first[np.argsort(-strength[first], kind="stable")]
 
 
-def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
+def _run(run: ViewRun, name: str, edges: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
     for part in ("mean", "low", "high"):
         if (values := getattr(run, part)) is not None:
-            arrays.add(f"{name}.{part}", "f4", values[held])
+            arrays.add(f"{name}.{part}", "f4", values[edges])
     if run.unstable is not None:
-        arrays.add(f"{name}.unstable", "bits", run.unstable[held])
+        arrays.add(f"{name}.unstable", "bits", run.unstable[edges])
     for part in ("full", "empty"):
         if (values := getattr(run, part)) is not None:
             arrays.add(f"{name}.{part}", "f4", values[:MAX_PROMPTS])
-    seen = run.attention
-    if seen is not None:
-        for place, values in enumerate(seen.values):
+    attention = run.attention
+    if attention is not None:
+        for place, values in enumerate(attention.values):
             arrays.add(f"{name}.pattern{place}", "u1", values)
     return {
         "name": run.name,
@@ -106,16 +112,16 @@ def _run(run: ViewRun, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
         "facts": dict(run.facts),
         "examples": 0 if run.full is None else len(run.full),
         "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
-        "patterns": None if seen is None else {"examples": seen.examples, "heads": seen.heads},
+        "patterns": None if attention is None else {"examples": attention.examples, "heads": attention.heads},
     }
 
 
-def _row(row: ViewRow, name: str, held: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
-    arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[held] for circuit in row.circuits]))
+def _row(row: ViewRow, name: str, edges: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
+    arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[edges] for circuit in row.circuits]))
     if row.metric is not None:
         arrays.add(f"{name}.metric", "f4", row.metric[:, :MAX_PROMPTS])
     if row.value is not None:
-        arrays.add(f"{name}.value", "f4", row.value[held])
+        arrays.add(f"{name}.value", "f4", row.value[edges])
     return {
         "run": row.run,
         "benchmark": row.measure,
@@ -129,7 +135,7 @@ def _row(row: ViewRow, name: str, held: NDArray[np.intp], arrays: _Arrays) -> di
 
 
 class _Arrays:
-    """Packs arrays one after the other, equal ones once, and notes where each lies."""
+    """Packs arrays into one block, equal ones only once, and records their positions."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
@@ -150,7 +156,7 @@ def _floats(values: NDArray[Any]) -> bytes:
     largest = np.finfo(np.float32).max / 2
     bits = np.ascontiguousarray(np.clip(values, -largest, largest), "<f4").ravel().view("<u4")
     dropped = 23 - MANTISSA
-    # Half of what is dropped is added before, so that numbers are rounded rather than cut.
+    # Adding half of the dropped bits rounds instead of truncating.
     rounded = (bits + np.uint32(1 << (dropped - 1))) >> np.uint32(dropped) << np.uint32(dropped)
     return rounded.astype("<u4").view(np.uint8).reshape(prod(values.shape), 4).T.tobytes()
 
@@ -178,5 +184,5 @@ def _asset(name: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    # The name of a file may hold bytes that are no text.
+    # File names may have bytes that are not valid text.
     return html.escape(words.encode("utf-8", "replace").decode(), quote=False)

@@ -1,4 +1,4 @@
-"""What the viewer shows, as a value: circuits of one graph, the scores that they were chosen by, and how they did."""
+"""The data of a viewer page: circuits of one graph, the scores of its edges, and the results on examples."""
 
 from __future__ import annotations
 
@@ -29,20 +29,26 @@ from ..formatting import short_name
 from ..overview import centred_statistics
 
 FloatArray = NDArray[np.floating]
-# How the names of circuits end that differ by their sizes alone, such as cmd-0.01.npz and circuit-479.json.
-SIZE = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
+# The size at the end of a file name, as in cmd-0.01.npz and circuit-479.json.
+SIZE_SUFFIX = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
 
 
 @dataclass(frozen=True, eq=False)
 class ViewRun:
     """A run, or the file of a circuit: the scores of the edges, and the examples.
 
-    facts    what to say of it: name -> words
-    mean     [edge] signed scores; `low` and `high` their interval, `unstable` whether the sign changed between
-             resamples: None where nobody resampled
-    full     [example] the metric of the model, and `empty` of the empty circuit; None if nothing was evaluated
-    definition  of faithfulness, by its name
-    prompts  of the evaluated examples, or of the first of them
+    Attributes
+    ----------
+    facts
+        Name -> text, for the About tab.
+    mean, low, high, unstable
+        [edge] Signed scores, their interval, and whether the sign changes between resamples. None without resamples.
+    full, empty
+        [example] The metric of the model and of the empty circuit. None without an evaluation.
+    definition
+        The name of the definition of faithfulness.
+    prompts
+        The first of the evaluated examples.
     """
 
     name: str
@@ -60,7 +66,7 @@ class ViewRun:
 
 @dataclass(frozen=True)
 class ViewSize:
-    """One circuit of a row: edges asked for and kept, and how faithful it is; None if it wasn't evaluated."""
+    """One circuit of a row: edges asked for and kept, and its faithfulness; None if it wasn't evaluated."""
 
     share: float
     asked: int
@@ -72,14 +78,20 @@ class ViewSize:
 
 @dataclass(frozen=True, eq=False)
 class ViewRow:
-    """A method's circuits, one per size.
+    """A recipe's circuits, one per size.
 
-    run         the place of its run
-    benchmark   CPR, CMD, or empty for a circuit on its own; `better` is 1 if a higher area is
-    parameters  of the method, in words
-    area        with its `interval`, if there is one
-    metric      [size, example] of every circuit
-    value       [edge] that the circuits were chosen by, if it isn't the run's score
+    Attributes
+    ----------
+    run
+        The place of its run.
+    measure, better
+        CPR, CMD, or empty for a circuit from a file; 1 if a higher area is better, else -1.
+    parameters
+        The recipe's parameters as text.
+    metric
+        [size, example] The metric of every circuit.
+    value
+        [edge] The learned ranking that selected the circuits. None if the run's scores did.
     """
 
     run: int
@@ -97,9 +109,9 @@ class ViewRow:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """All that a page shows; every run and every circuit is of the same graph.
+    """The content of a page. All runs and circuits have the same graph.
 
-    shown  the place of the row that is shown first; `size` the place of its size
+    `shown` is the place of the row that is shown first, `size` the place of its size.
     """
 
     title: str
@@ -111,15 +123,15 @@ class View:
 
 
 def view_of(paths: Sequence[str | Path]) -> View:
-    """What there is to see in result folders, circuit files and folders of circuits, which must be of one graph."""
+    """Return the view of result folders, circuit files and folders of circuits, which must have one graph."""
     parts = [_part(Path(path)) for path in paths]
     if not parts:
         raise InputError("there is nothing to show; give a result folder or a circuit file")
     first = parts[0]
     for path, part in zip(paths, parts, strict=True):
         if part.graph != first.graph:
-            raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on pages apart")
-    names = _told_apart([part.title for part in parts], [Path(path) for path in paths])
+            raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on separate pages")
+    names = _unique_names([part.title for part in parts], [Path(path) for path in paths])
     runs: list[ViewRun] = []
     rows: list[ViewRow] = []
     for name, part in zip(names, parts, strict=True):
@@ -129,7 +141,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
 
 
 def _part(path: Path) -> View:
-    """What one path holds: a run, or files of circuits."""
+    """Return the view of one path: a run, a circuit file or a folder of circuits."""
     if is_result(path):
         return view_of_run(read_result(path))
     if is_study(path):
@@ -157,32 +169,32 @@ def view_of_run(discovery: Discovery) -> View:
 
 
 def _of_circuits(path: Path, files: Sequence[Path]) -> View:
-    """A circuit, or those of a folder: one row for names that differ by their sizes alone."""
-    held = [read_edge_file(one) for one in files]
-    graph = held[0].graph
-    if any(one.graph != graph for one in held):
-        raise InputError(f"the circuits in {path} are of different graphs; show them on pages apart")
-    held.sort(key=lambda one: np.count_nonzero(one.require_mask()))
-    named: dict[str, list[EdgeFile]] = {}
-    for one in held:
-        named.setdefault(SIZE.sub("", one.path.stem) if len(files) > 1 else one.path.stem, []).append(one)
+    """Return the view of circuit files; names that differ only by their sizes become one row."""
+    edge_files = [read_edge_file(file) for file in files]
+    graph = edge_files[0].graph
+    if any(file.graph != graph for file in edge_files):
+        raise InputError(f"the circuits in {path} are of different graphs; show them on separate pages")
+    edge_files.sort(key=lambda file: np.count_nonzero(file.require_mask()))
+    groups: dict[str, list[EdgeFile]] = {}
+    for file in edge_files:
+        groups.setdefault(SIZE_SUFFIX.sub("", file.path.stem) if len(files) > 1 else file.path.stem, []).append(file)
     name = path.stem if path.suffix in FORMATS else path.name
-    parts = [_of_files(place, label, ours) for place, (label, ours) in enumerate(named.items())]
-    runs, rows = (tuple(one) for one in zip(*parts, strict=True))
+    parts = [_of_files(place, label, group) for place, (label, group) in enumerate(groups.items())]
+    runs, rows = tuple(run for run, _ in parts), tuple(row for _, row in parts)
     return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
 
 
-def _of_files(place: int, name: str, held: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
-    """Circuits from the smallest on, with the scores of the largest that has any for an edge; without any, 0."""
-    graph, largest = held[0].graph, held[-1]
+def _of_files(place: int, name: str, files: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
+    """Return circuits, smallest first. An edge has the score of the largest file that has one for it, else 0."""
+    graph, largest = files[0].graph, files[-1]
     score = np.full(graph.n_edges, np.nan)
-    for one in reversed(held):
-        score = score if one.score is None else np.where(np.isnan(score), one.score, score)
+    for file in reversed(files):
+        score = score if file.score is None else np.where(np.isnan(score), file.score, score)
     score = np.nan_to_num(score)
-    facts = {known: str(largest.about[known]) for known in ("model", "task") if known in largest.about}
-    circuits = tuple(Circuit(one.graph, one.require_mask()) for one in held)
-    circuits = tuple(one for one in circuits if one.n_edges) or circuits[-1:]  # of empty ones there is nothing to see
-    sizes = tuple(ViewSize(one.n_edges / graph.n_edges, one.n_edges, one.n_edges) for one in circuits)
+    facts = {name: str(largest.about[name]) for name in ("model", "task") if name in largest.about}
+    circuits = tuple(Circuit(graph, file.require_mask()) for file in files)
+    circuits = tuple(circuit for circuit in circuits if circuit.n_edges) or circuits[-1:]  # leave out empty circuits
+    sizes = tuple(ViewSize(c.n_edges / graph.n_edges, c.n_edges, c.n_edges) for c in circuits)
     return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
 
 
@@ -220,7 +232,9 @@ def _facts(result: Discovery) -> dict[str, str]:
     }
 
 
-def _told_apart(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """The names of runs; where two are the same, those of their folders tell them apart."""
-    said = [f"{name} ({path.name})" if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)]
-    return [f"{name} {place}" if said.count(name) > 1 else name for place, name in enumerate(said, start=1)]
+def _unique_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
+    """Return the names of runs; equal ones get the name of their folder, and a number if that is not enough."""
+    named = [
+        f"{name} ({path.name})" if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)
+    ]
+    return [f"{name} {number}" if named.count(name) > 1 else name for number, name in enumerate(named, start=1)]
