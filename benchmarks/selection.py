@@ -24,7 +24,7 @@ from rich.table import Table
 from edgewise import EdgeScores, Graph, SelectionProblem, solve
 from edgewise.evaluate import SIZES
 from edgewise.select.highs import optimise
-from edgewise.select.reduced import reduce
+from edgewise.select.reduced import reduce_problem
 
 SHAPES = {
     "GPT-2 small": (12, 12, 768),
@@ -77,7 +77,7 @@ def solve_full(problem: SelectionProblem) -> float:
     """Solve the full problem, one column per edge, with HiGHS; return the objective."""
     nothing = np.zeros(problem.graph.n_edges, bool)
     scale = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
-    everything = reduce(problem, nothing, ~nothing, scale)
+    everything = reduce_problem(problem, nothing, ~nothing, scale)
     answer = optimise(everything.strict, integer=True, seconds=LIMIT)
     return float("nan") if answer.x is None else problem.objective(everything.mask(answer))
 

@@ -26,7 +26,7 @@ from edgewise.report.edge_kinds import KINDS, edge_kinds
 from edgewise.report.figures import FIGURES, circuit, figure_settings, render, write_figures
 from edgewise.report.figures.scores import DECADES, score_bins
 from edgewise.report.figures.study import study_figure
-from edgewise.select.selection import Selection, Status
+from edgewise.select.base import Selection, Status
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 RECIPES = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")

@@ -110,7 +110,7 @@ def test_whatever_is_offered_at_first_the_optimum_is_that_of_the_papers_program(
 @pytest.mark.parametrize("nodes", [0, 1, 2])
 def test_a_search_left_to_highs_after_a_few_nodes_gives_the_optimum(monkeypatch, nodes):
     set_window(monkeypatch, 0)
-    monkeypatch.setattr("edgewise.select.branch.MOST_NODES", nodes)
+    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
     for seed in SEEDS[:120]:
         check_optimal(seed)
 
@@ -141,7 +141,7 @@ def fractional_programs():
 @pytest.mark.parametrize("nodes", [0, 1, 2, 300])
 def test_a_search_returns_the_best_answer_if_it_beats_what_is_known_and_else_none(monkeypatch, nodes):
     """However near what is known: the nearer it is, the more is settled by reduced costs."""
-    monkeypatch.setattr("edgewise.select.branch.MOST_NODES", nodes)
+    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
     for program, relaxed, best in fractional_programs():
         for below in (np.inf, 1e-2, 1e-5, -1e-5):
             known = best - below * max(1.0, abs(best)) if best > -np.inf else -np.inf
@@ -159,7 +159,7 @@ def test_columns_are_settled_for_highs_only_once_something_is_known(monkeypatch)
         held.append(int((program.lower == program.upper).sum()))
         return optimise(program, integer, seconds)
 
-    monkeypatch.setattr("edgewise.select.branch.MOST_NODES", 0)
+    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", 0)
     monkeypatch.setattr("edgewise.select.branch.optimise", spy)
     settled = 0
     for program, relaxed, best in fractional_programs():

@@ -48,11 +48,11 @@ from .score.mask_ig import MaskIg as MaskIg
 from .score.run_scorer import score_edges as score_edges
 from .select.base import Solution as Solution
 from .select.base import Solver as Solver
+from .select.base import Status as Status
 from .select.greedy import Greedy as Greedy
 from .select.ilp import Ilp as Ilp
 from .select.problem import SelectionProblem as SelectionProblem
 from .select.run_solver import solve as solve
-from .select.selection import Status as Status
 from .select.top_n import TopN as TopN
 from .study.plan import Plan as Plan
 from .study.run import run_study as run_study

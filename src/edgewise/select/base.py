@@ -1,22 +1,124 @@
-"""What a solver is, and what it hands to the verb: edges, not yet pruned, and a bound."""
+"""The base class of solvers, and what selection returns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from enum import Enum
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.circuit import Circuit
 from ..method import Method
 from .problem import SelectionProblem
-from .selection import NO_EFFORT, Effort, Status
+
+
+class Status(str, Enum):
+    """How a solver ended."""
+
+    OPTIMAL = "optimal"
+    HEURISTIC = "heuristic"
+    TIME_LIMIT = "time-limit"
+
+    @property
+    def advice(self) -> str:
+        """What it means for the user."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.OPTIMAL: "proven: no circuit of this size has a larger total value",
+    Status.HEURISTIC: "a rule was followed; nothing is proven about better circuits (try --solver ilp)",
+    Status.TIME_LIMIT: "the best circuit found in time; its gap says how far from optimal it may be",
+}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The work of a solver: rounds of the linear relaxation, and columns of the last program."""
+
+    rounds: int = 0
+    columns: int = 0
+
+
+NO_EFFORT = Effort()
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """A selected circuit and how the solver ended.
+
+    circuit         pruned: every edge lies on a path from input to logits
+    asked           the budget of edges; `kept`, the number of edges of the circuit, may be smaller
+    objective       the total value of the circuit's edges; the optimum is at most `bound`
+    free_objective  the objective without the condition of nested circuits, if that changed the circuit
+    possible_pnr    the largest possible share of positive edges, if PNR asked for more
+    """
+
+    circuit: Circuit
+    solver: str
+    status: Status
+    asked: int
+    objective: float
+    bound: float
+    seconds: float
+    effort: Effort = NO_EFFORT
+    free_objective: float | None = None
+    possible_pnr: float | None = None
+
+    @property
+    def kept(self) -> int:
+        """The number of edges in the circuit."""
+        return self.circuit.n_edges
+
+    @property
+    def gap(self) -> float:
+        """How far the objective may be from the optimum, relative to the bound."""
+        return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-300)
+
+    def __repr__(self) -> str:
+        return f"Selection({self.kept:,} of {self.asked:,} edges by {self.solver}, {self.status.value})"
+
+    def record(self) -> dict[str, Any]:
+        """Return the selection, without the circuit, as plain data for JSON."""
+        return {
+            "solver": self.solver,
+            "edges_asked": self.asked,
+            "edges_kept": self.kept,
+            "objective": self.objective,
+            "bound": self.bound,
+            "gap": self.gap,
+            "status": self.status.value,
+            "seconds": self.seconds,
+            "rounds": self.effort.rounds,
+            "columns": self.effort.columns,
+            "free_objective": self.free_objective,
+            "possible_pnr": self.possible_pnr,
+        }
+
+    @classmethod
+    def from_record(cls, circuit: Circuit, record: Mapping[str, Any]) -> Selection:
+        """Return the selection that `record` describes."""
+        return cls(
+            circuit=circuit,
+            solver=record["solver"],
+            status=Status(record["status"]),
+            asked=record["edges_asked"],
+            effort=Effort(record["rounds"], record["columns"]),
+            **{name: record[name] for name in ("objective", "bound", "seconds", "free_objective", "possible_pnr")},
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """mask: [edge] the chosen edges; bound: no circuit of this problem has a larger objective."""
+    """What a solver returns.
+
+    mask   [edge] the chosen edges, not yet pruned
+    bound  no circuit of this problem has a larger objective
+    """
 
     mask: NDArray[np.bool_]
     status: Status
@@ -28,7 +130,7 @@ class Solution:
 
 
 class Solver(Method, ABC):
-    """A way to choose edges. Derive from it for a solver of one's own; pruning is the verb's. `title` is for tables."""
+    """A way to choose edges. Derive from it for a custom solver. `solve` prunes; `title` is the name in tables."""
 
     title: ClassVar[str] = ""
 
@@ -39,4 +141,4 @@ class Solver(Method, ABC):
 
     @abstractmethod
     def solve(self, problem: SelectionProblem) -> Solution:
-        """At most `budget` edges, what is required among them."""
+        """Return at most `budget` edges, the required ones among them."""

@@ -1,4 +1,4 @@
-"""Circuits up to their budget: with edges that are worth nothing, or in any way at all."""
+"""Fill a circuit with edges of value 0, or build some circuit without a solver."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .problem import SelectionProblem
 from .reduced import Bools
 
 
-def fill_with_worthless(problem: SelectionProblem, mask: Bools) -> Bools:
-    """[edge] the circuit with edges of value exactly 0 added, by edge order, as far as there is room.
+def fill_with_zero_edges(problem: SelectionProblem, mask: Bools) -> Bools:
+    """Return the circuit [edge] with edges of value 0 added, in edge order, up to the budget.
 
-    Edges that failed the bootstrap's filter have value 0: chosen last, but not lost; the program doesn't care for them.
-    When those between used nodes run out, another node joins, by one edge in and one out.
+    Edges that failed the bootstrap filter have value 0. They are chosen last; the integer program ignores them. When
+    there are none left between used nodes, another node is added, with one edge in and one out.
     """
     graph = problem.graph
     left = np.flatnonzero((problem.value == 0) & ~mask)
@@ -40,10 +40,10 @@ def fill_with_worthless(problem: SelectionProblem, mask: Bools) -> Bools:
     return mask
 
 
-def join_best(problem: SelectionProblem) -> Bools:
-    """[edge] some circuit within the budget, at once: the best edges, positive ones first as far as PNR asks.
+def connect_best_edges(problem: SelectionProblem) -> Bools:
+    """Return some circuit [edge] within the budget: the best edges, the positive edges that PNR asks for first.
 
-    Each node that they touch is joined to input and to logits directly. The most edges that fit are found by halving.
+    Their nodes are connected directly to input and logits. A bisection finds how many edges fit.
     """
     order = problem.optional_order
     positive = order[problem.is_positive[order]][: problem.least_positive]
@@ -51,27 +51,22 @@ def join_best(problem: SelectionProblem) -> Bools:
     fits, too_many = 0, problem.budget + 1
     while too_many - fits > 1:
         tried = (fits + too_many) // 2
-        joined = int(_joined(problem, wanted[:tried]).sum())
-        fits, too_many = (tried, too_many) if joined <= problem.budget else (fits, tried)
-    return _joined(problem, wanted[:fits])
+        size = int(_connect(problem, wanted[:tried]).sum())
+        fits, too_many = (tried, too_many) if size <= problem.budget else (fits, tried)
+    return _connect(problem, wanted[:fits])
 
 
-def _joined(problem: SelectionProblem, edges: np.ndarray) -> Bools:
-    """[edge] the required and these edges, and direct edges to and from every node that lacks one."""
+def _connect(problem: SelectionProblem, edges: np.ndarray) -> Bools:
+    """Return the required and these edges [edge], and direct edges to and from every node that has none."""
     graph = problem.graph
-    mask = _with(problem.required, edges)
+    mask = problem.required.copy()
+    mask[edges] = True
     has_in, has_out = np.zeros((2, graph.n_nodes), bool)
     has_in[0] = has_out[-1] = True
     has_in[graph.edge_head[mask]] = has_out[graph.edge_source[mask]] = True
     touched = has_in | has_out
-    lacks_in, lacks_out = np.flatnonzero(touched & ~has_in), np.flatnonzero(touched & ~has_out)
+    needs_in, needs_out = np.flatnonzero(touched & ~has_in), np.flatnonzero(touched & ~has_out)
     from_input = problem.connectors[graph.edge_source[problem.connectors] == 0]
-    mask[from_input[np.isin(graph.edge_head[from_input], lacks_in)]] = True
-    mask[graph.blocks[-1].start + lacks_out] = True
+    mask[from_input[np.isin(graph.edge_head[from_input], needs_in)]] = True
+    mask[graph.blocks[-1].start + needs_out] = True
     return mask
-
-
-def _with(mask: Bools, edges: np.ndarray) -> Bools:
-    more = mask.copy()
-    more[edges] = True
-    return more

@@ -1,4 +1,4 @@
-"""HiGHS on arrays: one function in, one frozen answer out."""
+"""Solve linear and integer programs, given as arrays, with HiGHS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (row, column, entry)."""
+    """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries)."""
 
     cost: FloatArray
     lower: FloatArray
@@ -25,15 +25,15 @@ class Program:
     columns: NDArray[np.int64]
     entries: FloatArray
 
-    def held_at(self, x: FloatArray, columns: NDArray[np.bool_]) -> Program:
-        """The program with some columns held at the (integral) values that they have in x."""
-        held = np.rint(x)
-        return replace(self, lower=np.where(columns, held, self.lower), upper=np.where(columns, held, self.upper))
+    def fix_columns(self, x: FloatArray, columns: NDArray[np.bool_]) -> Program:
+        """Return the program with some columns fixed at their (integral) values in x."""
+        fixed = np.rint(x)
+        return replace(self, lower=np.where(columns, fixed, self.lower), upper=np.where(columns, fixed, self.upper))
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """How HiGHS ended: `x` is None if it has no feasible point; duals and basis are those of a linear program."""
+    """The answer of HiGHS: `x` is None without a feasible point; a linear program has duals and a basis, too."""
 
     x: FloatArray | None
     row_dual: FloatArray | None
@@ -53,7 +53,7 @@ def optimise(program: Program, integer: bool = False, seconds: float | None = No
 
 
 def open_solver(program: Program, integer: bool = False) -> highspy.Highs:
-    """A solver that holds a program. On one thread: the answer doesn't depend on the machine's number of cores."""
+    """Return a solver with a program. It uses one thread, so that answers don't depend on the number of cores."""
     solver = highspy.Highs()
     solver.silent()
     options: dict[str, float] = {
@@ -71,7 +71,7 @@ def open_solver(program: Program, integer: bool = False) -> highspy.Highs:
 
 
 def read_answer(solver: highspy.Highs) -> Answer:
-    """Run a solver and say how it ended."""
+    """Run a solver and return its answer."""
     solver.run()
     status, info, solution = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible

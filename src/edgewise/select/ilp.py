@@ -1,12 +1,13 @@
 """Integer linear programming: the circuit of the largest total value, proven (the paper's equations 2a-2g).
 
-1. If the best edges are connected already, they are optimal.
-2. Otherwise solve the linear relaxation of a reduced program (`reduced.py`), price all edges with its duals, move
-   those that were put into the wrong state, repeat: a few rounds reach the optimum of the full relaxation.
-3. It is nearly always integral, and then the proven optimum. Else solve the integer program over the same columns: its
-   circuit is worth LB, the relaxation UB. An edge that is out can only be in a better circuit if its price is
-   at least -(UB - LB), one that is sure can only be missing if its price is at most UB - LB. If there are such
-   edges, offer them and solve again; if not, the circuit is optimal.
+1. If the best edges form a circuit, they are optimal.
+2. Otherwise solve the linear relaxation of a reduced program (`reduced.py`). Compute the reduced cost ("price") of all
+   edges from its duals, move edges that are in the wrong state, and repeat. A few rounds reach the optimum of the full
+   relaxation.
+3. It is nearly always integral, and then the proven optimum. Otherwise solve the integer program over the same
+   columns. Its circuit has the value LB, the relaxation UB. An edge that is out can only be in a better circuit if its
+   price is at least -(UB - LB); an edge that is sure can only be missing if its price is at most UB - LB. If there are
+   such edges, offer them and solve again; if not, the circuit is optimal.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ import numpy as np
 
 from ..core.circuit import connected
 from ..errors import InputError
-from .base import Solution, Solver
+from .base import Effort, Solution, Solver, Status
 from .branch import search_integers
-from .fill import fill_with_worthless, join_best
+from .fill import connect_best_edges, fill_with_zero_edges
 from .highs import Answer, FloatArray, optimise
 from .problem import Infeasible, SelectionProblem
-from .reduced import Bools, Reduction, reduce
-from .selection import Effort, Status
+from .reduced import Bools, Reduction, reduce_problem
 
-# Edges offered at first on either side of the border between in and out.
+# Edges offered at first on each side of the border between selected and other edges.
 WINDOW = 60
-# Edges moved at most in one round, per node of the graph: those whose prices are most wrong.
-MOVED = 1
-# In units of the border's value: a price below this is rounding; one below that is close enough to move as well.
+# The largest number of edges moved in one round, per node of the graph.
+MAX_MOVED_PER_NODE = 1
+# In units of the border's value: a price below NEGLIGIBLE is a rounding error; edges whose price is within NEARLY of
+# being wrong are moved, too.
 NEGLIGIBLE = 1e-7
 NEARLY = 0.1
-# What a positive edge too few costs, in units of the largest value, until it is too dear.
+# Penalty per missing positive edge, in units of the largest value; raised until the solution is feasible.
 PENALTIES = (1e1, 1e4, 1e7)
 
 
 @dataclass(frozen=True)
 class Ilp(Solver):
-    """The circuit of the largest total value, proven; with a time limit in seconds, the best one found by then."""
+    """The circuit of the largest total value, proven. With a time limit in seconds, the best circuit so far."""
 
     name: ClassVar[str] = "ilp"
     title: ClassVar[str] = "ILP"
@@ -51,9 +52,9 @@ class Ilp(Solver):
             raise InputError(f"the time limit must be a positive number of seconds, not {self.time_limit}")
 
     def solve(self, problem: SelectionProblem) -> Solution:
-        """An optimal circuit, or the best one found in time together with its bound.
+        """Return an optimal circuit, or the best one within the time limit, and a bound.
 
-        Of equally good circuits, one with as many edges as the budget allows.
+        Of equally good circuits, return one with as many edges as the budget allows.
         """
         return _solve(problem, time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit))
 
@@ -61,16 +62,16 @@ class Ilp(Solver):
 def _solve(problem: SelectionProblem, deadline: float) -> Solution:
     mask = _best_edges(problem)
     if mask is not None:
-        return Solution(fill_with_worthless(problem, mask), Status.OPTIMAL, problem.objective(mask))
+        return Solution(fill_with_zero_edges(problem, mask), Status.OPTIMAL, problem.objective(mask))
     relaxed = _relax_strictly(problem, deadline)
     if relaxed is None:
-        return Solution(join_best(problem), Status.TIME_LIMIT, problem.upper_bound)
+        return Solution(connect_best_edges(problem), Status.TIME_LIMIT, problem.upper_bound)
     solution = _solve_integers(relaxed, deadline)
-    return replace(solution, mask=fill_with_worthless(problem, solution.mask))
+    return replace(solution, mask=fill_with_zero_edges(problem, solution.mask))
 
 
 def _best_edges(problem: SelectionProblem) -> Bools | None:
-    """The required and the best positive-valued edges, if they are a circuit that has enough positive edges."""
+    """Return the required edges and the best edges of value > 0, if they form a circuit with enough positive edges."""
     mask = problem.required.copy()
     best = problem.optional_order[: problem.budget - problem.n_required]
     mask[best[problem.value[best] > 0]] = True
@@ -81,7 +82,7 @@ def _best_edges(problem: SelectionProblem) -> Bools | None:
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """The full relaxation, solved: its reduced program, its answer, the prices of all edges, the rounds it took."""
+    """The solved full relaxation: its reduced program, its answer, the prices of all edges, the number of rounds."""
 
     sure: Bools
     offered: Bools
@@ -92,7 +93,7 @@ class Relaxation:
 
 
 def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | None:
-    """The optimum of the full relaxation, without a positive edge missing; None if time runs out before."""
+    """Solve the full relaxation with enough positive edges. Return None if time runs out."""
     if not problem.least_positive:
         return _relax(problem, deadline, 0.0)
     for penalty in PENALTIES:
@@ -101,17 +102,17 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
             return relaxed
         if penalty == PENALTIES[0] and _most_positive(problem, deadline) is None:
             return None
-    raise AssertionError("a circuit with enough positive edges exists, but the relaxation finds it too dear")
+    raise AssertionError("a circuit with enough positive edges exists, but the relaxation doesn't reach it")
 
 
 def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxation | None:
-    """The optimum of the relaxation over all edges, by moving edges whose price contradicts their state."""
+    """Solve the relaxation over all edges: move edges whose price contradicts their state until there are none."""
     sure, offered = _first_states(problem)
     scale = _scale(problem)
     rounds = 0
     while time.perf_counter() < deadline:
         rounds += 1
-        reduction = reduce(problem, sure, offered, scale, penalty)
+        reduction = reduce_problem(problem, sure, offered, scale, penalty)
         answer = optimise(reduction.program, seconds=_left(deadline))
         if answer.row_dual is None:
             return None
@@ -120,9 +121,9 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
         wrong[problem.required] = -np.inf
         if wrong.max() <= NEGLIGIBLE:
             return Relaxation(sure, offered, reduction, answer, prices, rounds)
-        # Those that are nearly wrong come along: the next round's duals will be a little different.
+        # Move the nearly wrong ones, too: the duals of the next round will be a little different.
         moved = np.flatnonzero(wrong > -NEARLY)
-        most = MOVED * problem.graph.n_nodes
+        most = MAX_MOVED_PER_NODE * problem.graph.n_nodes
         if len(moved) > most:
             moved = moved[np.argpartition(-wrong[moved], most)[:most]]
         sure, offered = sure.copy(), offered.copy()
@@ -131,9 +132,9 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
 
 
 def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
-    """Which edges are sure and which offered at first: by rank, apart for positive and other edges where PNR binds."""
+    """Return which edges are sure and offered at first: by rank, separately for positive edges if PNR binds."""
     order, room = problem.optional_order, problem.budget - problem.n_required
-    # No more than there is room for: if that is too few, the problem is infeasible, which is for others to find.
+    # At most as many as there is room for. If that is too few, `_most_positive` finds that the problem is infeasible.
     least = min(room, problem.least_positive - int(problem.is_positive[problem.required].sum()))
     if int(problem.is_positive[order[:room]].sum()) >= least:
         classes = [(order, room)]
@@ -149,15 +150,15 @@ def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
 
 
 def _scale(problem: SelectionProblem) -> float:
-    """The border's value, so that tolerances mean the same for every model."""
+    """Return the value at the border between selected and other edges, the unit of all tolerances."""
     largest = float(np.abs(problem.value).max())
     border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
-    # Nine orders below the largest value, a border is beyond any solver's precision, and what lies there hardly counts.
+    # A border below 1e-9 of the largest value is beyond the precision of any solver, and hardly counts.
     return border if border > 1e-9 * largest else largest or 1.0
 
 
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
-    """The optimal circuit: the relaxation's if it is one, else the best over the edges in doubt."""
+    """Return the optimal circuit: the relaxation's if it is integral, else the best over the edges in doubt."""
     reduction, answer, sure, offered = relaxed.reduction, relaxed.answer, relaxed.sure, relaxed.offered
     problem = reduction.problem
     upper, best = reduction.objective(answer), None
@@ -168,24 +169,24 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         if search.best is not None:
             best = reduction.mask(search.best)
         if not search.is_proven:
-            return Solution(join_best(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
+            return Solution(connect_best_edges(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
         if best is None:  # the relaxation has enough positive edges, but no circuit of these columns has
             best = _most_positive(problem, deadline)
             if best is None:
-                return Solution(join_best(problem), Status.TIME_LIMIT, upper, effort)
+                return Solution(connect_best_edges(problem), Status.TIME_LIMIT, upper, effort)
         gap = (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE
         doubtful = np.where(sure, relaxed.prices <= gap, ~offered & (relaxed.prices >= -gap)) & ~problem.required
         if search.best is answer or not doubtful.any():
             return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
         sure, offered = sure & ~doubtful, offered | doubtful
-        reduction = reduce(problem, sure, offered, reduction.scale)
+        reduction = reduce_problem(problem, sure, offered, reduction.scale)
         answer = optimise(reduction.strict)
 
 
 def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
-    """[edge] the circuit with the most positive edges, if it has enough; else the problem has no solution.
+    """Return the circuit [edge] with the most positive edges, or None if time runs out.
 
-    None if time ran out before that was known.
+    Raise Infeasible if it has too few.
     """
     counting = _solve(problem.with_value(problem.is_positive.astype(np.float64)), deadline)
     count = int((counting.mask & problem.is_positive).sum())
@@ -197,5 +198,5 @@ def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
 
 
 def _left(deadline: float) -> float | None:
-    """Seconds until the deadline, or None if there is none."""
+    """Return the seconds until the deadline, or None if there is none."""
     return None if deadline == np.inf else max(0.0, deadline - time.perf_counter())

@@ -1,4 +1,4 @@
-"""The selection problem: values, signs, a budget, and how many edges must be positive at the least."""
+"""SelectionProblem: values and signs of the edges, a budget, and the least share of positive edges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..errors import InputError, unknown_name
 from ..graph import Graph, frozen
 
 RANKINGS = ("signed", "absolute")
-# A count, a decimal or a fraction of a size that is worked out at once: an exponent of nine digits would take for ever.
+# A count, a decimal or a fraction. Their length is limited: an exponent of nine digits would take very long.
 NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?)")
 
 
@@ -26,10 +26,10 @@ NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\
 class SelectionProblem:
     """Choose at most `budget` edges that form a circuit, of the largest total value.
 
-    value        [edge] what an edge is worth: its signed score (for CPR) or its absolute score (for CMD)
+    value        [edge] the signed score (for CPR) or the absolute score (for CMD)
     is_positive  [edge] the sign of the signed score, before any absolute value
-    pnr          the least share of positive edges, of the budget; None if that doesn't matter
-    within       a smaller circuit that must be part of this one; None if there is none
+    pnr          the least share of positive edges in the budget; None for no condition
+    within       a smaller circuit that the circuit must contain; None for no condition
     """
 
     graph: Graph
@@ -43,9 +43,9 @@ class SelectionProblem:
         n_edges = self.graph.n_edges
         if not isinstance(self.budget, Integral):
             raise InputError(f"the budget is a whole number of edges, but {self.budget!r} was given")
-        given = {"value": frozen(self.value), "is_positive": frozen(self.is_positive), "budget": int(self.budget)}
-        for name, known in given.items():
-            object.__setattr__(self, name, known)
+        values = {"value": frozen(self.value), "is_positive": frozen(self.is_positive), "budget": int(self.budget)}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
         if self.value.shape != (n_edges,) or self.is_positive.shape != (n_edges,):
             raise InputError(f"value and is_positive must be [edge] with {n_edges} edges")
         if not np.isfinite(self.value).all():
@@ -59,7 +59,7 @@ class SelectionProblem:
 
     @classmethod
     def of(cls, ranking: Ranking, rank: str, budget: int, pnr: float | None = None) -> SelectionProblem:
-        """The problem for a ranking, by its 'signed' or its 'absolute' values."""
+        """Return the problem of a ranking, by its 'signed' or its 'absolute' values."""
         if not isinstance(ranking, Ranking):
             raise InputError(f"a ranking is needed, not {type(ranking).__name__}; statistics have one: .ranking")
         if rank not in RANKINGS:
@@ -74,7 +74,7 @@ class SelectionProblem:
     def build(
         cls, graph: Graph, score: NDArray[np.floating], rank: str, budget: int, pnr: float | None = None
     ) -> SelectionProblem:
-        """The problem for signed scores [edge], ranked 'signed' or 'absolute'."""
+        """Return the problem of signed scores [edge], ranked 'signed' or 'absolute'."""
         return cls.of(Ranking(graph, score), rank, budget, pnr)
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class SelectionProblem:
         return f"SelectionProblem({self.budget:,} of {self.graph.n_edges:,} edges{pnr})"
 
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
-        """The same problem for another number of edges; what depends on the values alone is shared."""
+        """Return the same problem with another budget. It shares what depends on the values alone."""
         other = replace(self, budget=budget, within=within)
         for name in ("order", "connectors"):
             if name in self.__dict__:
@@ -90,47 +90,47 @@ class SelectionProblem:
         return other
 
     def with_value(self, value: NDArray[np.float64]) -> SelectionProblem:
-        """The same problem with other values and without PNR."""
+        """Return the same problem with other values and without PNR."""
         return replace(self, value=value, pnr=None)
 
     @property
     def least_positive(self) -> int:
-        """ceil(PNR k), and at most as many as there are positive edges."""
+        """The least number of positive edges: ceil(PNR * budget), or all positive edges if there are fewer."""
         return min(self._asked_positive, int(np.count_nonzero(self.is_positive)))
 
     @property
     def lacks_positive(self) -> bool:
-        """Whether PNR asks for more positive edges than there are."""
+        """Whether PNR asks for more positive edges than the graph has."""
         return self._asked_positive > self.least_positive
 
     @property
     def _asked_positive(self) -> int:
-        # A rounding error is not an edge: 0.55 * 100 is a little more than 55 in floating point.
+        # Minus a rounding error: 0.55 * 100 is a little more than 55 in floating point.
         return 0 if self.pnr is None else ceil(self.pnr * self.budget - 1e-9)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
-        """[edge] all edges, best value first, ties by edge order."""
+        """All edges, largest value first; ties go to the first."""
         return np.argsort(-self.value, kind="stable")
 
     @cached_property
     def required(self) -> NDArray[np.bool_]:
-        """[edge] the edges that must be in."""
+        """[edge] whether an edge must be selected."""
         return np.zeros(self.graph.n_edges, bool) if self.within is None else self.within.mask
 
     @cached_property
     def n_required(self) -> int:
-        """How many edges must be in."""
+        """The number of required edges."""
         return 0 if self.within is None else self.within.n_edges
 
     @cached_property
     def optional_order(self) -> NDArray[np.intp]:
-        """The edges that needn't be in, best value first, ties by edge order."""
+        """The edges that aren't required, largest value first; ties go to the first."""
         return self.order if self.within is None else self.order[~self.required[self.order]]
 
     @cached_property
     def connectors(self) -> NDArray[np.intp]:
-        """Edges by which any node can join a circuit: its best in- and out-edge, and those from input and to logits."""
+        """Edges that connect any node to a circuit: its best in- and out-edges, and those from input and to logits."""
         graph = self.graph
         rank = np.empty(graph.n_edges, np.int64)
         rank[self.order] = np.arange(graph.n_edges)
@@ -145,36 +145,36 @@ class SelectionProblem:
 
     @property
     def upper_bound(self) -> float:
-        """A bound on any circuit's objective that needs no solver: the best edges, connected or not."""
+        """A bound on the objective that needs no solver: the value of the best edges, connected or not."""
         best = self.value[self.optional_order[: self.budget - self.n_required]]
         return float(best[best > 0].sum()) + self.objective(self.required)
 
     def objective(self, mask: NDArray[np.bool_]) -> float:
-        """The total value of a circuit."""
+        """Return the total value of a circuit."""
         return float(self.value[mask].sum())
 
 
 def parse_edges(text: str, n_edges: int) -> int:
-    """A number of edges from '324' (a count) or '0.01' (a share of all edges, rounded down as MIB does)."""
-    wrong = InputError(f"{text[:40]!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
+    """Return a number of edges from '324' (a count) or '0.01' (a share of all edges, rounded down as in MIB)."""
+    error = InputError(f"{text[:40]!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
     text = text.strip()
     try:
         number = Fraction(text) if NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
         number = None
     if number is None:
-        raise wrong
+        raise error
     is_share = any(mark in text.lower() for mark in ".e/") and number <= 1
     count = int(float(number) * n_edges) if is_share else int(number)
     if not is_share and number.denominator != 1:
-        raise wrong
+        raise error
     if count > n_edges:
         raise InputError(f"{text} edges were asked for, but the graph has {n_edges}; ask for at most that many")
     return count
 
 
 class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as solvers do
-    """No circuit of this budget has as many positive edges as asked; `nearest` is the nearest problem that has one."""
+    """No circuit of this budget has as many positive edges as PNR asks for; `nearest` has the largest possible PNR."""
 
     def __init__(self, problem: SelectionProblem, most_positive: int) -> None:
         self.nearest = replace(problem, pnr=most_positive / problem.budget)

@@ -1,12 +1,12 @@
-"""The integer program (the paper's equations 2a-2g), reduced to the part that is in doubt.
+"""The integer program (the paper's equations 2a-2g), reduced to the edges in doubt.
 
-Every edge is in one of three states. `sure` edges are in whenever both their ends are used, `offered` edges are
-columns of the program, all others are out. The sure edges that connect input to logits form the core: its nodes are
-used and its edges are in, so they leave the program. A sure edge with one end outside the core is in exactly when
-that end is used: it is no column either, but adds its value and its place in the budget to its node's column. Offered
-edges inside the core have no links to nodes, so those of equal value and sign are one column with a count.
+Every edge has one of three states. `sure` edges are in whenever both their ends are used, `offered` edges are columns
+of the program, all others are out. The sure edges that connect input to logits form the core. Its nodes are used and
+its edges are in, so they aren't part of the program. A sure edge with one end outside the core is in exactly when that
+end is used. So it is no column either: it adds its value and its place in the budget to the column of that node.
+Offered edges inside the core don't depend on nodes, so those of equal value and sign are one column with a count.
 
-What is reduced away is checked afterwards with the duals (`prices`), so the reduction never costs exactness.
+The duals (`prices`) show afterwards whether an edge had the wrong state, so the result is exact.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What edges and nodes are to the program, and where they stand in it.
+    """The roles of edges and nodes in the program, and their columns.
 
-    core, fixed   [node], [edge] what is used and in for sure
-    free          edges with an end outside the core: columns 0 ..
-    group_edges   offered edges inside the core, sorted into groups of `group_sizes`, the next columns
-    tied_end      [tied edge] the column of the node that a sure edge hangs on; `tied` are those edges
-    outer         nodes outside the core: the next columns; then one column for missing positive edges
-    column_of     [node] -1 for the core
+    core, fixed   [node], [edge] the nodes that are used and the edges that are in
+    free          edges with an end outside the core: the first columns
+    group_edges   offered edges inside the core, sorted into groups of `group_sizes`: the next columns
+    tied          sure edges with one end outside the core; tied_end [tied edge] is the column of that end
+    outer         nodes outside the core: the next columns. The last column counts missing positive edges
+    column_of     [node] the column of a node; -1 for the core
     largest       the largest absolute value of an edge that isn't out
     """
 
@@ -51,7 +51,7 @@ class Parts:
 
     @property
     def n_columns(self) -> int:
-        """Edges, groups, nodes, and one for missing positive edges."""
+        """The number of columns: edges, groups, nodes, and one for missing positive edges."""
         return len(self.free) + len(self.group_sizes) + len(self.outer) + 1
 
 
@@ -59,7 +59,7 @@ class Parts:
 class Reduction:
     """A reduced program and how to read its answers.
 
-    in_rows, out_rows   [node] the rows that say that a used node has an edge in, and one out; -1 for none
+    in_rows, out_rows   [node] the rows that require an edge into, and out of, a used node; -1 for none
     """
 
     problem: SelectionProblem
@@ -70,13 +70,13 @@ class Reduction:
     out_rows: Ints
 
     def prices(self, answer: Answer) -> FloatArray:
-        """[edge] by how much an edge is better than its place in the budget, with the duals of a solved relaxation.
+        """Return the reduced cost [edge]: the value of an edge minus what its place in the budget is worth.
 
-        An edge that is out with a price of at most 0, or sure with one of at least 0, can't improve the relaxation.
+        An edge that is out with a price <= 0, or sure with a price >= 0, can't improve the relaxation.
         """
         assert answer.row_dual is not None
         dual, graph = answer.row_dual, self.problem.graph
-        # A row of -1 stands for a node that needs no cover.
+        # Row -1: the node needs no such edge.
         at_head = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
         at_tail = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
         prices = self.problem.value / self.scale
@@ -87,7 +87,7 @@ class Reduction:
         return prices
 
     def mask(self, answer: Answer) -> Bools:
-        """[edge] the circuit of an integral answer; of equal edges inside the core, the first by edge order."""
+        """Return the circuit [edge] of an integral answer; ties inside the core go to the first edge."""
         assert answer.x is not None
         parts, n_free = self.parts, len(self.parts.free)
         mask = parts.fixed.copy()
@@ -101,30 +101,32 @@ class Reduction:
         return mask
 
     def objective(self, answer: Answer) -> float:
-        """What an answer is worth, in the problem's own units."""
+        """Return the objective of an answer in the problem's units."""
         return answer.objective * self.scale + self.problem.objective(self.parts.fixed)
 
     def shortfall(self, answer: Answer) -> float:
-        """How many positive edges are missing."""
+        """Return the number of missing positive edges."""
         assert answer.x is not None
         return float(answer.x[-1])
 
     def worth(self, mask: Bools) -> float:
-        """What a circuit is worth to the program."""
+        """Return the objective of a circuit in the program's units."""
         return (self.problem.objective(mask) - self.problem.objective(self.parts.fixed)) / self.scale
 
     @property
     def strict(self) -> Program:
-        """The program without the way out: no positive edge may be missing."""
+        """The program in which no positive edge may be missing."""
         slack = np.arange(len(self.program.cost)) == len(self.program.cost) - 1
-        return self.program.held_at(np.zeros(len(slack)), slack)
+        return self.program.fix_columns(np.zeros(len(slack)), slack)
 
 
-def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float, penalty: float = 0.0) -> Reduction:
-    """The program for the given states of the edges (`sure` and `offered` are disjoint).
+def reduce_problem(
+    problem: SelectionProblem, sure: Bools, offered: Bools, scale: float, penalty: float = 0.0
+) -> Reduction:
+    """Return the program for the states of the edges (`sure` and `offered` are disjoint).
 
-    The connectors of nodes outside the core are offered in any case, so that every node can join. `penalty` is what
-    a positive edge too few costs, in units of the largest value: a way out, so that there is always an answer.
+    The connectors of nodes outside the core are always offered, so that every node can be used. `penalty` is the cost
+    per missing positive edge, in units of the largest value; with it, there is always an answer.
     """
     parts = _parts(problem, sure, offered)
     worth, places, positives, upper = _columns(problem, parts)
@@ -144,10 +146,10 @@ def reduce(problem: SelectionProblem, sure: Bools, offered: Bools, scale: float,
 
 
 def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
-    """The core of the sure edges, what hangs on it, and what is left."""
+    """Return the roles of all edges and nodes."""
     graph = problem.graph
     tail, head = graph.edge_source, graph.edge_head
-    backbone = connected(graph, sure)  # has all required edges: they are a circuit
+    backbone = connected(graph, sure)  # contains the required edges, which are a circuit
     core = np.zeros(graph.n_nodes, bool)
     core[[0, -1]] = True
     has_core = bool(backbone.any())
@@ -165,7 +167,7 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     tied = candidates[is_sure & (inside == 1)]
     free = candidates[(~is_sure & (inside < 2)) | (is_sure & (inside == 0))]
     grouped = candidates[~is_sure & (inside == 2)]
-    if not has_core:  # then input -> logits is the only edge inside, and must be a column that covers
+    if not has_core:  # then input -> logits is the only edge inside, and must be a column of its own
         free, grouped = np.sort(np.concatenate([free, grouped])), grouped[:0]
     group_edges, group_sizes = _groups(problem, grouped)
     outer = np.flatnonzero(~core)
@@ -177,7 +179,7 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
 
 
 def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """[column] value, places in the budget, positive edges, and upper bound."""
+    """Return per column: value, places in the budget, positive edges, upper bound."""
     value, positive, tied = problem.value, problem.is_positive, parts.tied
     n_free, n_edges = len(parts.free), len(parts.free) + len(parts.group_sizes)
     worth, places, positives = np.zeros((3, parts.n_columns))
@@ -196,9 +198,9 @@ def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, Float
 
 
 def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
-    """[node] the rows that say that a used node has an edge in, and one out, or -1; and the first row behind them.
+    """Return in_rows and out_rows of `Reduction`, and the first row after them.
 
-    They follow the rows of the budget and of positive edges. A node that a sure edge ties to the core needs no row.
+    They follow the rows of the budget and of positive edges. A node with a sure edge to the core needs no row.
     """
     graph, core = problem.graph, parts.core
     covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
@@ -220,8 +222,10 @@ def _entries(
     positives: FloatArray,
     covers: tuple[Ints, Ints, int],
 ) -> tuple[Ints, Ints, FloatArray]:
-    """The matrix as row, column, entry. Rows: budget, positive edges, covers, and the links of free edges to their
-    ends: an edge is in only if both are used."""
+    """Return the matrix as row, column, entry.
+
+    Rows: budget, positive edges, edges into and out of used nodes, and one per end of a free edge that must be used.
+    """
     in_rows, out_rows, first_link = covers
     core, column_of = parts.core, parts.column_of
     tail, head = problem.graph.edge_source[parts.free], problem.graph.edge_head[parts.free]
@@ -246,7 +250,7 @@ def _entries(
 
 
 def _groups(problem: SelectionProblem, edges: Ints) -> tuple[Ints, Ints]:
-    """Edges sorted by value, sign and edge order, and the sizes of the groups of equal value and sign."""
+    """Return edges sorted by value, sign and edge order, and the sizes of the groups of equal value and sign."""
     value, positive = problem.value[edges], problem.is_positive[edges]
     order = np.lexsort((edges, positive, value))
     value, positive = value[order], positive[order]

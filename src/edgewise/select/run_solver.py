@@ -1,4 +1,4 @@
-"""The verbs of selection: one circuit, or one for every size of a curve."""
+"""solve and solve_path: one circuit, or one for every size of a curve."""
 
 from __future__ import annotations
 
@@ -11,19 +11,34 @@ import numpy as np
 from ..core.circuit import Circuit, connected
 from ..errors import InputError
 from ..method import check_is
-from .base import Solution, Solver
+from .base import Selection, Solution, Solver, Status
 from .ilp import Ilp
 from .problem import Infeasible, SelectionProblem
-from .selection import Selection, Status
 
 EXACT = Ilp()
 
 
 def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False) -> Selection:
-    """The circuit that `solver` chooses, pruned, with its objective, a proven bound and how it ended.
+    """Select a circuit.
 
-    A budget of 0 is the empty circuit and a budget of all edges the full one, for every solver. With `fill`, a
-    solver whose circuit shrinks when it is pruned is asked for more, until as many edges as possible are left.
+    Parameters
+    ----------
+    problem
+        Values, budget and conditions. A budget of 0 gives the empty circuit, one of all edges the full circuit.
+    solver
+        The method.
+    fill
+        Give a solver whose circuit shrinks by pruning a larger budget, so that as many edges as possible are left.
+
+    Returns
+    -------
+    Selection
+        The pruned circuit, its objective, a proven bound and how the solver ended.
+
+    Raises
+    ------
+    Infeasible
+        If no circuit has as many positive edges as PNR asks for.
     """
     check_is("solver", Solver, solver)
     started = time.perf_counter()
@@ -32,9 +47,9 @@ def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False)
         mask = np.full(graph.n_edges, budget > 0)
         solution = Solution(mask, Status.OPTIMAL, problem.objective(mask))
     else:
-        solution = _solved(problem, solver)
+        solution = _solve_and_prune(problem, solver)
         if fill and int(solution.mask.sum()) < budget and solution.status is Status.HEURISTIC:
-            solution = replace(solution, mask=_filled(problem, solver, solution.mask))
+            solution = replace(solution, mask=_solve_larger(problem, solver, solution.mask))
     return Selection(
         circuit=Circuit(graph, solution.mask),
         solver=solver.name,
@@ -55,43 +70,43 @@ def solve_path(
     fill: bool = False,
     nested: bool = False,
 ) -> tuple[Selection, ...]:
-    """A circuit for every budget, in increasing order; what depends on the values alone is worked out once.
+    """Select a circuit for every budget. The budgets must increase.
 
-    With `nested`, each circuit contains the smaller ones; what that costs is in `free_objective`, that of the circuit
-    which needn't. Where no circuit has as many positive edges as PNR asks, the most that can be are asked for, and
-    `possible_pnr` says so.
+    With `nested`, each circuit contains the smaller ones; `free_objective` is the objective without this condition.
+    Where no circuit has as many positive edges as PNR asks for, the largest possible share is used instead, and
+    `possible_pnr` is that share. `solver` and `fill` are as in `solve`.
     """
     if list(budgets) != sorted(budgets):
         raise InputError(f"the sizes of a path must increase, but {list(budgets)} were given")
-    _ = problem.order  # so that every budget's problem shares it
+    _ = problem.order  # computed once: the problems of all budgets share it
     selections: list[Selection] = []
     for budget in budgets:
-        selection = _nearest(problem.with_budget(budget), solver, fill)
+        selection = _solve_possible(problem.with_budget(budget), solver, fill)
         inner = selections[-1].circuit if selections and nested else None
         if inner is not None and not (inner.mask <= selection.circuit.mask).all():
             free = selection
-            selection = _nearest(problem.with_budget(budget, inner), solver, fill)
+            selection = _solve_possible(problem.with_budget(budget, inner), solver, fill)
             selection = replace(selection, seconds=selection.seconds + free.seconds)
-            if selection.possible_pnr == free.possible_pnr:  # otherwise the two weren't asked for the same
+            if selection.possible_pnr == free.possible_pnr:  # otherwise the two have different conditions
                 selection = replace(selection, free_objective=free.objective)
         selections.append(selection)
     return tuple(selections)
 
 
-def _nearest(problem: SelectionProblem, solver: Solver, fill: bool) -> Selection:
-    """The problem's circuit, or that of the nearest possible problem if too many positive edges are asked for."""
+def _solve_possible(problem: SelectionProblem, solver: Solver, fill: bool) -> Selection:
+    """Select a circuit, with the largest possible PNR if the problem's is impossible."""
     try:
         return solve(problem, solver, fill)
     except Infeasible as error:
         return replace(solve(error.nearest, solver, fill), possible_pnr=error.nearest.pnr)
 
 
-def _solved(problem: SelectionProblem, solver: Solver) -> Solution:
-    """What a solver chooses, pruned; refuses what one of one's own mustn't choose."""
-    found = solver.solve(problem)
-    if not isinstance(found, Solution):
-        raise InputError(f"solver {solver.name!r} must return a Solution, not {type(found).__name__}")
-    mask, shape = found.mask, (problem.graph.n_edges,)
+def _solve_and_prune(problem: SelectionProblem, solver: Solver) -> Solution:
+    """Return the pruned solution. Raise InputError if a custom solver returns an invalid one."""
+    solution = solver.solve(problem)
+    if not isinstance(solution, Solution):
+        raise InputError(f"solver {solver.name!r} must return a Solution, not {type(solution).__name__}")
+    mask, shape = solution.mask, (problem.graph.n_edges,)
     if not isinstance(mask, np.ndarray) or mask.dtype != bool or mask.shape != shape:
         kind = f"{mask.dtype} {mask.shape}" if isinstance(mask, np.ndarray) else type(mask).__name__
         raise InputError(f"solver {solver.name!r} must give a mask of bool {shape}, not {kind}")
@@ -100,16 +115,16 @@ def _solved(problem: SelectionProblem, solver: Solver) -> Solution:
             f"solver {solver.name!r} chose {int(mask.sum())} edges, but at most {problem.budget} are asked for, "
             "the required ones among them"
         )
-    return replace(found, mask=connected(problem.graph, mask))
+    return replace(solution, mask=connected(problem.graph, mask))
 
 
-def _filled(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -> np.ndarray:
-    """The pruned circuit of the largest request whose circuit, pruned, is within the budget; by halving."""
+def _solve_larger(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -> np.ndarray:
+    """Return the pruned circuit of the largest larger budget that has at most `budget` edges, by bisection."""
     budget = problem.budget
     fits, too_many = budget, problem.graph.n_edges
     while too_many - fits > 1:
         asked = (fits + too_many) // 2
-        larger = _solved(problem.with_budget(asked, problem.within), solver).mask
+        larger = _solve_and_prune(problem.with_budget(asked, problem.within), solver).mask
         if int(larger.sum()) <= budget:
             fits, mask = asked, larger
         else:

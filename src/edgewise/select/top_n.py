@@ -1,24 +1,23 @@
-"""Top-n: the best edges by value, positive ones first as far as PNR asks."""
+"""Top-n: the edges of the largest value; with PNR, positive edges first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import Solution, Solver
+from .base import Solution, Solver, Status
 from .problem import SelectionProblem
-from .selection import Status
 
 
 @dataclass(frozen=True)
 class TopN(Solver):
-    """The best edges, then pruned to those that connect."""
+    """The edges of the largest value, then pruned."""
 
     name: ClassVar[str] = "top-n"
     title: ClassVar[str] = "Top-n"
 
     def solve(self, problem: SelectionProblem) -> Solution:
-        """What is required, the best positive edges as far as PNR asks, then the best of the others."""
+        """Return the required edges, the best positive edges that PNR asks for, then the best of the others."""
         order, mask = problem.optional_order, problem.required.copy()
         missing = max(0, problem.least_positive - int(problem.is_positive[mask].sum()))
         mask[order[problem.is_positive[order]][:missing]] = True
