@@ -55,25 +55,27 @@ def as_known(kind: str, name: str, known: Iterable[str]) -> str:
     return match
 
 
-def check_is(kind: str, family: type, given: object) -> None:
+def check_is(kind: str, family: type, value: object) -> None:
     """Raise InputError if a value isn't an object of a family, but for example its name or its class."""
-    if not isinstance(given, family):
-        shown = given.__name__ if isinstance(given, type) else repr(given)
+    if not isinstance(value, family):
+        shown = value.__name__ if isinstance(value, type) else repr(value)
         article = "an" if kind[0] in "aeiou" else "a"
         expected = f"{article} {kind} must be an object of a class that derives from {family.__name__}"
         raise InputError(f"{expected}, not {shown}")
-    check_frozen(given)
+    check_frozen(value)
 
 
-def check_frozen(given: object) -> None:
+def check_frozen(value: object) -> None:
     """Raise InputError if a method has attributes that aren't fields, or if its fields can change.
 
     Stored results are found again by the fields of their methods, so nothing else may decide what a method does.
     """
-    kind = type(given)
+    kind = type(value)
     is_frozen = not is_dataclass(kind) or kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    cached = {name for base in kind.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)}
-    extra = [name for name in vars(given) if name not in parameters(kind) and name not in cached]
+    cached = {
+        name for base in kind.__mro__ for name, member in vars(base).items() if isinstance(member, cached_property)
+    }
+    extra = [name for name in vars(value) if name not in parameters(kind) and name not in cached]
     if extra or not is_frozen:
         reason = f"{', '.join(extra)} of {kind.__name__} is not a field" if extra else f"{kind.__name__} isn't frozen"
         raise InputError(

@@ -277,20 +277,20 @@ VALID: dict[str, Callable[[], Input]] = {
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
-        Reader("eap-json", lambda: attacks.circuit("json"), naming(read_edges("circuit.json")), 0.14, 150),
-        Reader("eap-pt", lambda: attacks.circuit("pt"), naming(read_edges("circuit.pt")), 0.1, 120),
-        Reader("npz", lambda: attacks.circuit("npz"), naming(read_edges("circuit.npz")), 0.05, 100),
-        Reader("scores", lambda: attacks.attack(valid.scores()), naming(read_scores), 0.12, 120),
-        Reader("ranking", lambda: attacks.attack(valid.ranking()), naming(read_ranking), 0.1, 100),
-        Reader("result", lambda: attacks.attack(valid.result()), naming(read_results), 0.13, 150),
-        Reader("study", attacks.study, naming(read_studies), 0.07, 80),
-        Reader("unit", attacks.unit, read_unit, 0.08, 80),
-        Reader("submission", attacks.submission, read_submission, 0.05, 60),
-        Reader("task", attacks.tasks, naming(read_task), 0.08, 120),
-        Reader("mib", attacks.mib, naming(read_task), 0.03, 50),
-        Reader("command", attacks.command, run_command, 0.03, 20),
-        Reader("model", attacks.model, naming(read_model("")), 0.015, 20),
-        *([Reader("gguf", attacks.gguf, naming(read_model("tiny.gguf")), 0.005, 10)] if valid.HAS_GGUF else []),
+        Reader("eap-json", lambda: attacks.circuit("json"), naming(read_edges("circuit.json")), 0.14, 50),
+        Reader("eap-pt", lambda: attacks.circuit("pt"), naming(read_edges("circuit.pt")), 0.1, 40),
+        Reader("npz", lambda: attacks.circuit("npz"), naming(read_edges("circuit.npz")), 0.05, 33),
+        Reader("scores", lambda: attacks.attack(valid.scores()), naming(read_scores), 0.12, 40),
+        Reader("ranking", lambda: attacks.attack(valid.ranking()), naming(read_ranking), 0.1, 33),
+        Reader("result", lambda: attacks.attack(valid.result()), naming(read_results), 0.13, 50),
+        Reader("study", attacks.study, naming(read_studies), 0.07, 26),
+        Reader("unit", attacks.unit, read_unit, 0.08, 26),
+        Reader("submission", attacks.submission, read_submission, 0.05, 20),
+        Reader("task", attacks.tasks, naming(read_task), 0.08, 40),
+        Reader("mib", attacks.mib, naming(read_task), 0.03, 16),
+        Reader("command", attacks.command, run_command, 0.03, 6),
+        Reader("model", attacks.model, naming(read_model("")), 0.015, 6),
+        *([Reader("gguf", attacks.gguf, naming(read_model("tiny.gguf")), 0.005, 5)] if valid.HAS_GGUF else []),
     )
 }
 

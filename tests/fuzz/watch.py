@@ -1,4 +1,4 @@
-"""A reader reads an input under watch: time, memory and what comes out are limited here, not by trust."""
+"""Read an input with limits on time and memory, and judge the outcome."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from edgewise import InputError
 from .inputs import ACCEPT, REFUSE, Input
 
 SECONDS = 2.0  # of computing
-DRAWING = 4.0  # of computing more, for who also draws all figures
-PATIENCE = 60.0  # by the clock, which runs on while other processes compute
+DRAWING = 4.0  # of computing more, for an input that also draws all figures
+PATIENCE = 20.0  # by the clock, which runs on while other processes compute
 MEMORY = 500 * 2**20
-# What a hostile file sets if its code runs.
+# Hostile code sets this variable if it runs.
 RAN = "EDGEWISE_FUZZ_CODE_RAN"
-SHOWN = 2000
+MAX_SHOWN = 2000
 
 
 class TooLongError(BaseException):
-    """The time is up. Not an `Exception`, so that no reader takes it for a fault of the file."""
+    """The time is up. Not an `Exception`, so that no reader takes it for an error of the file."""
 
 
 class FailedError(AssertionError):
-    """A reader did what it mustn't; `signature` tells one such failure from another."""
+    """A reader broke a promise; failures of one kind have the same `signature`."""
 
     def __init__(self, words: str, signature: str) -> None:
         super().__init__(words)
@@ -45,92 +45,82 @@ class FailedError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What was seen of one reading: `seconds` of computing, `memory` beyond what the process held before, in bytes."""
+class Outcome:
+    """Whether an input was accepted, the seconds of computing, and the bytes of memory it took."""
 
     accepted: bool
     seconds: float
     memory: int
 
 
-def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> Seen:
-    """Write an input into a folder, read it, and say what happened; raises `FailedError` for what mustn't happen.
-
-    The folder is gone afterwards, unless the process died.
-    """
+def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> Outcome:
+    """Write an input into a folder, read it, and remove the folder. Raise FailedError if a promise is broken."""
     given.write(folder)
     os.environ.pop(RAN, None)
+    allowed = SECONDS + DRAWING * given.draws
     error: BaseException | None = None
     before = time.process_time()
-    held = _prepare_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # restarts the measurement of the highest use of memory
+    held = _status("VmRSS")
     try:
-        with _limited(_allowed(given)), _stdin():
+        with _limited(allowed):
             read(folder, given)
     except (Exception, TooLongError, SystemExit, KeyboardInterrupt) as raised:
         error = raised
     seconds = time.process_time() - before
     memory = max(0, _status("VmHWM") - held)
-    try:
-        _judge(given, error, seconds, memory)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return Seen(error is None, seconds, memory)
+    shutil.rmtree(folder, ignore_errors=True)
+    if failure := _find_failure(given, error, seconds > allowed, memory):
+        what, where = failure
+        trace = "" if error is None else "".join(traceback.format_exception(error))[-3 * MAX_SHOWN :]
+        raise FailedError(f"{what}\n  {given.words}\n{trace}", f"{what.split(':')[0]} {where}".strip())
+    return Outcome(error is None, seconds, memory)
 
 
-def _judge(given: Input, error: BaseException | None, seconds: float, memory: int) -> None:
-    def failed(what: str, where: str = "") -> FailedError:
-        shown = "" if error is None else "".join(traceback.format_exception(error))
-        return FailedError(f"{what}\n  {given.words}\n{shown[-SHOWN * 3 :]}", f"{what.split(':')[0]} {where}".strip())
-
+def _find_failure(given: Input, error: BaseException | None, is_late: bool, memory: int) -> tuple[str, str] | None:
+    """Return what went wrong and where; None if the reader kept its promises."""
     if os.environ.get(RAN):
-        raise failed("code of the file was run")
+        return "code of the file was run", ""
     if isinstance(error, TooLongError):
-        raise failed("too long", place(error))
+        return "too long", _place(error)
     if error is not None and _lacked_memory(error):
-        raise failed("too much memory", place(error))
+        return "too much memory", _place(error)
     if isinstance(error, FailedError):
-        raise failed(f"wrong: {error}", error.signature)
+        return f"wrong: {error}", error.signature
     if error is not None and not isinstance(error, InputError):
-        raise failed(f"{type(error).__name__}: {str(error)[:SHOWN]}", place(error))
-    if seconds > _allowed(given):
-        raise failed(f"too long: {seconds:.1f} s of computing")
+        return f"{type(error).__name__}: {str(error)[:MAX_SHOWN]}", _place(error)
+    if is_late:
+        return "too long", ""
     if memory > MEMORY:
-        raise failed(f"too much memory: {memory / 2**20:,.0f} MB")
+        return f"too much memory: {memory / 2**20:,.0f} MB", ""
     if error is None and given.verdict == REFUSE:
-        raise failed("accepted: a strict reader refuses this", given.words.split(":")[0])
+        return "accepted: a strict reader refuses this", given.words.split(":")[0]
     if error is not None and given.verdict == ACCEPT:
-        raise failed("refused: this is a valid file", str(error)[:80])
+        return "refused: this is a valid file", str(error)[:80]
+    return None
 
 
-def place(error: BaseException) -> str:
-    """Where an error was raised: the last line of the package's own, and the last of all but these here."""
+def _place(error: BaseException) -> str:
+    """Return the last line of the package, and the last line of all, that raised an error."""
     here, package = str(Path(__file__).parent), str(Path(edgewise.__file__).parent)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
     own = [frame for frame in frames if frame.filename.startswith(package)]
-    return " ".join(dict.fromkeys(f"{Path(one.filename).name}:{one.lineno}" for one in (*own[-1:], *frames[-1:])))
+    places = (f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*own[-1:], *frames[-1:]))
+    return " ".join(dict.fromkeys(places))
 
 
-def _lacked_memory(error: BaseException) -> bool:
-    """Whether a reader ran into the limit, even if it turned that into words."""
-    seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        words = str(one)
-        if isinstance(one, MemoryError) or "can't allocate memory" in words or "Cannot allocate memory" in words:
+def _lacked_memory(error: BaseException | None) -> bool:
+    """Return whether a reader ran into the limit, even if it raised another error then."""
+    while error is not None:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error):
             return True
-        one = one.__cause__ or one.__context__
+        error = error.__cause__ or error.__context__
     return False
-
-
-def _allowed(given: Input) -> float:
-    """How many seconds of computing an input may take."""
-    return SECONDS + DRAWING * given.draws
 
 
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
-    """At most so many seconds of computing, `PATIENCE` by the clock and `MEMORY` beyond what is in use."""
+    """Limit computing, the clock and memory; answer every question at the prompt with yes."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise TooLongError
@@ -140,11 +130,13 @@ def _limited(seconds: float) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + MEMORY, hard))
     signal.setitimer(signal.ITIMER_PROF, seconds * 1.5)
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    stdin, sys.stdin = sys.stdin, StringIO("y\n" * 20)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
+        sys.stdin = stdin
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -152,23 +144,7 @@ def _limited(seconds: float) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _stdin() -> Iterator[None]:
-    """Whoever asks is told yes: code that runs only if the user agrees runs here, and is seen."""
-    before = sys.stdin
-    sys.stdin = StringIO("y\n" * 20)
-    try:
-        yield
-    finally:
-        sys.stdin = before
-
-
-def _prepare_memory() -> int:
-    """Let the kernel measure the highest use from now on; gives the present one, in bytes."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
 def _status(name: str) -> int:
+    """Return a number of /proc/self/status in bytes."""
     with open("/proc/self/status", encoding="ascii") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(f"{name}:"))

@@ -115,10 +115,10 @@ def _convert(kind: Any, value: Any, where: str, decoders: Decoders) -> Any:
     if len(choices) == 1 and choices[0] in decoders and not (is_union and value is None):
         return decoders[choices[0]](value)
 
-    def decode(wanted: type, part: Any) -> Any:
-        if wanted not in decoders:
-            raise NotImplementedError(f"values of {wanted} can't be read from a file")
-        return decoders[wanted](part)
+    def decode(part_type: type, part: Any) -> Any:
+        if part_type not in decoders:
+            raise NotImplementedError(f"values of {part_type} can't be read from a file")
+        return decoders[part_type](part)
 
     try:
         return msgspec.convert(value, kind, dec_hook=decode)

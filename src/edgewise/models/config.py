@@ -71,14 +71,14 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
 
 def check_read(config: Any, where: str) -> None:
     """Raise InputError if the numbers of a config that was read contradict each other."""
-    found = {name: getattr(config, name, None) for name in MOST}
-    for name, value in found.items():
+    counts = {name: getattr(config, name, None) for name in MOST}
+    for name, value in counts.items():
         if value is not None:
             check_whole(value, name, where)
     heads, width = config.num_attention_heads, config.hidden_size
     if getattr(config, "head_dim", None) is None and width % heads:
         raise InputError(f"{where}: a width of {width} can't be divided among {heads} heads")
-    shared = found["num_key_value_heads"] or heads
+    shared = counts["num_key_value_heads"] or heads
     if heads % shared:
         raise InputError(f"{where}: {heads} heads can't share {shared} keys and values")
     kinds = getattr(config, "layer_types", None)
@@ -121,8 +121,8 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, int | float]]:
 
 
 def _is_float(stored: Any) -> bool:
-    found = getattr(torch, stored.removeprefix("torch."), None) if isinstance(stored, str) else stored
-    return isinstance(found, torch.dtype) and found.is_floating_point
+    dtype = getattr(torch, stored.removeprefix("torch."), None) if isinstance(stored, str) else stored
+    return isinstance(dtype, torch.dtype) and dtype.is_floating_point
 
 
 def _is_sane(number: int | float) -> bool:
