@@ -30,7 +30,7 @@ from edgewise.io.arrays import read_headers
 from edgewise.io.atomic import README_MARK
 from edgewise.recipes.recipe import GREEDY
 from edgewise.report.formatting import markdown_code
-from edgewise.report.readme import Piece, result_page, study_page, write_result_readme
+from edgewise.report.readme import FolderFile, result_page, study_page, write_result_readme
 from edgewise.study import Grid
 
 edgewise = test_cli.edgewise
@@ -84,7 +84,7 @@ def test_faithfulness_is_explained_as_it_was_measured(folder):
 
 def test_what_a_page_does_not_hold_it_does_not_name(folder):
     result = read_result(folder)
-    page = result_page(result, [Piece("run.json", {})])
+    page = result_page(result, [FolderFile("run.json", {})])
     assert "`run.json`" in page and "viewer.html" not in page and "attention.npz" not in page
 
 
@@ -131,9 +131,9 @@ def test_no_name_breaks_out(folder, name):
         rows = tuple(replace(row, name=name) for row in result.rows)
         header = read_headers(folder / "learned.npz")["CMD"]
         pieces = [
-            Piece("run.json", {}),
-            Piece(f"circuits/{name}-0.1.npz", {}),
-            Piece("learned.npz", {name or "x": header}),
+            FolderFile("run.json", {}),
+            FolderFile(f"circuits/{name}-0.1.npz", {}),
+            FolderFile("learned.npz", {name or "x": header}),
         ]
         plan = Plan((name or "x",), (f"{name}.jsonl",), grid=Grid(tau=(), kappa=(), pnr=()))
         page = result_page(replace(result, run=run, rows=rows), pieces) + study_page(plan, pieces)

@@ -129,7 +129,7 @@ def report_study(folder: Path, study: Study, json: bool) -> None:
 
 def _show(folder: Path, study: Study, summary: Mapping[str, Any], json: bool) -> None:
     from ..report.formatting import safe_text
-    from ..report.study_tables import TERMINAL_LEGEND, competence, sentence, terminal
+    from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal
     from ..study import study_tables
 
     if json:
@@ -143,7 +143,7 @@ def _show(folder: Path, study: Study, summary: Mapping[str, Any], json: bool) ->
     for line in TERMINAL_LEGEND:
         say(line)
     for cell in summary["cells"]:
-        say(competence(cell))
+        say(describe_cell(cell))
     for verdict in summary["verdicts"]:
         say(sentence(verdict))
     say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png, figure.svg")

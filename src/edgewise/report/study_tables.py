@@ -1,4 +1,4 @@
-"""A study's tables on the terminal and as Markdown, CSV and LaTeX."""
+"""A study's tables for the terminal and as Markdown, CSV, JSON and LaTeX."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .formatting import MINUS, format_interval, format_number, one_line, safe_te
 from .readme import write_study_readme
 from .tables import BEST, LOW_ACCURACY, MARKS_LEGEND, number_tables
 
-# In a narrower terminal an interval has a line of its own.
-NARROW = 60
+# In a narrower terminal intervals are on a line below their value.
+NARROW_WIDTH = 60
 LEGEND = (
-    "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets hold "
+    "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets are "
     f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
 )
 TERMINAL_LEGEND = (MARKS_LEGEND, "±: standard deviation over seeds; the files have all intervals")
 
 
 def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
-    """Write a study's tables and figure into its folder; gives what tables.json holds."""
+    """Write a study's tables and figure into its folder; return the content of tables.json."""
     folder, tables = Path(folder), study_tables(study)
-    told, published = verdicts(study), published_words(study.plan.settings)
-    about: dict[str, Any] = {
+    sentences, published = verdicts(study), published_words(study.plan.settings)
+    content: dict[str, Any] = {
         "plan": study.plan.record(),
         "as_published": published,
         "cells": [
@@ -49,45 +49,46 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
             }
             for cell in study.cells
         ],
-        "verdicts": told,
+        "verdicts": sentences,
         "entries": records(tables, bool(published)),
     }
-    words = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
-    words += "".join(f"- {_page(competence(cell))}\n" for cell in about["cells"]) + "\n"
+    intro = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
+    intro += "".join(f"- {_page(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
     texts = {
-        "tables.md": words + markdown(tables, told),
-        "tables.csv": csv_text(about["entries"]),
+        "tables.md": intro + markdown(tables, sentences),
+        "tables.csv": csv_text(content["entries"]),
         "tables.tex": remarks + latex(tables),
         "curves.csv": csv_text(curve_records(study)),
     }
     for name, text in texts.items():
         write_text(folder / name, text)
-    write_json(folder / "tables.json", about)
+    write_json(folder / "tables.json", content)
     with figure_settings():
         images = render(study_figure(study))
     for file_type, image in images.items():
         write_bytes(folder / f"figure.{file_type}", image)
-    write_study_readme(folder, study.plan)  # last: it names every file
-    return about
+    write_study_readme(folder, study.plan)  # last: it lists all files
+    return content
 
 
-def competence(cell: Mapping[str, Any]) -> str:
-    """How well a model does a task, and on how many examples, in a sentence."""
+def describe_cell(cell: Mapping[str, Any]) -> str:
+    """Return a sentence on the accuracy of a model on a task and the number of examples."""
     counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
-    poor = cell["beats"] < LOW_ACCURACY
     return (
         f"{short_name(cell['task'])}, {short_name(cell['model'])}: examples {counts}; on test the model's top answer "
         f"is right in {cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
-        f"{': it hardly does this task, so a circuit may mean nothing' * poor}."
+        f"{': the model hardly does this task, so its circuits may mean nothing' * (cell['beats'] < LOW_ACCURACY)}."
     )
 
 
 def terminal(table: StudyTable, width: int) -> list[Table]:
-    """A table for a terminal of some width, without its caption; several tables, below each other, if there are too
-    many columns. The intervals of areas are in the files."""
+    """Return a table for the terminal without its caption; several tables if there are too many columns.
+
+    Intervals are shown for differences only; those of areas are in the files.
+    """
     heads = [safe_text(f"{one_line(short_name(task))}\n{one_line(short_name(model))}") for task, model in table.columns]
-    between = "\n" if width < NARROW else " "
+    between = "\n" if width < NARROW_WIDTH else " "
     rows = [
         (row.label, *(_styled(table, row, column, between) for column in range(len(table.columns))))
         for row in table.rows
@@ -97,7 +98,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
 
 
 def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text:
-    """An entry with its marks in front, where they leave numbers below each other; `between` it and its interval."""
+    """Return an entry with its mark in front; `between` separates it from its interval."""
     entry = row.entries[column]
     if entry is None:
         return Text()
@@ -115,7 +116,7 @@ def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
-    """All tables as one page, without a heading of its own."""
+    """Return all tables as a page without a heading."""
     parts = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
     for table in tables:
         parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
@@ -124,7 +125,7 @@ def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -
 
 def _markdown_rows(table: StudyTable) -> list[str]:
     heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
-    lines = [f"| method | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
+    lines = [f"| recipe | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
     for row in table.rows:
         cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
         lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
@@ -132,7 +133,7 @@ def _markdown_rows(table: StudyTable) -> list[str]:
 
 
 def _page(text: str) -> str:
-    """Text for a Markdown page, where a bar would end a cell and < begin HTML."""
+    """Escape text for a Markdown table: a bar would end a cell, and < would begin HTML."""
     return one_line(text).replace("<", "&lt;").replace("|", r"\|")
 
 
@@ -151,7 +152,7 @@ def _number(table: StudyTable, entry: Entry) -> str:
 
 
 def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> list[str]:
-    """The spread and the interval, each in its format; an empty format leaves it out."""
+    """Return the spread and the interval in their formats; an empty format leaves one out."""
     parts = []
     if entry.spread is not None:
         parts.append(spread.format(format_number(entry.spread, digits=DIGITS)))
@@ -161,23 +162,22 @@ def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> lis
 
 
 def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
-    """What was chosen on validation, and how it did on test; `sign` is how a minus is written."""
+    """Return a sentence on the recipe that validation chose and its result on test; `sign` is the minus sign."""
     chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
-    low, high = verdict["low"], verdict["high"]
-    less = f"{format_number(verdict['difference'], signed=True)} {format_interval(low, high, signed=True)}".replace(
-        "-", sign
-    )
-    areas = f"on test {format_number(verdict['test'])} against greedy's {format_number(verdict['greedy'])}".replace(
-        "-", sign
-    )
+    difference = format_number(verdict["difference"], signed=True)
+    interval = format_interval(verdict["low"], verdict["high"], signed=True)
+    numbers = (
+        f"on test {format_number(verdict['test'])} against greedy's {format_number(verdict['greedy'])}, a difference "
+        f"of {difference} {interval}"
+    ).replace("-", sign)
     return (
         f"{short_name(verdict['task'])}, {short_name(verdict['model'])}, {verdict['benchmark']}: validation chose "
-        f"{chosen}; {areas}, a difference of {less}, p {verdict['p']:.3f}: {verdict['verdict']}."
+        f"{chosen}; {numbers}, p {verdict['p']:.3f}: {verdict['verdict']}."
     )
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Records of the same keys as CSV."""
+    """Return records of the same keys as CSV."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -186,8 +186,8 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[dict[str, Any]]:
-    """All entries of all tables as plain data."""
-    found = []
+    """Return all entries of all tables as plain data."""
+    entries = []
     for table in tables:
         for row in table.rows:
             for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
@@ -196,12 +196,12 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
                     about = {"table": table.name, "benchmark": row.about, "method": row.label}
                     how = {"faithfulness": table.faithfulness, "as_published": as_published}
                     marks = {"bold": bold, "underlined": underlined}
-                    found.append(about | {"task": task, "model": model} | entry.record() | marks | how)
-    return found
+                    entries.append(about | {"task": task, "model": model} | entry.record() | marks | how)
+    return entries
 
 
 def curve_records(study: Study) -> list[dict[str, Any]]:
-    """Every curve on test as plain data, a record per method, seed and size."""
+    """Return all curves on test as plain data, a record per recipe, seed and size."""
     return [
         {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": one.recipe.name,
          "parameters": one.recipe.parameter_text, "seed": seed, **size}
@@ -211,7 +211,7 @@ def curve_records(study: Study) -> list[dict[str, Any]]:
 
 
 def latex(tables: Sequence[StudyTable]) -> str:
-    r"""All tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
+    r"""Return all tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
     return "\n".join(_latex_table(table) for table in tables)
 
 
@@ -228,7 +228,7 @@ def _latex_table(table: StudyTable) -> str:
         rf"    \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
         r"    \toprule",
         f"    & {' & '.join(heads)} \\\\{''.join(rules)}",
-        rf"    \textbf{{Method}} & {' & '.join(_escape(short_name(model)) for _, model in table.columns)} \\",
+        rf"    \textbf{{Recipe}} & {' & '.join(_escape(short_name(model)) for _, model in table.columns)} \\",
         r"    \midrule",
     ]
     for row in table.rows:
@@ -246,7 +246,7 @@ def _latex_table(table: StudyTable) -> str:
 
 
 def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
-    """An entry in math, where a minus is one; what was chosen on a line of its own."""
+    """Return an entry in math mode, with the chosen recipe on a separate line."""
     entry = row.entries[column]
     if entry is None:
         return ""
