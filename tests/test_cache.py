@@ -1,4 +1,4 @@
-"""Copies of de-quantised files: the same numbers, never a damaged one, never beyond the limit, never a failure."""
+"""The cache of de-quantised models: same numbers, no damaged copies, within its limit, never a reason to fail."""
 
 import logging
 import os
@@ -113,7 +113,7 @@ def test_scores_from_a_copy_are_those_of_the_file(gguf, task):
 
 
 @needs_gguf
-def test_the_command_line_says_that_it_was_kept_once_and_keeps_nothing_if_told_so(edgewise, gguf, folder, tmp_path):
+def test_the_command_line_reports_a_new_copy_and_obeys_no_cache(edgewise, gguf, folder, tmp_path):
     path = tmp_path / "task.jsonl"
     path.write_text('{"clean_ids": [1, 5, 6], "corrupted_ids": [1, 7, 6], "correct_id": 8, "incorrect_id": 9}\n' * 2)
     words = ("score", "--model", gguf, "--task", path, "--out", tmp_path / "out", "--overwrite")
@@ -127,7 +127,7 @@ def test_the_command_line_says_that_it_was_kept_once_and_keeps_nothing_if_told_s
     assert "is damaged: model.safetensors isn't as it was written; it is made again" in edgewise(*words)[2]
 
 
-def test_whether_a_cache_is_used_is_no_part_of_what_a_model_is():
+def test_model_sources_are_equal_with_and_without_cache():
     one, two = ModelSource("demo"), ModelSource("demo", cache=False)
     assert one == two and one.digest == two.digest and hash(one) == hash(two)
 
@@ -169,7 +169,7 @@ def blank(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, flip, lose, add, forget, blank])
-def test_a_damaged_copy_is_never_used_but_made_again_and_told(damage, caplog):
+def test_a_damaged_copy_is_made_again_with_a_warning(damage, caplog):
     read = Reader()
     copy = take("a", read)
     damage(copy)
@@ -192,7 +192,7 @@ def test_the_least_recently_used_copy_is_removed_first(folder, monkeypatch, capl
     assert names(folder) == ["a", "b", "d"] and "the cache is full" in caplog.text and read.times == 4
 
 
-def test_what_is_larger_than_the_limit_is_not_kept_and_costs_nothing(folder, monkeypatch, caplog):
+def test_copies_above_the_limit_are_not_kept(folder, monkeypatch, caplog):
     read = Reader()
     first = take("a", read)
     for limit in ("0", str(4 * NUMBERS - 1)):
@@ -214,19 +214,19 @@ def test_a_copy_that_was_just_used_is_not_removed(folder, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("where", ["/dev/null/x", "/proc/nowhere", "file/below"])
-def test_a_place_that_cannot_be_written_costs_no_run(where, tmp_path, monkeypatch, caplog):
+def test_an_unwritable_cache_only_warns(where, tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(cache.FOLDER_VARIABLE, str(tmp_path / where))
     read = Reader()
     assert take("a", read) is None and read.times == 0 and "for this command alone" in caplog.text
 
 
-def test_a_full_disk_costs_no_run_and_leaves_nothing(folder, caplog):
+def test_a_full_disk_only_warns_and_leaves_nothing(folder, caplog):
     assert take("a", Reader(fails=True)) is None and "No space left on device" in caplog.text and names(folder) == []
     assert take("a", Reader()) is not None
 
 
-def test_an_error_of_the_file_itself_is_told_and_leaves_nothing(folder):
+def test_errors_of_the_file_are_raised_and_leave_nothing(folder):
     def broken():
         raise ValueError("no model")
 
@@ -235,7 +235,7 @@ def test_an_error_of_the_file_itself_is_told_and_leaves_nothing(folder):
     assert names(folder) == []
 
 
-def test_of_several_at_once_one_reads_and_the_others_wait(folder):
+def test_concurrent_loads_make_one_copy(folder):
     read, found = Reader(seconds=0.2), []
     threads = [threading.Thread(target=lambda: found.append(take("a", read))) for _ in range(4)]
     for one in threads:

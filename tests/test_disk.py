@@ -1,4 +1,4 @@
-"""The one way to write: whole or not at all, never through a link, never over a stranger's."""
+"""Atomic writes: never partial, never through a link, never over foreign files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_file_is_replaced_not_written_through_a_link(tmp_path):
     assert (tmp_path / "link.txt").read_text() == "new" and not (tmp_path / "link.txt").is_symlink()
 
 
-def test_devices_folders_and_what_exists_are_refused_before_the_work(tmp_path):
+def test_devices_folders_and_existing_files_raise_before_the_work(tmp_path):
     with pytest.raises(InputError, match="device"):
         check_file(Path("/dev/null"))
     with pytest.raises(InputError, match="is a folder"):
@@ -63,7 +63,7 @@ def test_devices_folders_and_what_exists_are_refused_before_the_work(tmp_path):
         check_file(tmp_path / "nowhere" / ".." / "file")
 
 
-def test_folders_that_cannot_take_a_place_are_refused_before_the_work(tmp_path, monkeypatch):
+def test_folders_that_cannot_be_written_raise_before_the_work(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
@@ -77,7 +77,7 @@ def test_folders_that_cannot_take_a_place_are_refused_before_the_work(tmp_path, 
 
 
 @pytest.mark.parametrize("stranger", ["notes.txt", "data/thesis.tex", "data/1.txt.bak", "deep/er/1.txt"])
-def test_a_folder_with_a_strangers_file_is_not_replaced(tmp_path, stranger):
+def test_a_folder_with_a_foreign_file_is_not_replaced(tmp_path, stranger):
     folder = old_folder(tmp_path / "r")
     (folder / stranger).parent.mkdir(exist_ok=True, parents=True)
     (folder / stranger).write_text("mine")
@@ -87,7 +87,7 @@ def test_a_folder_with_a_strangers_file_is_not_replaced(tmp_path, stranger):
     assert contents(folder) == before
 
 
-def test_links_and_records_of_others_are_strangers_too(tmp_path):
+def test_links_and_records_of_other_tools_are_foreign(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / "more").symlink_to(tmp_path)
     with pytest.raises(InputError, match="more"):
@@ -98,7 +98,7 @@ def test_links_and_records_of_others_are_strangers_too(tmp_path):
         replace(folder)
 
 
-def test_files_of_our_names_without_our_record_are_a_strangers(tmp_path):
+def test_a_folder_without_a_record_is_foreign(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / "run.json").unlink()
     with pytest.raises(InputError, match=r"aren't part of it: .*1\.txt"):
@@ -106,7 +106,7 @@ def test_files_of_our_names_without_our_record_are_a_strangers(tmp_path):
     assert contents(folder) == {"data/1.txt": b"old"}
 
 
-def test_drafts_of_a_name_that_begins_alike_stay(tmp_path):
+def test_drafts_of_names_with_the_same_prefix_stay(tmp_path):
     """Of `r.x`, replaced in two steps by a process that was killed between them, this is all there is."""
     old = tmp_path / f".r.x.{'0' * 16}.old"
     old.mkdir()
@@ -116,7 +116,7 @@ def test_drafts_of_a_name_that_begins_alike_stay(tmp_path):
     assert (tmp_path / "r.x").is_dir() and not old.exists()
 
 
-def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
+def test_folders_are_replaced_atomically(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / ".DS_Store").write_text("of a file manager")
     before = contents(folder)
@@ -130,7 +130,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert contents(folder) == {"run.json": b"new"} and [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_folders_change_places_in_one_step(tmp_path, monkeypatch):
+def test_folders_are_exchanged_in_one_step(tmp_path, monkeypatch):
     """No moment without a result: no rename moves the old one away."""
     folder = old_folder(tmp_path / "r")
     if not disk._exchange(folder, old_folder(tmp_path / "other")):
@@ -140,7 +140,7 @@ def test_folders_change_places_in_one_step(tmp_path, monkeypatch):
     assert contents(folder) == {"run.json": b"new"}
 
 
-def test_where_there_is_no_such_step_a_failure_puts_the_old_folder_back(tmp_path, monkeypatch):
+def test_without_exchange_a_failure_restores_the_old_folder(tmp_path, monkeypatch):
     folder = old_folder(tmp_path / "r")
     before, rename, calls = contents(folder), os.rename, []
 
@@ -172,14 +172,14 @@ def test_where_there_is_no_such_step_a_failure_puts_the_old_folder_back(tmp_path
     assert contents(folder) == {"run.json": b"new"} and [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_a_folder_that_came_meanwhile_is_not_replaced_unasked(tmp_path):
+def test_a_folder_that_appeared_meanwhile_is_not_replaced(tmp_path):
     with pytest.raises(InputError, match="exists already"), atomic_folder(tmp_path / "r") as draft:
         (draft / "run.json").write_text("new")
         before = contents(old_folder(tmp_path / "r"))
     assert contents(tmp_path / "r") == before and [path.name for path in tmp_path.iterdir()] == ["r"]
 
 
-def test_names_too_long_for_a_draft_are_refused_before_the_work(tmp_path):
+def test_names_too_long_for_a_draft_raise_before_the_work(tmp_path):
     for check in (check_file, check_folder):
         check(tmp_path / ("n" * 220))
         with pytest.raises(InputError, match=r"a name of more than 2.. bytes"):
@@ -193,7 +193,7 @@ def test_a_file_of_an_input_folder_is_not_replaced(tmp_path):
         check_file(tmp_path / "model" / "config.json", True, [tmp_path / "model"])
 
 
-def test_parents_that_were_made_in_vain_are_removed(tmp_path):
+def test_parent_folders_are_removed_after_an_error(tmp_path):
     (tmp_path / "there").mkdir()
     with pytest.raises(RuntimeError), atomic_file(tmp_path / "there" / "a" / "b" / "file"):
         raise RuntimeError
@@ -202,7 +202,7 @@ def test_parents_that_were_made_in_vain_are_removed(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]
 
 
-def test_drafts_of_the_killed_are_removed_and_those_of_the_living_stay(tmp_path):
+def test_drafts_of_killed_processes_are_removed_and_others_stay(tmp_path):
     text = f"""
 import os, signal, sys
 from pathlib import Path
@@ -233,7 +233,7 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
         disk.remove(tmp_path / "out.json")
 
 
-def test_processes_that_write_one_file_at_once_do_not_remove_each_others_drafts(tmp_path):
+def test_concurrent_writers_do_not_remove_each_others_drafts(tmp_path):
     text = f"""
 from pathlib import Path
 from edgewise.io.atomic import write_text
@@ -277,7 +277,7 @@ def test_arrays_are_as_numpy_writes_them(tmp_path):
         assert found["a"].tolist() == [0, 1, 2] and found["b"].tolist() == [1, 1]
 
 
-def test_an_array_that_is_all_of_a_file_is_linked_and_a_part_of_it_is_copied(tmp_path):
+def test_memory_maps_of_whole_files_are_linked_and_parts_are_copied(tmp_path):
     np.save(tmp_path / "source.npy", np.arange(12.0).reshape(4, 3))
     whole = np.load(tmp_path / "source.npy", mmap_mode="r")
     write_array(tmp_path / "whole.npy", whole)
@@ -301,7 +301,7 @@ class FullDisk:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_errors_name_what_was_asked_for_and_not_its_draft(tmp_path, monkeypatch):
+def test_errors_name_the_target_and_not_its_draft(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"/a\.txt can't be written: No space left"), atomic_file(tmp_path / "a.txt"):
         FullDisk().write(b"")
     with (

@@ -36,7 +36,7 @@ def test_a_circuit_survives_its_file(tmp_path):
     assert path.read_text() == json.dumps(data)
 
 
-def test_a_json_longer_than_a_chunk_is_written_as_json_would(tmp_path, monkeypatch):
+def test_json_written_in_chunks_is_json(tmp_path, monkeypatch):
     path = tmp_path / "circuit.json"
     for chunk in (1, GRAPH.n_edges - 1, GRAPH.n_edges, GRAPH.n_edges + 1):
         monkeypatch.setattr(eap_json, "EDGES_PER_WRITE", chunk)
@@ -100,12 +100,12 @@ def one_edge(**changes):
      (one_edge(score=float("nan")), "NaN or infinite"), (one_edge(score=float("inf")), "infinite"),
      (one_edge(in_graph=1), "`bool.*got `int`")],
 )  # fmt: skip
-def test_scores_of_a_broken_json_are_refused(tmp_path, change, words):
+def test_scores_of_a_broken_json_raise(tmp_path, change, words):
     with pytest.raises(InputError, match=words):
         EdgeScores.load(edited(tmp_path, change))
 
 
-def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
+def test_scores_and_membership_are_required_only_by_their_readers(tmp_path):
     def without(key):
         return lambda data: [info.pop(key) for info in data["edges"].values()]
 
@@ -129,7 +129,7 @@ def test_what_only_one_reader_needs_only_that_one_asks_for(tmp_path):
 @pytest.mark.parametrize(
     "text, words", [("{", "isn't JSON"), ("", "isn't JSON"), ("[]", "keys cfg"), ("[" * 10**5, "keys cfg")]
 )
-def test_what_is_no_json_of_ours_is_refused(tmp_path, text, words):
+def test_other_json_raises(tmp_path, text, words):
     path = tmp_path / "not.json"
     path.write_text(text)
     for read in (EdgeScores.load, Circuit.load):
@@ -140,7 +140,7 @@ def test_what_is_no_json_of_ours_is_refused(tmp_path, text, words):
         Circuit.load(path)
 
 
-def test_what_is_no_score_folder_is_refused(tmp_path):
+def test_broken_score_folders_raise(tmp_path):
     def refused(words):
         with pytest.raises(InputError, match=words):
             EdgeScores.load(tmp_path)
@@ -171,7 +171,7 @@ def test_what_is_no_score_folder_is_refused(tmp_path):
     refused("no file")
 
 
-def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
+def test_paths_of_unknown_formats_raise(tmp_path):
     for read in (EdgeScores.load, Circuit.load):
         for name in ("none.json", "none.pt", "none.txt"):
             with pytest.raises(InputError, match="no file"):
@@ -189,7 +189,7 @@ def test_a_path_that_is_no_file_of_a_known_kind_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["circuit.json", "circuit.pt"])
-def test_what_could_not_be_read_again_is_not_written(tmp_path, name):
+def test_values_that_cannot_be_read_again_are_not_written(tmp_path, name):
     path = tmp_path / name
     nan = some_scores()
     nan[3] = np.nan
@@ -221,7 +221,7 @@ convert(folder / "scores", folder / "again.json")
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
-def test_nothing_is_half_written(tmp_path):
+def test_failed_writes_leave_nothing(tmp_path):
     (tmp_path / "old.txt").write_text("old")
     for write in (lambda: atomic_file(tmp_path / "old.txt"), lambda: atomic_folder(tmp_path / "folder")):
         with pytest.raises(RuntimeError), write() as draft:
@@ -231,7 +231,7 @@ def test_nothing_is_half_written(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["old.txt"]
 
 
-def test_folders_of_others_are_never_written_over(tmp_path):
+def test_foreign_folders_are_never_replaced(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.tex").write_text("...")
     with (

@@ -33,7 +33,7 @@ def same(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_edges_may_come_before_the_graph_and_be_none_at_all(tmp_path):
+def test_keys_may_come_in_any_order_and_edges_may_be_empty(tmp_path):
     circuit, score = drawn(GRAPH)
     path = tmp_path / "c.json"
     circuit.save(path, score)
@@ -77,7 +77,7 @@ def test_errors_of_a_json_name_the_file_and_the_problem(tmp_path, old, new, word
         read_edge_file(path)
 
 
-def test_an_edge_that_says_nothing_is_refused_among_others_that_do(tmp_path):
+def test_an_edge_without_membership_raises_if_others_have_it(tmp_path):
     circuit, score = drawn(GRAPH)
     path = tmp_path / "c.json"
     circuit.save(path, score)
@@ -117,7 +117,7 @@ def test_circuits_of_every_size_take_few_bytes(tmp_path):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.booleans(), st.floats(0, 1), st.integers(0, 99))
-def test_a_circuit_survives_its_packed_file(tmp_path_factory, layers, heads, parallel, share, seed):
+def test_a_circuit_survives_npz(tmp_path_factory, layers, heads, parallel, share, seed):
     circuit, score = drawn(Graph(layers, heads, 4, parallel), share, seed)
     score = score.astype(np.float32).astype(np.float64)
     folder = tmp_path_factory.mktemp("packed")
@@ -142,7 +142,7 @@ def test_the_viewer_has_the_scores_of_every_circuit_in_a_folder(tmp_path):
     np.testing.assert_array_equal(seen.mean, np.where((places >= 9) & (places < 20), 0, score.astype(np.float32)))
 
 
-def test_a_packed_circuit_is_no_file_of_scores_and_scores_are_no_packed_circuit(tmp_path):
+def test_an_npz_is_no_file_of_scores_and_scores_are_no_npz(tmp_path):
     circuit, score = drawn(GRAPH)
     circuit.save(tmp_path / "c.npz", score)
     with pytest.raises(InputError, match="edges have no score"):
@@ -169,7 +169,7 @@ def test_a_packed_circuit_is_no_file_of_scores_and_scores_are_no_packed_circuit(
         (lambda a: {"score": a["score"]}, "needs the arrays about, inside, score"),
     ],
 )
-def test_damaged_packed_circuits_are_refused(tmp_path, change, words):
+def test_damaged_npz_circuits_raise(tmp_path, change, words):
     circuit, score = drawn(GRAPH)
     circuit.save(tmp_path / "c.npz", score)
     np.savez(tmp_path / "d.npz", **change(dict(np.load(tmp_path / "c.npz"))))
@@ -177,7 +177,7 @@ def test_damaged_packed_circuits_are_refused(tmp_path, change, words):
         read_edge_file(tmp_path / "d.npz")
 
 
-def test_a_folder_of_circuits_becomes_one_of_the_fields_files(edgewise, tmp_path):
+def test_a_folder_of_circuits_converts_to_eap_ig_files(edgewise, tmp_path):
     made = {f"cmd-{share}": drawn(GRAPH, share) for share in (0.3, 0.5)}
     (tmp_path / "circuits").mkdir()
     for name, (circuit, score) in made.items():

@@ -34,11 +34,11 @@ def circuits_with_scores(draw):
 
 @settings(max_examples=40, deadline=None)
 @given(circuits_with_scores(), st.permutations([".json", ".pt", ".json", ".pt"]))
-def test_any_way_between_json_and_pt_is_an_identity(given_, SUFFIX_WORDS):
+def test_conversions_between_json_and_pt_are_the_identity(given_, suffixes):
     circuit, score = given_
     about = {"method": "ILP", "share": 0.1, "sizes": [1, 2], "pnr": None}
     with TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(SUFFIX_WORDS)]
+        paths = [Path(folder) / f"{step}{suffix}" for step, suffix in enumerate(suffixes)]
         circuit.save(paths[0], score, about)
         for source, target in itertools.pairwise(paths):
             convert(source, target)
@@ -54,7 +54,7 @@ def test_any_way_between_json_and_pt_is_an_identity(given_, SUFFIX_WORDS):
 
 @settings(max_examples=40, deadline=None)
 @given(circuits_with_scores(), st.sampled_from([".json", ".pt"]), st.sampled_from([str, Path]), st.randoms())
-def test_a_circuit_is_what_it_was_after_a_file_or_its_edges_names(given_, suffix, kind, random):
+def test_a_circuit_survives_files_and_edge_names(given_, suffix, kind, random):
     circuit, score = given_
     with TemporaryDirectory() as folder:
         bare, scored = (kind(Path(folder) / "new" / f"{name}{suffix}") for name in ("bare", "scored"))
@@ -76,7 +76,7 @@ def test_a_circuit_is_what_it_was_after_a_file_or_its_edges_names(given_, suffix
 
 
 @pytest.mark.parametrize("name", ["m1->m0", "a0.h0->m2", "input", "", "logits->input", "input->a0.h0", 7])
-def test_a_circuit_of_an_unknown_edge_is_refused_with_its_name(name):
+def test_an_unknown_edge_raises_with_its_name(name):
     with pytest.raises(InputError, match=re.escape(repr(name))):
         Circuit.from_edges(GRAPH, ["input->logits", name])
 
@@ -96,7 +96,7 @@ def test_one_row_of_scores_survives_every_format(given_, suffix):
         np.testing.assert_array_equal(again.values[0], score)
 
 
-def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
+def test_a_file_holds_the_mean_score(tmp_path):
     values = np.random.default_rng(0).normal(size=(5, GRAPH.n_edges)).astype(np.float32)
     (tmp_path / "scores").mkdir()
     fill_folder(tmp_path / "scores", EdgeScores(GRAPH, values, {"task": "ioi"}))
@@ -111,7 +111,7 @@ def test_scores_are_averaged_on_the_way_to_a_file(tmp_path):
     np.testing.assert_array_equal(EdgeScores.load(tmp_path / "copy").values, values)
 
 
-def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
+def test_converting_without_scores_writes_zeros_and_a_note(tmp_path):
     path = broken(tmp_path, lambda data: data.pop("edges_scores"))
     done = convert(path, tmp_path / "out.json")
     assert any("every score is 0" in note for note in done.notes)
@@ -119,12 +119,12 @@ def test_a_file_without_scores_gets_zeros_and_says_so(tmp_path):
     assert Circuit(held.graph, held.require_mask()) == Circuit.load(path) and not held.score.any()
 
 
-def test_what_is_not_about_edges_is_lost_and_named(tmp_path):
+def test_conversion_names_the_content_it_drops(tmp_path):
     path = broken(tmp_path, lambda data: data.update(nodes_scores=torch.zeros(GRAPH.n_sources)))
     assert any("nodes_scores" in note for note in convert(path, tmp_path / "out.json").notes)
 
 
-def test_the_fields_files_are_read_as_they_are(parity_folder):
+def test_eap_ig_files_are_read(parity_folder):
     folder = parity_folder
     one, two = (files.read_edge_file(folder / f"importances{suffix}") for suffix in (".json", ".pt"))
     graph = one.graph
@@ -134,7 +134,7 @@ def test_the_fields_files_are_read_as_they_are(parity_folder):
     np.testing.assert_allclose(EdgeScores.load(folder / "importances.pt").values[0], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_what_is_written_is_what_eap_ig_writes(parity_folder, tmp_path):
+def test_written_files_equal_those_of_eap_ig(parity_folder, tmp_path):
     folder = parity_folder
     convert(folder / "importances.json", tmp_path / "ours.pt")
     convert(folder / "importances.pt", tmp_path / "ours.json")
@@ -189,12 +189,12 @@ def set_at(key, source, destination, value):
      (set_at("edges_scores", "m0", "logits", float("inf")), "infinite.*m0->logits"),
      (set_at("edges_in_graph", "m1", "m0", True), "m1->m0, which is no edge")],
 )  # fmt: skip
-def test_a_broken_pt_is_refused(tmp_path, change, words):
+def test_a_broken_pt_raises(tmp_path, change, words):
     with pytest.raises(InputError, match=words):
         EdgeScores.load(broken(tmp_path, change))
 
 
-def test_scores_where_there_is_no_edge_do_not_matter(tmp_path):
+def test_scores_of_pairs_without_an_edge_are_ignored(tmp_path):
     plain = EdgeScores.load(broken(tmp_path, lambda data: None)).values
     again = EdgeScores.load(broken(tmp_path, set_at("edges_scores", "m1", "m0", float("nan")))).values
     np.testing.assert_array_equal(again, plain)
@@ -212,7 +212,7 @@ def test_half_precision_flags_as_numbers_and_names_as_keys_are_read(tmp_path):
     np.testing.assert_allclose(EdgeScores.of_file(held).values[0], plain.score, rtol=2**-8)
 
 
-def test_neurons_are_refused_as_a_circuit_of_edges(tmp_path):
+def test_circuits_of_neurons_raise(tmp_path):
     path = broken(tmp_path, lambda data: data.update(neurons_in_graph=torch.ones(GRAPH.n_sources, 6)))
     with pytest.raises(InputError, match="circuit of neurons"):
         Circuit.load(path)
@@ -230,7 +230,7 @@ class Hostile:
 
 @pytest.mark.parametrize("save", [torch.save, lambda data, path: path.write_bytes(pickle.dumps(data))])
 @pytest.mark.parametrize("read", [EdgeScores.load, Circuit.load])
-def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, save, read):
+def test_a_file_with_code_raises_and_runs_nothing(tmp_path, save, read):
     path, mark = tmp_path / "file.pt", tmp_path / "mark"
     save({"cfg": Hostile(mark), "edges_scores": torch.ones(2)}, path)
     pickle.loads(pickle.dumps(Hostile(mark))).close()
@@ -242,13 +242,13 @@ def test_a_file_that_would_run_code_is_refused_and_does_not(tmp_path, save, read
 
 
 @pytest.mark.parametrize("content", [b"", b"not torch", b"PK\x03\x04 half a zip", b"\x80\x02}."])
-def test_what_is_no_torch_file_is_refused(tmp_path, content):
+def test_files_of_other_formats_raise(tmp_path, content):
     (tmp_path / "file.pt").write_bytes(content)
     with pytest.raises(InputError, match=r"isn't a torch file|isn't an EAP-IG file"):
         Circuit.load(tmp_path / "file.pt")
 
 
-def test_a_truncated_file_is_refused(tmp_path):
+def test_a_truncated_file_raises(tmp_path):
     path = broken(tmp_path, lambda data: None)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="isn't a torch file"):
@@ -256,7 +256,7 @@ def test_a_truncated_file_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".pt"])
-def test_targets_that_cannot_be_are_refused_and_write_nothing(tmp_path, suffix):
+def test_wrong_targets_raise_and_write_nothing(tmp_path, suffix):
     source = tmp_path / f"circuit{suffix}"
     Circuit.full(GRAPH).save(source, np.ones(GRAPH.n_edges), {})
     before = source.read_bytes()

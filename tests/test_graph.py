@@ -41,7 +41,7 @@ def test_edges_join_every_source_to_every_later_destination(parallel):
     assert len(graph.edge_names) == len(legal) == graph.n_edges
 
 
-def test_edge_order_is_that_of_the_fields_files(shared):
+def test_edge_order_is_that_of_eap_ig_files(shared):
     import json
 
     names = list(json.loads((shared / "data" / "gpt2-ioi-eap-ig.json").read_text())["edges"])
@@ -64,7 +64,7 @@ def test_names_and_indices_are_inverse():
         graph.edge_index("a9.h0->logits")
 
 
-def test_a_graph_without_layers_is_refused():
+def test_a_graph_without_layers_raises():
     with pytest.raises(InputError, match="n_layers"):
         Graph(0, 2, 4)
 
@@ -98,7 +98,7 @@ def test_prune_follows_its_definition(share, parallel):
         assert circuit.prune() == circuit.prune().prune()
 
 
-def test_a_circuit_does_not_change_with_the_array_it_was_made_from():
+def test_a_circuit_copies_its_mask():
     graph = Graph(1, 1, 2)
     mask = np.ones(graph.n_edges, bool)
     circuit = Circuit(graph, mask)

@@ -13,7 +13,7 @@ N = GRAPH.n_edges
 
 
 @pytest.mark.parametrize("shape", [(N - 1,), (N + 1,), (1, N), (N, 1), ()])
-def test_a_ranking_of_the_wrong_shape_is_refused(shape):
+def test_a_ranking_of_the_wrong_shape_raises(shape):
     with pytest.raises(InputError, match=f"the graph has {N} edges"):
         Ranking(GRAPH, np.ones(shape))
     with pytest.raises(InputError, match=f"kept has shape.*the graph has {N} edges"):
@@ -22,7 +22,7 @@ def test_a_ranking_of_the_wrong_shape_is_refused(shape):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("signed", [True, False])
-def test_values_that_are_not_finite_are_refused(bad, signed):
+def test_values_that_are_not_finite_raise(bad, signed):
     value = np.ones(N)
     value[3] = bad
     with pytest.raises(InputError, match="must be finite"):
@@ -71,7 +71,7 @@ def test_absolute_values_forget_the_sign_but_not_which_edges_help():
         SelectionProblem.of(Ranking(GRAPH, value), "size", 4)
 
 
-def test_a_ranking_does_not_change_with_the_array_it_was_made_from():
+def test_a_ranking_copies_its_values():
     value = np.ones(N)
     ranking = Ranking(GRAPH, value)
     before = ranking.digest
@@ -81,7 +81,7 @@ def test_a_ranking_does_not_change_with_the_array_it_was_made_from():
         ranking.value[0] = 2
 
 
-def test_the_digest_tells_apart_whatever_a_selection_can_depend_on():
+def test_the_digest_changes_with_everything_a_selection_depends_on():
     value, kept = np.arange(N, dtype=float), np.arange(N) > 3
     same_edges = Graph(2, 2, 4)
     assert same_edges.n_edges == N

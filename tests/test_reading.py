@@ -1,4 +1,4 @@
-"""Files of strangers: read strictly, refused in words with their names, and never worth more memory than they have."""
+"""Untrusted files: wrong ones raise errors that name the file, and no file takes memory out of proportion."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ GRAPH = Graph(2, 2, 6)
      (b'["\xff"]', "isn't JSON"), (b"\xef\xbb\xbf[]", "isn't JSON"), (b"", "isn't JSON"), (b"[1,]", "isn't JSON"),
      (b"[" * 10**5, "isn't JSON"), (b"1" * 10**4, "isn't JSON"), ("[1]".encode("utf-16"), "isn't JSON")],
 )  # fmt: skip
-def test_json_is_read_as_its_standard_has_it(tmp_path, content, words):
+def test_json_that_breaks_the_standard_raises(tmp_path, content, words):
     path = tmp_path / "file.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words) as refusal:
@@ -49,7 +49,7 @@ def test_json_is_read_as_its_standard_has_it(tmp_path, content, words):
                     | st.text(st.characters(exclude_categories=["Cs"])),
                     lambda some: st.lists(some, max_size=4) | st.dictionaries(st.text(max_size=3), some, max_size=4)),
        st.booleans())  # fmt: skip
-def test_all_json_that_is_right_is_read(tmp_path_factory, value, ascii_only):
+def test_valid_json_is_read_as_json_loads_reads_it(tmp_path_factory, value, ascii_only):
     path = tmp_path_factory.mktemp("json") / "file.json"
     text = json.dumps(value, ensure_ascii=ascii_only)
     try:
@@ -59,14 +59,14 @@ def test_all_json_that_is_right_is_read(tmp_path_factory, value, ascii_only):
     assert read_json(path) == json.loads(text)
 
 
-def test_text_about_half_characters_is_no_half_character(tmp_path):
+def test_escaped_backslashes_are_not_half_characters(tmp_path):
     path = tmp_path / "file.json"
     path.write_text(r'["\\ud800", "\ud83d\ude00"]')
     assert read_json(path) == ["\\ud800", "\U0001f600"]
 
 
 @pytest.mark.parametrize("read", [read_json, read_array, lambda path: read_arrays(path, {}), load_torch_file])
-def test_what_is_no_file_is_refused_at_once(tmp_path, read):
+def test_pipes_folders_and_missing_files_raise_at_once(tmp_path, read):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "circle").symlink_to("circle")
     for path, words in (
@@ -80,7 +80,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, read):
 @settings(max_examples=40, deadline=None)
 @given(arrays(st.sampled_from(["f2", "f4", "f8", "u1", "i8", "?"]),
               st.lists(st.integers(0, 4), max_size=3).map(tuple)), st.booleans())  # fmt: skip
-def test_arrays_come_back_as_they_were(tmp_path_factory, array, fortran):
+def test_arrays_survive_save_and_load(tmp_path_factory, array, fortran):
     folder = tmp_path_factory.mktemp("arrays")
     array = np.asfortranarray(array) if fortran else array
     np.save(folder / "a.npy", array)
@@ -112,7 +112,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("content", BROKEN, ids=range(len(BROKEN)))
-def test_arrays_that_are_not_what_they_say_are_refused(tmp_path, content):
+def test_arrays_with_wrong_headers_raise(tmp_path, content):
     path, packed = tmp_path / "a.npy", tmp_path / "a.npz"
     path.write_bytes(npy())
     assert read_array(path, "f", (2, 3)).shape == (2, 3)
@@ -133,7 +133,7 @@ def packed_with(tmp_path, **members):
     return path
 
 
-def test_zips_that_are_not_what_they_say_are_refused(tmp_path):
+def test_damaged_zips_raise(tmp_path):
     def refused(path, words=None):
         with pytest.raises(InputError, match=words) as refusal:
             read_arrays(path, {"a": ("f", (2, 3))})
@@ -178,7 +178,7 @@ def test_zips_that_are_not_what_they_say_are_refused(tmp_path):
             assert read_arrays(path, {"a": ("f", (2, 3))})["a"].shape == (2, 3)
 
 
-def test_what_can_not_be_read_just_now_says_why():
+def test_read_errors_say_why():
     def fail(error):
         with pytest.raises(InputError, match=r"file\.x can't be read: .") as refusal, wrap_read_errors("file.x"):
             raise error
@@ -215,14 +215,14 @@ UNTYPED = [
 
 
 @pytest.mark.parametrize("hint, value", TYPED)
-def test_values_of_their_type_are_taken(hint, value):
+def test_values_of_the_right_type_are_converted(hint, value):
     found = convert_record(hint, value, "here")
     expected = Graph(1, 1, 1) if hint is Graph else tuple(value) if str(hint).startswith("tuple") else value
     assert found == expected and type(found) is (float if hint is float else type(expected))
 
 
 @pytest.mark.parametrize("hint, value", UNTYPED)
-def test_values_of_another_type_are_refused_with_their_place(hint, value):
+def test_values_of_the_wrong_type_raise_with_their_place(hint, value):
     with pytest.raises(InputError, match=r"^here") as refusal:
         convert_record(hint, value, "here")
     assert len(str(refusal.value)) < 300
@@ -278,7 +278,7 @@ class Raw:
         return out.getvalue()
 
 
-def test_a_tensor_lies_within_its_storage(tmp_path):
+def test_tensors_outside_their_storage_raise(tmp_path):
     numbers = np.arange(4, dtype="<f4").tobytes()
     assert load_torch_file(stored(tmp_path, Raw(1, (3, 1), (1, 0)).pickled(), numbers)).tolist() == [[1], [2], [3]]
     for wrong in (
@@ -290,7 +290,7 @@ def test_a_tensor_lies_within_its_storage(tmp_path):
             load_torch_file(stored(tmp_path, wrong.pickled(), numbers))
 
 
-def test_torch_files_of_other_members_are_refused(tmp_path):
+def test_torch_files_with_other_members_raise(tmp_path):
     def refused(path, words):
         with pytest.raises(InputError, match=words):
             load_torch_file(path)
@@ -313,7 +313,7 @@ def test_torch_files_of_other_members_are_refused(tmp_path):
      b"i__main__\nX\n.", b"\x82\x01.", b"]q\x00h\x00a.", b"\x8a\xff", b"X\xff\xff\xff\x7f", b"j\xff\xff\xff\xff.", b"(",
      b"]q\x00" + b"".join(b"](" + b"h%c" % i * 9 + b"eq%c" % (i + 1) for i in range(30)) + b"."],
 )  # fmt: skip
-def test_a_pickle_that_calls_functions_or_grows_without_end_is_refused(tmp_path, code):
+def test_pickles_that_call_functions_or_expand_raise(tmp_path, code):
     with pytest.raises(InputError, match=r"file\.pt"):
         load_torch_file(stored(tmp_path, b"\x80\x02" + code))
 
@@ -391,7 +391,7 @@ def bombs(folder):
     yield from (("circuit", folder / f"{name}.pt") for name in ("stride", "legacy", "deflated"))
 
 
-def test_a_small_file_never_takes_much_memory(tmp_path):
+def test_small_files_take_little_memory(tmp_path):
     given_ = list(bombs(tmp_path))
     assert max(path.stat().st_size for _, path in given_) < 3 * 2**20
     done = subprocess.run(
@@ -405,7 +405,7 @@ def test_a_small_file_never_takes_much_memory(tmp_path):
     assert done.stdout.splitlines() == [f"refused {path}" for _, path in given_]
 
 
-def test_a_graph_is_of_whole_numbers_that_a_model_could_have():
+def test_graph_counts_are_whole_numbers_in_range():
     assert Graph(126, 128, 16384).blocks[-1].stop == Graph(126, 128, 16384).n_edges > 390_000_000  # Llama 405B
     assert Graph(np.int64(2), 2, 6) == GRAPH and type(Graph(np.int64(2), 2, 6).n_layers) is int
     for wrong in (True, 2.0, "2", None, [2], 0, -1, 10**9, 10**5000):
@@ -422,7 +422,7 @@ def test_a_graph_is_of_whole_numbers_that_a_model_could_have():
 
 
 @pytest.mark.parametrize("graph", [Graph(1, 1, 1), Graph(3, 2, 4), Graph(4, 5, 8, parallel=True), GRAPH], ids=str)
-def test_edges_are_counted_and_found_without_making_them(graph):
+def test_edge_counts_and_indices_match_the_list_of_edges(graph):
     assert graph.n_edges == graph.blocks[-1].stop == len(graph.edge_names)
     source, destination = (part.ravel() for part in np.mgrid[-1 : graph.n_sources, -1 : graph.n_destinations])
     found = graph.edges_between(source, destination)
@@ -450,7 +450,7 @@ def test_a_partial_json_of_a_large_model_is_read(tmp_path):
      (lambda d: d.update(edgewise={"a": float("nan")}), "NaN or infinite"),
      (lambda d: d["cfg"].update(n_layers=2.0), "whole")],
 )  # fmt: skip
-def test_what_an_eap_ig_json_can_not_say_is_refused(tmp_path, change, words):
+def test_wrong_values_in_an_eap_ig_json_raise(tmp_path, change, words):
     path = tmp_path / "c.json"
     Circuit.full(GRAPH).save(path)
     data = json.loads(path.read_text())
@@ -460,7 +460,7 @@ def test_what_an_eap_ig_json_can_not_say_is_refused(tmp_path, change, words):
         Circuit.load(path)
 
 
-def test_an_edge_that_is_listed_twice_is_refused(tmp_path):
+def test_a_repeated_edge_raises(tmp_path):
     path = tmp_path / "c.json"
     Circuit.full(GRAPH).save(path)
     edge = '"input->logits": {"score": 0.0, "in_graph": true}'
@@ -473,7 +473,7 @@ def test_an_edge_that_is_listed_twice_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "change", [{"examples": 4}, {"examples": True}, {"provenance": None}, {"more": 1}, {"graph": 3}]
 )
-def test_a_score_folder_says_what_its_array_is(tmp_path, change):
+def test_a_wrong_record_of_scores_raises(tmp_path, change):
     fill_folder(tmp_path, EdgeScores(GRAPH, np.ones((3, GRAPH.n_edges))))
     assert EdgeScores.load(tmp_path).n_examples == 3
     about = json.loads((tmp_path / "scores.json").read_text())
@@ -483,7 +483,7 @@ def test_a_score_folder_says_what_its_array_is(tmp_path, change):
 
 
 @pytest.mark.parametrize("depth", range(900, 1000, 7))
-def test_what_is_nested_nearly_too_deep_is_refused_in_words(tmp_path, depth):
+def test_deeply_nested_json_raises_input_errors(tmp_path, depth):
     """Showing a value takes as many levels as reading it did, and a few are gone by then."""
     deep = "[" * depth + "]" * depth
     cfg = f'{{"n_layers": {deep}, "n_heads": 1, "d_model": 1, "parallel_attn_mlp": {deep}}}'

@@ -1,4 +1,4 @@
-"""Readers under attack: valid files of every kind, mutated with their structure in mind, read under watch.
+"""Fuzz tests: every reader gets valid files with random changes, and a few handcrafted attacks.
 
 Small in `make test` (test_readers.py), large in `make fuzz` (__main__.py); both draw from the same strategies.
 """

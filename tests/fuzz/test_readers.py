@@ -1,4 +1,4 @@
-"""Readers under attack, in small: the same inputs every time. `make fuzz` is the large run."""
+"""A small fuzz run with the same inputs every time. `make fuzz` is the large one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .watch import RAN, FailedError, watch
 
 
 @pytest.mark.parametrize("name", sorted(READERS))
-def test_only_refusals_come_out_of_a_reader(name: str, tmp_path: Path) -> None:
-    """Within two seconds and 500 MB each, and nothing is accepted that a strict reading forbids."""
+def test_readers_keep_their_promises_on_hostile_files(name: str, tmp_path: Path) -> None:
+    """They raise only InputError, within two seconds and 500 MB, and accept nothing that is wrong."""
     reader, count = READERS[name], iter(range(10**9))
     warm_up(name, tmp_path / "valid")
 
@@ -64,7 +64,7 @@ def _loop() -> None:
         (lambda: os.environ.update({RAN: "1"}), None, "code"),
     ],
 )
-def test_the_watch_sees_what_must_not_happen(act, verdict, words, tmp_path, monkeypatch):
+def test_watch_reports_every_broken_promise(act, verdict, words, tmp_path, monkeypatch):
     monkeypatch.setattr(watching, "SECONDS", 0.2)
     monkeypatch.setattr(watching, "PATIENCE", 1)
     monkeypatch.chdir(tmp_path)

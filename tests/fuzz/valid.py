@@ -1,4 +1,4 @@
-"""A valid input of every kind, as small as they come: made once, by the package itself."""
+"""Small valid inputs of every kind, made by the package itself."""
 
 from __future__ import annotations
 
