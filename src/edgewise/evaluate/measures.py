@@ -86,7 +86,7 @@ class CircuitModelDistance(Measure):
     least: ClassVar[float] = 0.0
     summary: ClassVar[str] = "distance to 1"
     full_name: ClassVar[str] = "integrated circuit-model distance"
-    meaning: ClassVar[str] = "the area between the curve and 1, how far circuits are from behaving as the model does"
+    meaning: ClassVar[str] = "the area between the curve and 1; 0 if circuits of every size behave like the model"
     uses_pnr: ClassVar[bool] = True
     paper_recipe: ClassVar[str] = "ILP + PNR"
 
@@ -112,9 +112,7 @@ class CircuitPerformanceRatio(Measure):
     better: ClassVar[int] = 1
     summary: ClassVar[str] = "area below"
     full_name: ClassVar[str] = "integrated circuit performance ratio"
-    meaning: ClassVar[str] = (
-        "the area below the curve, how much of the task circuits do, which may be more than the model"
-    )
+    meaning: ClassVar[str] = "the area under the curve; above 1 if circuits leave out harmful edges"
     paper_recipe: ClassVar[str] = "ILP + Bootstrapping"
 
     def height(self, faithfulness: FloatArray) -> FloatArray:
