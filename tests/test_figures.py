@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
-import test_words
+import test_untrusted_text
 from conftest import build, random_task
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -137,7 +137,7 @@ def test_texts_neither_overlap_nor_are_cut_off(discovery, name, run):
 @pytest.mark.parametrize("name", ["ioi", "W" * 300])
 def test_texts_of_a_study_neither_overlap_nor_are_cut_off(name):
     with figure_settings():
-        check_layout(study_figure(test_words.study(name)))
+        check_layout(study_figure(test_untrusted_text.study(name)))
 
 
 def test_writing_figures_twice_gives_equal_files(result_folder, tmp_path):
@@ -180,7 +180,7 @@ def test_names_are_drawn_as_they_are(discovery):
 
 
 def test_names_with_control_characters_and_very_long_names_are_drawn(discovery, capfd):
-    names = test_words.NAMES[:12]
+    names = test_untrusted_text.NAMES[:12]
     run = make_run(discovery, names=names, measures=(CMD,), model="\n" * 99, task="名前" * 9999)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

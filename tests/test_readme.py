@@ -1,4 +1,4 @@
-"""README.md in a result or study folder: all that is there is named, what it shows runs, no name breaks out."""
+"""README.md of result and study folders: lists every file and array, its examples run, names are escaped."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def files(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {"README.md"}
 
 
-def test_every_file_and_every_array_is_named_with_its_shape_and_dtype(folder):
+def test_the_readme_lists_every_file_and_array_with_shape_and_dtype(folder):
     page = (folder / "README.md").read_text()
     for name in files(folder):
         assert f"`{name}`" in page, name
@@ -71,7 +71,7 @@ def test_every_file_and_every_array_is_named_with_its_shape_and_dtype(folder):
     assert all(words in page for words in ("`tiny`", "eap-ig", "patching", "0.05, 0.3, 1", "5 examples", "4 of"))
 
 
-def test_faithfulness_is_explained_as_it_was_measured(folder):
+def test_the_readme_explains_the_definition_of_faithfulness(folder):
     result = read_result(folder)
     ratio = tuple(replace(row, curve=replace(row.curve, definition=RatioFaithfulness())) for row in result.rows)
     for found, said in (
@@ -82,13 +82,13 @@ def test_faithfulness_is_explained_as_it_was_measured(folder):
     assert "0 for the empty circuit" not in result_page(replace(result, rows=ratio), [])
 
 
-def test_what_a_page_does_not_hold_it_does_not_name(folder):
+def test_the_readme_does_not_list_missing_files(folder):
     result = read_result(folder)
     page = result_page(result, [FolderFile("run.json", {})])
     assert "`run.json`" in page and "viewer.html" not in page and "attention.npz" not in page
 
 
-def test_its_python_runs(folder, monkeypatch):
+def test_the_python_example_runs(folder, monkeypatch):
     monkeypatch.chdir(folder)
     names: dict = {}
     exec(re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S).group(1), names)
@@ -96,7 +96,7 @@ def test_its_python_runs(folder, monkeypatch):
     assert len(names["circuits"]) == len(names["result"].rows) and "low" in names["intervals"]
 
 
-def test_a_studys_page_names_its_files(edgewise, tmp_path):
+def test_the_readme_of_a_study_lists_its_files(edgewise, tmp_path):
     out = tmp_path / "s"
     words = (
         "study",
@@ -122,7 +122,7 @@ def test_a_studys_page_names_its_files(edgewise, tmp_path):
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_name_breaks_out(folder, name):
+def test_no_name_breaks_out_of_its_markdown(folder, name):
     """Rendered, the pages have the elements that they have for harmless names, and the name as text."""
     result = read_result(folder)
 
@@ -145,13 +145,13 @@ def test_no_name_breaks_out(folder, name):
     assert name.strip().replace("\n", r"\n")[:20] in seen
 
 
-def test_code_is_one_line_of_bounded_length():
+def test_markdown_code_is_one_line_of_bounded_length():
     assert [markdown_code(text) for text in ("a`b``c", "`", " ")] == ["```a`b``c```", "`` ` ``", "`(empty)`"]
     assert len(markdown_code("w" * 100_000)) < 300
     assert "\n" not in markdown_code("a\nb") and "\x1b" not in markdown_code("\x1b[31m")
 
 
-def test_notes_of_ones_own_stay(edgewise, folder, tmp_path):
+def test_a_users_readme_is_not_replaced(edgewise, folder, tmp_path):
     model = wrap_model(build("gpt2"), name="tiny")
     found = discover(model, random_task(3), random_task(3, seed=1), Settings(sizes=(0.1, 1.0)))
     out = tmp_path / "r"
@@ -169,7 +169,7 @@ def test_notes_of_ones_own_stay(edgewise, folder, tmp_path):
     write_result(found, out, overwrite=True)
 
 
-def test_damaged_arrays_are_refused_in_words(edgewise, folder, tmp_path):
+def test_damaged_arrays_give_a_clear_error(edgewise, folder, tmp_path):
     out = tmp_path / "r"
     shutil.copytree(folder, out)
     (out / "attention.npz").write_bytes(b"PK\x05\x06 no archive")

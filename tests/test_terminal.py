@@ -1,4 +1,4 @@
-"""What a terminal, a pipe and a log see of the commands: nothing is cut, nothing is silent, --quiet and --verbose."""
+"""Output of the commands in terminals, pipes and logs: nothing is cut; --quiet and --verbose."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_a_run_shows_a_circuit_its_curve_and_what_is_in_the_folder(folder):
+def test_a_run_prints_a_circuit_its_curve_and_the_files(folder):
     out = (folder.parent / "out").read_text()
     assert "…" not in out and "-0.0000" not in out
     table = out.split("CMD, lower is better")[1].split("best: ")[0]
@@ -87,7 +87,7 @@ def test_no_number_is_cut_however_narrow_the_terminal(edgewise, folder, monkeypa
         assert max(map(len, body.splitlines()[:3])) <= columns
 
 
-def test_the_same_circuit_is_shown_for_people_and_machines(edgewise, folder):
+def test_text_and_json_show_the_same_circuit(edgewise, folder):
     words = ("show", folder, "--recipe", "greedy", "--size", 0.1, "--top", 3)
     code, out, _ = edgewise(*words)
     found = json.loads(edgewise(*words, "--json")[1])
@@ -100,7 +100,7 @@ def test_the_same_circuit_is_shown_for_people_and_machines(edgewise, folder):
     assert sum(found["kinds"].values()) == sum(found["signs"].values()) == found["edges"]
 
 
-def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
+def test_show_and_compare_give_clear_errors(edgewise, folder, tmp_path):
     circuit = folder / "circuits" / "cmd-0.1.npz"
     for words, expected in (
         (("show", folder / "scores"), "edgewise select"),
@@ -120,7 +120,7 @@ def test_show_and_compare_refuse_in_words(edgewise, folder, tmp_path):
         assert expected in refused(edgewise, *words)
 
 
-def test_export_writes_whole_files_and_nothing_over_others(edgewise, folder, tmp_path):
+def test_export_is_atomic_and_does_not_overwrite(edgewise, folder, tmp_path):
     target = tmp_path / "circuit.graphml"
     words = ("export", folder, "--recipe", "ILP", "--size", "5%", "--out", target)
     code, out, _ = edgewise(*words, "--json")
@@ -163,7 +163,7 @@ def test_quiet_explains_nothing(edgewise, folder):
     assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
 
 
-def test_quiet_leaves_the_results_alone_and_verbose_says_what_runs(edgewise, tmp_path):
+def test_quiet_does_not_change_results_and_verbose_lists_stages(edgewise, tmp_path):
     words = ("score", "--examples", 3, "--json", "--overwrite", "--out", tmp_path / "s")
     for before, after in ((["--quiet"], []), ([], ["-q"])):
         code, out, err = edgewise(*before, *words, *after)
@@ -240,7 +240,7 @@ def study_table(is_difference: bool) -> StudyTable:
 
 
 @pytest.mark.parametrize("is_difference", [False, True])
-def test_a_studys_numbers_have_true_minus_signs_and_say_what_was_chosen(is_difference):
+def test_study_tables_have_minus_signs_and_name_the_chosen_recipe(is_difference):
     table = study_table(is_difference)
     page, paper = markdown([table], []), latex([table])
     assert "−0.4000" in page and "[" in page and not re.search(r"-\d", page) and "tau 5, PNR 0.5" in page
@@ -251,7 +251,7 @@ def test_a_studys_numbers_have_true_minus_signs_and_say_what_was_chosen(is_diffe
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
-def test_a_studys_marks_are_characters(width):
+def test_study_tables_mark_entries_with_words(width):
     def text(table):
         console = Console(file=io.StringIO(), width=width, color_system=None)
         for one in terminal(table, width):

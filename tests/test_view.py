@@ -1,4 +1,4 @@
-"""The viewer's page: what it holds is what was found, and nothing from outside gets out of its data."""
+"""The viewer page: it shows the results, and untrusted text stays inside its data blocks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_the_page_of_a_run_holds_what_was_found(folder):
+def test_the_page_of_a_run_has_its_results(folder):
     result = read_result(folder)
     about, arrays = unpacked((folder / "viewer.html").read_text("utf-8"))
     graph, statistics = result.run.graph, centred_statistics(read_result(folder))
@@ -138,7 +138,7 @@ def test_the_page_of_a_run_holds_what_was_found(folder):
         assert (arrays[f"run0.pattern{place}"] == values).all()
 
 
-def test_learned_rankings_are_kept_with_the_result(folder):
+def test_learned_rankings_are_stored_with_the_result(folder):
     result = read_result(folder)
     learned = {learner.measure: ranking.value for learner, ranking in result.learned.items()}
     assert set(learned) == {CMD, CPR} and not np.array_equal(learned[CMD], learned[CPR])
@@ -147,7 +147,7 @@ def test_learned_rankings_are_kept_with_the_result(folder):
         np.testing.assert_array_equal(held["CPR"], learned[CPR])
 
 
-def test_equal_views_give_equal_pages_and_shown_is_what_circuits_are_exported_of(folder):
+def test_equal_views_give_equal_pages_and_the_exported_recipe_is_shown_first(folder):
     view = view_of([folder])
     assert page_of(view) == page_of(view_of([folder])) == (folder / "viewer.html").read_text("utf-8")
     best = max((row for row in view.rows if row.measure == "CMD"), key=lambda row: -row.area)
@@ -163,7 +163,7 @@ def evil_view() -> View:
     return View(EVIL, graph, (run,), (row,))
 
 
-def test_names_and_tokens_can_not_leave_the_data():
+def test_names_and_tokens_cannot_break_out_of_the_data_blocks():
     page = page_of(evil_view())
     scripts, honest = Scripts(page), Scripts(page_of(replace(evil_view(), title="x")))
     assert scripts.tags == honest.tags
@@ -172,7 +172,7 @@ def test_names_and_tokens_can_not_leave_the_data():
     assert about["runs"][0]["prompts"][0]["corrupted"] == ["\u2028", EVIL]
 
 
-def test_a_page_asks_for_nothing_from_elsewhere(folder):
+def test_a_page_makes_no_requests(folder):
     page = (folder / "viewer.html").read_text("utf-8")
     assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'", page)
     scripts = json.loads(Scripts(page).found["importmap"])["imports"]
@@ -183,7 +183,7 @@ def test_a_page_asks_for_nothing_from_elsewhere(folder):
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text)
 
 
-def test_of_a_very_large_graph_the_edges_of_the_smallest_circuits_are_held(monkeypatch):
+def test_a_page_of_a_very_large_graph_has_the_edges_of_the_smallest_circuits(monkeypatch):
     monkeypatch.setattr(view_page, "MAX_EDGES", 20)
     graph = Graph(2, 2, 4)
     draw = np.random.default_rng(0)
@@ -199,7 +199,7 @@ def test_of_a_very_large_graph_the_edges_of_the_smallest_circuits_are_held(monke
     assert set(edges.tolist()) == {*weakest.tolist(), *strongest.tolist()}
 
 
-def test_files_of_circuits_and_folders_of_them_are_shown_too(folder, tmp_path):
+def test_circuit_files_and_folders_of_them_are_shown(folder, tmp_path):
     graph = Graph(2, 2, 4)
     draw = np.random.default_rng(1)
     score = draw.normal(size=graph.n_edges)
@@ -225,13 +225,13 @@ def test_files_of_circuits_and_folders_of_them_are_shown_too(folder, tmp_path):
         view_of([folder, tmp_path])
 
 
-def test_two_runs_are_told_apart(folder):
+def test_runs_of_equal_names_get_unique_names(folder):
     both = view_of([folder, folder])
     assert len({run.name for run in both.runs}) == 2
     assert [row.run for row in both.rows] == [0] * 5 + [1] * 5
 
 
-def test_what_has_no_circuits_is_refused_in_words(folder, tmp_path):
+def test_paths_without_circuits_raise_an_error_with_advice(folder, tmp_path):
     for path in (folder / "scores", tmp_path, tmp_path / "missing.json"):
         with pytest.raises(InputError):
             view_of([path])
@@ -250,7 +250,7 @@ def test_what_has_no_circuits_is_refused_in_words(folder, tmp_path):
         {"values": []},
     ],
 )
-def test_attention_that_can_not_be_the_runs_is_refused(folder, tmp_path, change):
+def test_damaged_attention_raises_an_error(folder, tmp_path, change):
     run = read_result(folder).run
     held = {"examples": [0, 1], "lengths": [2, 2], "heads": [1], "values": [255, 100, 155] * 4}
     kinds = {"values": np.uint8}
@@ -280,7 +280,7 @@ class StrangeTokenizer:
 
 
 @pytest.mark.parametrize("piece", [IndexError("no"), b"bytes", 7, None, "\ud800", ["a"]])
-def test_a_tokenizer_that_fails_costs_nobody_a_run(tmp_path, piece):
+def test_a_failing_tokenizer_does_not_lose_the_run(tmp_path, piece):
     model = replace(wrap_model(build("gpt2"), name="tiny"), tokenizer=StrangeTokenizer(piece))
     found = discover(model, random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
     write_result(found, tmp_path / "r")
@@ -289,7 +289,7 @@ def test_a_tokenizer_that_fails_costs_nobody_a_run(tmp_path, piece):
     assert said[0].clean == tuple(f"<{token}>" for token in first.clean) and said[0].correct == f"<{first.correct}>"
 
 
-def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
+def test_a_failing_figure_does_not_lose_the_run(tmp_path, monkeypatch):
     found = discover(
         wrap_model(build("gpt2")), random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)}
     )
@@ -303,12 +303,12 @@ def test_a_figure_that_fails_costs_nobody_a_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("attention", [-1, 2.5, None, True])
-def test_attention_on_no_number_of_examples_is_refused_before_the_work(attention):
+def test_an_invalid_number_of_attention_examples_raises_before_any_work(attention):
     with pytest.raises(InputError, match="number of examples"):
         discover(None, None, None, attention=attention)
 
 
-def test_attention_is_kept_from_where_the_circuit_does_worst_to_best():
+def test_attention_examples_range_from_the_worst_to_the_best():
     model, test = wrap_model(build("gpt2")), random_task(9, seed=1)
     found = discover(model, random_task(3), test, Settings(sizes=(0.02, 0.3, 1.0)), {CMD: (GREEDY,)})
     curve = found.outcomes[0].curve
@@ -316,7 +316,7 @@ def test_attention_is_kept_from_where_the_circuit_does_worst_to_best():
     assert found.attention.examples[0] == distance.argmax() and found.attention.examples[-1] == distance.argmin()
 
 
-def test_files_have_their_own_scores_and_say_if_there_are_none(tmp_path):
+def test_circuit_files_show_their_own_scores_or_none(tmp_path):
     graph = Graph(2, 2, 4)
     draw = np.random.default_rng(1)
     scores = {name: draw.normal(size=graph.n_edges) for name in ("a", "b")}
@@ -333,7 +333,7 @@ def test_files_have_their_own_scores_and_say_if_there_are_none(tmp_path):
     assert [run["scored"] for run in about["runs"]] == [False, True]
 
 
-def test_long_prompts_are_kept_as_far_as_they_fit(tmp_path, monkeypatch):
+def test_long_prompts_are_truncated(tmp_path, monkeypatch):
     test = random_task(4, seed=1)
     first, second = (2 * example.length for example in test.examples[:2])
     monkeypatch.setattr("edgewise.recipes.run_info.MAX_TOKENS", first + second + 1)

@@ -1,4 +1,4 @@
-"""Words from outside: names, paths and prompts of a stranger's files are shown as text, wherever they are shown."""
+"""Untrusted text: names, paths and prompts are shown as plain text everywhere."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_every_table_shows_names_as_text(name):
+def test_tables_show_names_as_plain_text(name):
     entries = (Entry(0.5, 0.1, 0.4, 0.6, name), Entry(0.4, None, 0.3, 0.5, name))
     ours = TableRow("CMD", -1, name, entries), TableRow("CMD", -1, name, entries)
     table = StudyTable("main", name, ((name, name), ("ioi", "demo")), ours)
@@ -106,7 +106,7 @@ def test_every_table_shows_names_as_text(name):
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
-def test_sentences_are_one_line_of_text(name, capsys):
+def test_messages_are_one_line_of_plain_text(name, capsys):
     say(f"a {name} b", heading=name)
     warn(name)
     with err.status(safe_text(name)):
@@ -149,7 +149,7 @@ def study(name: str) -> Study:
 
 
 @pytest.mark.parametrize("name", [r"[/]\e$x_1$|<b>{a}~^&%", "two\nlines\x1b[31m\udcff"])
-def test_a_studys_files_hold_any_name(name, tmp_path):
+def test_study_files_may_contain_any_name(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         about = write_study(study(name), tmp_path)
@@ -163,19 +163,19 @@ def test_a_studys_files_hold_any_name(name, tmp_path):
     assert tex.replace(r"\{", "").count("{") == tex.replace(r"\}", "").count("}")
 
 
-def test_what_is_long_is_cut_in_figures_only():
+def test_long_text_is_shortened_in_figures_only():
     assert shorten("w" * 99) == "w" * 14 + "…" + "w" * 14 and shorten("w" * 30) == "w" * 30
     assert one_line("a\nb\x1b") == r"a\nb\x1b" and safe_text("w" * 99).plain == "w" * 99
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**5000], ids=["nan", "inf", "huge"])
-def test_numbers_that_json_can_not_hold_are_refused_before_a_byte_is_printed(wrong, capsys):
+def test_numbers_without_json_form_raise_before_anything_is_printed(wrong, capsys):
     with pytest.raises(InputError, match="JSON can't hold"):
         print_json({"fine": [1] * 10_000, "wrong": [wrong]})
     assert capsys.readouterr().out == ""
 
 
-def test_words_that_are_no_text_are_refused(edgewise):
+def test_arguments_that_are_not_text_raise_an_error(edgewise):
     code, out, err = edgewise("tasks", "caf\udce9")
     assert (code, out) == (2, "") and err.startswith("error: word 2 of the command, caf\\udce9, isn't text")
     check_arguments(["naïve", "名前"])
@@ -188,7 +188,7 @@ def run(*words: str, env: dict[str, str] | None = None, out: object = subprocess
 
 
 @pytest.mark.parametrize("words", [("tasks",), ("tasks", "--json")])
-def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words):
+def test_a_closed_pipe_ends_a_command_silently(words):
     reading, writing = os.pipe()
     os.close(reading)
     done = run(*words, out=writing)
@@ -197,13 +197,13 @@ def test_a_pipe_that_nobody_reads_ends_a_command_without_a_word(words):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_output_that_can_not_be_written_is_told_in_one_line():
+def test_unwritable_output_gives_a_one_line_error():
     with open("/dev/full", "w") as full:
         done = run("tasks", out=full)
     assert done.returncode == 2 and done.stderr.count(b"\n") == 1 and b"No space left" in done.stderr
 
 
-def test_what_an_encoding_lacks_is_spelled_out(tmp_path):
+def test_characters_missing_from_the_encoding_are_escaped(tmp_path):
     (tmp_path / "ioi_gpt2 é").mkdir()
     done = run("check", str(tmp_path), env={"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 1 and rb"ioi_gpt2 \xe9" in done.stdout and done.stderr == b""
@@ -230,7 +230,7 @@ FAR = [
 
 
 @pytest.mark.parametrize("make, words", FAR, ids=range(len(FAR)))
-def test_numbers_beyond_any_use_are_refused_at_once(make, words):
+def test_absurdly_large_numbers_raise_at_once(make, words):
     with pytest.raises(InputError, match=words):
         make()
 

@@ -1,4 +1,4 @@
-"""What a circuit is in words, its curve in the terminal, tables that fit, and circuits as graphs for others."""
+"""Circuit summaries, curves and tables in the terminal, graph exports, comparisons of circuits and runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def printed(tables: list, width: int) -> str:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_circuit_in_words_is_what_its_edges_names_say(seed):
+def test_a_summary_agrees_with_the_names_of_the_edges(seed):
     circuit, score = random_circuit(seed), random_score(seed)
     words = describe(circuit, score, top=1000)
     by_name = dict(zip(GRAPH.edge_names, score.tolist(), strict=True))
@@ -84,7 +84,7 @@ def test_a_circuit_in_words_is_what_its_edges_names_say(seed):
     assert (words.edges, words.of) == (circuit.n_edges, GRAPH.n_edges)
 
 
-def test_a_circuit_without_scores_has_no_order_and_no_signs():
+def test_a_summary_without_scores_has_the_graphs_order_and_no_signs():
     circuit = random_circuit(1)
     words = describe(circuit, top=3)
     assert [edge.name for edge in words.strongest] == list(circuit.edges[:3]) and words.signs is None
@@ -117,7 +117,7 @@ def test_no_number_is_a_negative_zero(value, signed):
     assert format_interval(value, value) == f"[{format_number(value)}, {format_number(value)}]"
 
 
-def test_what_is_huge_is_short_and_differences_have_a_sign():
+def test_huge_numbers_have_an_exponent_and_differences_a_sign():
     values = [format_number(value, True, 2) for value in (-0.001, 0.001, -0.01, 0.25)]
     assert values == ["+0.00", "+0.00", "-0.01", "+0.25"]
     assert format_number(-1.23456e200) == "-1.235e+200"
@@ -173,7 +173,7 @@ def test_curves_that_are_flat_or_have_one_size_can_be_drawn():
 
 @pytest.mark.parametrize("scored", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_exported_graphs_have_the_circuits_nodes_and_edges(seed, scored):
+def test_exported_graphs_have_the_nodes_and_edges_of_the_circuit(seed, scored):
     circuit = random_circuit(seed, 0.5)
     score = random_score(seed) if scored else None
     root = ElementTree.fromstring(export_text("graphml", circuit, score))
@@ -204,7 +204,7 @@ def test_exported_graphs_have_the_circuits_nodes_and_edges(seed, scored):
         assert name == {"head": f"a{layer}.h{head}", "mlp": f"m{layer}"}.get(kind, kind)
 
 
-def test_names_in_exported_graphs_are_only_text():
+def test_names_in_exported_graphs_are_escaped():
     name = 'a "circuit"\\ <b>&amp;</b> \x00 ]; evil [x="'
     circuit = random_circuit(0)
     graph = ElementTree.fromstring(export_text("graphml", circuit, name=name)).find("{*}graph")
@@ -227,7 +227,7 @@ def test_networkx_reads_what_is_exported():
         assert graph.is_multigraph() and graph.is_directed() and set(graph.edges(keys=True)) == expected
 
 
-def test_the_format_is_named_or_told_by_the_suffix(tmp_path):
+def test_the_export_format_comes_from_its_name_or_the_suffix(tmp_path):
     assert [export_format(name, None) for name in ("DOT", "GraphML", "cytoscape")] == list(EXPORTS)
     for suffix, kind in ((".dot", "dot"), (".graphml", "graphml"), (".cyjs", "cytoscape"), (".JSON", "cytoscape")):
         assert export_format(None, tmp_path / f"x{suffix}") == kind
@@ -238,7 +238,7 @@ def test_the_format_is_named_or_told_by_the_suffix(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_two_circuits_share_what_sets_of_their_edges_share(seed):
+def test_shared_edges_agree_with_set_operations(seed):
     one, other = (OpenCircuit(str(n), random_circuit(seed + n), random_score(seed + n)) for n in (0, 50))
     pair, back = pair_circuits(one, other, top=1000), pair_circuits(other, one, top=1000)
     here, there = set(one.circuit.edges), set(other.circuit.edges)
@@ -308,7 +308,7 @@ def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
     json.dumps(pair.record(), allow_nan=False)
 
 
-def test_runs_on_other_examples_are_not_paired_and_other_graphs_refused(runs, tmp_path):
+def test_runs_on_other_examples_are_unpaired_and_other_graphs_raise(runs, tmp_path):
     pair = pair_runs(runs / "one", runs / "three")
     assert not pair.paired and "other examples" in pair.notes[0] and pair.recipes[0].areas
     # The same areas on examples that are said to be others: resamples of each run are drawn on their own.
@@ -323,7 +323,7 @@ def test_runs_on_other_examples_are_not_paired_and_other_graphs_refused(runs, tm
         pair_runs(runs / "one", runs / "llama")
 
 
-def test_areas_that_are_measured_differently_are_not_compared(runs, tmp_path):
+def test_areas_of_different_metrics_are_not_compared(runs, tmp_path):
     shutil.copytree(runs / "one", tmp_path / "copy")
     run = json.loads((tmp_path / "copy" / "run.json").read_text())
     run["settings"]["metric"] = "kl"
@@ -334,7 +334,7 @@ def test_areas_that_are_measured_differently_are_not_compared(runs, tmp_path):
         assert recipe.areas is None and all(counts.overlap == 1 for counts in recipe.overlaps)
 
 
-def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(runs):
+def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs):
     circuits = {name: read_circuits(runs / name) for name in ("one", "two")}
     for here, there, methods in (("one", "one", ("mine", "GREEDY")), ("one", "two", (None, None))):
         pair = pair_exported(runs / here, runs / there, CPR, *methods, top=10_000)
@@ -348,7 +348,7 @@ def test_circuits_of_two_methods_and_of_two_runs_are_told_apart_edge_by_edge(run
         assert [pair.counts.shared, pair.counts.only_here, pair.counts.only_there] == [len(part) for part in parts]
 
 
-def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
+def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):
     circuits, result = read_circuits(runs / "one"), read_result(runs / "one")
     for measure in (CMD, CPR):
         for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.outcomes[0].curve.asked[1]), 1)):
@@ -374,7 +374,7 @@ def test_a_circuit_of_a_run_is_chosen_by_method_metric_and_size(runs):
             open_circuit(runs / "one", **words)
 
 
-def test_what_has_no_circuit_is_refused_with_advice(runs, tmp_path):
+def test_paths_without_a_circuit_raise_an_error_with_advice(runs, tmp_path):
     with pytest.raises(InputError, match="edgewise select"):
         open_circuit(runs / "one" / "scores")
     (tmp_path / "study.json").write_text("{}")
@@ -388,7 +388,7 @@ def test_what_has_no_circuit_is_refused_with_advice(runs, tmp_path):
         open_circuit(runs / "one" / "circuits" / "cmd-0.3.npz", size="0.3")
 
 
-def test_files_without_scores_are_opened_without(tmp_path):
+def test_files_without_scores_open_without_scores(tmp_path):
     circuit, score = random_circuit(0), random_score(0)
     circuit.save(tmp_path / "zeros.json")
     circuit.save(tmp_path / "scored.json", score)
