@@ -83,7 +83,7 @@ ARRAYS = {
     ("attention.npz", "heads"): "`[head]`: nodes of the graph",
     ("attention.npz", "values"): (
         "for each example `[side, head, pair]`, concatenated, in 255ths: a side is clean or corrupted, a pair is a "
-        "query position and a key position; `read_result(".").attention` has them as patterns"
+        "query position and a key position; `read_result(folder).attention` has them as patterns"
     ),
 }
 
