@@ -178,7 +178,7 @@ def _evaluate(
 
 
 def _shifted(session: Session, before: int, total: int) -> Session:
-    """Return a session that reports a part's progress as progress of the whole."""
+    """Return a session that reports the progress of a part as progress of everything."""
     report = session.report
 
     def progress(stage: str, done: int, _: int) -> None:

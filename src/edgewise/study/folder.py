@@ -147,7 +147,7 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
                 if different := [name for name, value in record.items() if stored.get(name) != value]:
                     raise InputError(
                         f"{folder} holds a study of another plan ({', '.join(different)} differ); "
-                        "choose another folder, or begin anew with --overwrite"
+                        "choose another folder, or replace it with --overwrite"
                     )
             threads = _read_study_file(folder)["threads"] if resumes else thread_count()
             remove_drafts(folder)
