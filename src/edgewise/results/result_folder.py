@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -224,11 +225,12 @@ def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
 def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
     """Return the name in learned.npz of every learner: its measure, numbered from the second of one measure on."""
     names: dict[Learner, str] = {}
+    counts: Counter[str] = Counter()
     for learner in learners:
         if learner is not None and learner not in names:
             measure = record_name("goal", learner.record().get("goal", "learned"))
-            n_before = sum(name.partition("-")[0] == measure for name in names.values())
-            names[learner] = f"{measure}-{n_before + 1}" if n_before else measure
+            counts[measure] += 1
+            names[learner] = f"{measure}-{counts[measure]}" if counts[measure] > 1 else measure
     return names
 
 
