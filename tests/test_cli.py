@@ -57,7 +57,7 @@ def score_file(path, score=None):
     return path
 
 
-def test_run_shows_all_rows_of_the_papers_tables_and_leaves_a_whole_folder(edgewise, tmp_path):
+def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(edgewise, tmp_path):
     folder = tmp_path / "result"
     code, out, _ = edgewise("run", "--examples", 24, "--out", folder)
     assert code == 0
@@ -110,7 +110,7 @@ def test_the_same_run_gives_the_same_numbers(edgewise, tmp_path):
     assert found[0] == found[1]
 
 
-def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
@@ -128,7 +128,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_scores(edgewise, tmp_path, monk
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "result"]
 
 
-def test_score_select_evaluate_is_the_same_road_in_steps(edgewise, scores, tmp_path):
+def test_score_select_and_evaluate_in_separate_commands(edgewise, scores, tmp_path):
     circuit = tmp_path / "circuit.json"
     words = ("select", scores, "--solver", "ilp", "--edges", 0.1, "--rank", "absolute", "--pnr", 0.5, "--resamples", 10)
     code, out, _ = edgewise(*words, "--out", circuit, "--json")
@@ -172,15 +172,15 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
 
 
 @pytest.mark.parametrize("words", [("models",), ("models", "demo"), ("tasks",), ("tasks", "ioi"), ("tasks", "mcqa")])
-def test_lists_are_for_people_and_for_machines(edgewise, words):
+def test_lists_are_printed_as_text_and_as_json(edgewise, words):
     code, out, _ = edgewise(*words)
     assert code == 0 and out
     code, out, _ = edgewise(*words, "--json")
     assert code == 0 and json.loads(out)
 
 
-@pytest.mark.parametrize("command", ["run", "score", "select", "evaluate", "report", "models", "tasks"])
-def test_every_command_explains_itself(edgewise, command):
+@pytest.mark.parametrize("command", ["run", "score", "learn", "select", "evaluate", "report", "models", "tasks"])
+def test_every_command_has_help(edgewise, command):
     code, out, _ = edgewise(command, "--help")
     assert code == 0 and "Usage" in out and "--json" in out
 
@@ -193,7 +193,7 @@ def refused(edgewise, *words):
     return lines[0]
 
 
-def test_words_that_the_command_line_does_not_know_are_one_line(edgewise):
+def test_unknown_commands_and_options_print_one_line(edgewise):
     for words, expected in (
         (("discover",), "choose from run, study, score, learn, select"),
         (("run", "--modle", "demo"), "no such option: --modle"),
@@ -205,7 +205,7 @@ def test_words_that_the_command_line_does_not_know_are_one_line(edgewise):
         assert expected in refused(edgewise, *words)
 
 
-def test_methods_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
+def test_recipes_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
     folder = tmp_path / "result"
     assert edgewise("run", "--examples", 24, "--stability", 0, "--out", folder)[0] == 0
     records = json.loads((folder / "curve.json").read_text())
@@ -235,7 +235,7 @@ def test_scores_are_shrunk_before_selection_and_in_a_run(edgewise, scores, tmp_p
     assert {"Shrinkage", "ILP + Shrinkage"} == {name for name in areas["CPR"] if "Shrinkage" in name}
 
 
-def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
+def test_impossible_selections_are_errors_and_write_nothing(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     target = tmp_path / "circuit.json"
     for words, expected in (
@@ -256,14 +256,14 @@ def test_selections_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_p
     assert not target.exists()
 
 
-def test_a_circuit_of_another_model_is_refused_with_both_shapes(edgewise, tmp_path):
+def test_a_circuit_of_another_model_is_an_error_with_both_shapes(edgewise, tmp_path):
     other = Graph(2, 3, 12)
     Circuit.full(other).save(tmp_path / "other.json")
     line = refused(edgewise, "evaluate", tmp_path / "other.json")
     assert "2 layers x 3 heads" in line and "4 layers x 4 heads" in line
 
 
-def test_tasks_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
+def test_impossible_tasks_are_errors_and_write_nothing(edgewise, tmp_path):
     longer = GOOD | {"corrupted": GOOD["corrupted"].replace("a drink", "a book drink")}
     same = GOOD | {"corrupted": GOOD["clean"]}
     for rows, expected in (
@@ -278,7 +278,7 @@ def test_tasks_that_cannot_be_are_refused_and_write_nothing(edgewise, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
 
 
-def test_models_that_cannot_be_are_refused(edgewise, tmp_path):
+def test_impossible_models_are_errors(edgewise, tmp_path):
     assert "no/such-model" in refused(edgewise, "models", "no/such-model")
     (tmp_path / "empty").mkdir()
     assert "empty" in refused(edgewise, "models", tmp_path / "empty")
@@ -286,7 +286,7 @@ def test_models_that_cannot_be_are_refused(edgewise, tmp_path):
     assert "--device auto" in refused(edgewise, "score", "--device", "toaster", "--out", tmp_path / "out")
 
 
-def test_a_config_that_the_runner_does_not_handle_is_refused_by_name(edgewise, tmp_path):
+def test_an_unsupported_config_option_is_named(edgewise, tmp_path):
     loaded = build("gpt2")
     loaded.config.scale_attn_by_inverse_layer_idx = True
     loaded.save_pretrained(tmp_path / "odd")
@@ -316,7 +316,7 @@ def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_pat
     assert "no tokenizer" in refused(edgewise, "score", "--model", tmp_path / "model", "--out", tmp_path / "more")
 
 
-def test_without_rows_to_validate_on_there_is_no_portfolio(edgewise, tmp_path):
+def test_without_validation_rows_there_is_no_portfolio(edgewise, tmp_path):
     rows = [row | {"split": "test" if number % 2 else "train"} for number, row in enumerate([GOOD] * 6)]
     path = write(tmp_path / "task.jsonl", rows)
     code, out, err = edgewise(
@@ -326,7 +326,7 @@ def test_without_rows_to_validate_on_there_is_no_portfolio(edgewise, tmp_path):
     assert json.loads(out)["portfolio"] == {} and "Learned" in json.loads(out)["areas"]["CMD"]
 
 
-def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise, tmp_path, monkeypatch):
+def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tmp_path, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
@@ -349,7 +349,7 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_other_prompts(edgewise,
 
 
 @pytest.mark.parametrize("change", ["weights", "config"])
-def test_a_stopped_run_does_not_go_on_from_the_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
+def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
     """Weights as .bin, of the same name, size and date: only their bytes tell."""
     from conftest import random_task
 
@@ -382,7 +382,7 @@ def test_a_stopped_run_does_not_go_on_from_the_scores_of_another_model(edgewise,
     assert json.loads(out)["areas"] == json.loads(edgewise(*words, tmp_path / "fresh")[1])["areas"]
 
 
-def test_only_folders_that_say_they_are_ours_are_written_over(edgewise, tmp_path):
+def test_folders_with_foreign_files_are_not_replaced(edgewise, tmp_path):
     folder = tmp_path / "precious"
     folder.mkdir()
     (folder / "run.json").write_text("{}")
@@ -411,14 +411,14 @@ def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypat
     assert "is an input" in refused(edgewise, "select", given, "--edges", 3, "--out", given, "--overwrite")
 
 
-def test_a_result_folder_that_is_not_whole_is_refused(edgewise, tmp_path):
+def test_an_incomplete_result_folder_is_an_error(edgewise, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION}))
     assert "isn't a complete result folder" in refused(edgewise, "report", tmp_path)
     (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
     assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
 
 
-def test_what_would_quietly_mean_nothing_is_refused(edgewise, tmp_path):
+def test_options_without_effect_are_errors(edgewise, tmp_path):
     """Scores that are all 0, an interval that isn't used, a device without numbers."""
     target = tmp_path / "new"
     for words, expected in (
@@ -489,7 +489,7 @@ for words in ([], *([name] for name in MODULES)):
     assert "--ablation" in done.stdout and "--edges" in done.stdout
 
 
-def test_positive_edges_that_there_are_not_are_reported(edgewise, tmp_path):
+def test_an_impossible_pnr_is_reported(edgewise, tmp_path):
     score = np.where(np.arange(DEMO.n_edges) % 5 == 0, 1.0, -1.0)
     given = score_file(tmp_path / "scores.json", score)
     record = json.loads(edgewise("select", given, "--edges", 200, "--pnr", 1, "--json")[1])
@@ -498,7 +498,7 @@ def test_positive_edges_that_there_are_not_are_reported(edgewise, tmp_path):
     assert json.loads(edgewise("select", given, "--edges", 100, "--pnr", 0.5, "--json")[1])["possible_pnr"] is None
 
 
-def test_outcomes_are_not_written_over_what_they_are_made_of(edgewise, tmp_path):
+def test_results_are_not_written_over_their_inputs(edgewise, tmp_path):
     given = score_file(tmp_path / "c.json")
     before = given.read_bytes()
     assert "is an input" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", given)
@@ -512,7 +512,7 @@ def test_a_file_of_scores_is_no_circuit_to_evaluate(edgewise, scores, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["select", "evaluate"])
-def test_nothing_is_replaced_unless_asked_for(edgewise, tmp_path, command):
+def test_files_are_replaced_only_with_overwrite(edgewise, tmp_path, command):
     given, target = score_file(tmp_path / "c.json"), tmp_path / "out.json"
     words = ("select", given, "--edges", 5) if command == "select" else ("evaluate", given, "--examples", 4)
     target.write_text("mine")
@@ -523,7 +523,7 @@ def test_nothing_is_replaced_unless_asked_for(edgewise, tmp_path, command):
     assert "not a file" in refused(edgewise, *words, "--out", device, "--overwrite") and device.is_symlink()
 
 
-def test_circuits_of_several_sizes_are_a_folder_written_whole(edgewise, tmp_path):
+def test_circuits_of_several_sizes_are_written_as_one_folder(edgewise, tmp_path):
     given, folder = score_file(tmp_path / "c.json"), tmp_path / "circuits"
     assert edgewise("select", given, "--edges", "5,9", "--out", folder)[0] == 0
     assert "--overwrite" in refused(edgewise, "select", given, "--edges", "7,11", "--out", folder)

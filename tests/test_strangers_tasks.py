@@ -17,7 +17,7 @@ from edgewise import InputError, PromptPair, evaluate_circuits, load_model, load
 from edgewise.cli import main
 from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
-from edgewise.tasks.hub import refuse_bomb
+from edgewise.tasks.hub import check_unpacked_size
 
 GOOD = {
     "clean": "When Mary and John went to the store, John gave a drink to",
@@ -86,9 +86,9 @@ def test_token_ids_that_are_meant_plainly_are_taken(demo, tmp_path):
     [
         (json.dumps(GOOD)[:-1] + ', "clean": "again"}', "line 1 isn't JSON: the key 'clean' is there more"),
         (json.dumps(GOOD)[:-1] + ', "x": {"y": 1, "y": 2}}', "line 1 isn't JSON: the key 'y' is there more"),
-        (json.dumps(GOOD)[:-1] + ', "x": NaN}', "line 1 isn't JSON: NaN is no finite number"),
-        (json.dumps(GOOD)[:-1] + ', "x": 1e999}', "line 1 isn't JSON: 1e999 is no finite number"),
-        (json.dumps(GOOD)[:-1] + ', "x": -Infinity}', "line 1 isn't JSON: -Infinity is no finite number"),
+        (json.dumps(GOOD)[:-1] + ', "x": NaN}', "line 1 isn't JSON"),
+        (json.dumps(GOOD)[:-1] + ', "x": 1e999}', "line 1 isn't JSON"),
+        (json.dumps(GOOD)[:-1] + ', "x": -Infinity}', "line 1 isn't JSON"),
         (json.dumps(GOOD)[:-1] + "\0}", "holds a NUL byte"),
         ("[" * 100_000, "line 1 isn't JSON"),
         ('{"a": ' + "1" * 10_000 + "}", "line 1 isn't JSON"),
@@ -165,10 +165,10 @@ def test_unknown_words_of_a_data_set_are_counted(demo, tmp_path):
 
     task = load_task(f"mib/ioi={write(tmp_path / 'train.jsonl', [row('store'), row('zeppelin')])}", demo)
     assert (len(task), dict(task.dropped)) == (1, {"with a prompt that the tokenizer doesn't know all of": 1})
-    wrong = [row("store") | {"prompt": value} for value in (5.5, None, "\ud800", True)]
-    with pytest.raises(InputError, match=r"mib/ioi: 4 of its rows can't be used") as error:
+    wrong = [row("store") | {"prompt": value} for value in (5.5, None, True)]
+    with pytest.raises(InputError, match=r"mib/ioi: 3 of its rows can't be used") as error:
         load_task(f"mib/ioi={write(tmp_path / 'train.jsonl', [row('store'), *wrong])}", demo)
-    assert [line.split(": ")[0].split(", ")[-1] for line in error.value.details] == ["row 2", "row 3", "row 4", "row 5"]
+    assert [line.split(": ")[0].split(", ")[-1] for line in error.value.details] == ["row 2", "row 3", "row 4"]
 
 
 @pytest.mark.parametrize(
@@ -238,10 +238,10 @@ def test_parquet_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path):
         groups = [SimpleNamespace(total_byte_size=size) for size in sizes]
         return SimpleNamespace(num_rows=rows, num_row_groups=len(groups), row_group=lambda number: groups[number])
 
-    refuse_bomb(path, claim(100, 40_000, 60_000))
+    check_unpacked_size(path, claim(100, 40_000, 60_000))
     for metadata in (claim(10**10, 10_000), claim(100, 10**6, 10**10), claim(100, -1), claim(10**9, 100)):
         with pytest.raises(InputError, match=r"train\.parquet has 10,000 bytes, but claims"):
-            refuse_bomb(path, metadata)
+            check_unpacked_size(path, metadata)
 
 
 def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):

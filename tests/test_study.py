@@ -44,7 +44,7 @@ from edgewise.study import (
     study_tables,
 )
 from edgewise.study.folder import read_plan
-from edgewise.tasks import load_third
+from edgewise.tasks import load_unsplit
 
 edgewise = test_cli.edgewise
 # The smallest study with every kind of recipe, as options and as a plan.
@@ -281,7 +281,7 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     path = write(tmp_path / "own.jsonl", example_rows([None]))
     model = load_model("demo")
     thirds = {
-        seed: [load_third(path, model, split, None, seed).examples for split in ("train", "validation", "test")]
+        seed: [load_unsplit(path, model, split, None, seed).examples for split in ("train", "validation", "test")]
         for seed in (0, 1)
     }
     for three in thirds.values():

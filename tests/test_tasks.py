@@ -276,7 +276,7 @@ def test_a_split_column_is_honoured_and_without_one_the_file_is_used_whole(demo,
      (GOOD | {"incorrect": " Mary"}, "example 2.*same token"),
      ({k: v for k, v in GOOD.items() if k != "correct"}, "example 2 lacks correct"),
      (GOOD | {"clean": 5}, "must be text"),
-     (GOOD | {"clean": GOOD["clean"] + "\ud800"}, "example 2: clean holds half of a character"),
+     (GOOD | {"clean": GOOD["clean"] + "\ud800"}, "line 2 isn't JSON"),
      (GOOD | {"correct": " Zebulon"}, "example 2: the tokenizer doesn't know the answer ' Zebulon'"),
      ({"clean_ids": [1], "corrupted_ids": [2], "correct_id": 3, "incorrect_id": 4}, "example 2 lacks clean")],
 )  # fmt: skip
@@ -335,7 +335,7 @@ def test_a_task_without_generator_says_where_its_data_is(demo, name):
 
 
 def test_a_generator_that_has_no_more_prompts_says_so(demo):
-    with pytest.raises(InputError, match="no more than about"):
+    with pytest.raises(InputError, match="has only about"):
         load_task("greater-than", demo, "test", 100_000)
 
 

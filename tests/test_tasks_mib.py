@@ -212,7 +212,7 @@ def test_a_hub_out_of_reach_is_said_with_what_to_do(model, hub, error):
         raise error
 
     hub.package.load_dataset = fail
-    with pytest.raises(InputError, match=r"mib-bench/ioi, split 'test' can't be had .*: no; .*--task mib/ioi=FOLDER"):
+    with pytest.raises(InputError, match=r"mib-bench/ioi, split 'test' can't be loaded .*: no; .*--task mib/ioi=FOLDER"):
         load_task("mib/ioi", model, "test")
 
 
@@ -248,7 +248,7 @@ def test_another_schema_is_refused_with_the_missing_field(model, tmp_path, name,
     "name, values, words",
     [("mib/ioi", {"prompt": None}, "row 1: 'prompt' must be text or a whole number, not None"),
      ("mib/arithmetic-addition", {"label": 4.5}, "'label' must be text or a whole number, not 4.5"),
-     ("mib/mcqa", {"answerKey": 4}, "'answerKey' must number one of 'choices.label' from 0, but they are 4"),
+     ("mib/mcqa", {"answerKey": 4}, "'answerKey' must be an index into 'choices.label', but they are 4"),
      ("mib/arc-easy", {"choices": {"label": "ABCD"}}, "but they are 2 and 'ABCD'")],
 )  # fmt: skip
 def test_values_of_another_kind_are_refused(model, tmp_path, name, values, words):
@@ -273,7 +273,7 @@ def test_splits_of_a_copy_are_its_files_wherever_the_hub_puts_them(model, tmp_pa
     assert count("mib/mcqa", copy, "test") == count("mib/arc-easy", copy, "test") == 4
     assert count("mib/arc-easy", copy / "data" / "train.jsonl", "train") == 2
     assert count("mib/arc-easy", copy / "test_private.jsonl", "train") == 5
-    with pytest.raises(InputError, match="holds split 'train', but 'test' was asked for"):
+    with pytest.raises(InputError, match="holds split 'train', but split 'test' is needed"):
         count("mib/arc-easy", copy / "data" / "train.jsonl", "test")
     with pytest.raises(InputError, match=r"no file of split 'validation'; looked for validation\.jsonl"):
         count("mib/mcqa", copy, "validation")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..models import load_source
 from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
 from ..runtime.engine import IN_PROCESS, Engine
-from ..tasks import load_task, load_third
+from ..tasks import load_task, load_unsplit
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 
@@ -19,7 +19,7 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
         model = load_source(plan.source(name, cache))
         works: list[Work] = []
         for task in plan.tasks:
-            load, draws = load_third if task in plan.unsplit else load_task, len(plan.data_seeds(task))
+            load, draws = load_unsplit if task in plan.unsplit else load_task, len(plan.data_seeds(task))
             train, validation, test = (
                 load(task, model, split, plan.examples, 0) for split in (TRAIN, VALIDATION, TEST)
             )

@@ -23,7 +23,7 @@ from ..recipes.recipe import Recipe
 from ..recipes.stability import mean_overlap, overlap_by_size, ranking_overlap
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
-from ..tasks import load_task, load_third
+from ..tasks import load_task, load_unsplit
 from .cells import Cell, Repeats, Study, best, by_name
 from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_record, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan
@@ -84,7 +84,7 @@ def _count_steps(plan: Plan, task: str) -> int:
 
 def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, done: int, total: int) -> Cell:
     """Run one cell. `done` of `total` steps of the study are finished."""
-    draws, load = plan.data_seeds(task), load_third if task in plan.unsplit else load_task
+    draws, load = plan.data_seeds(task), load_unsplit if task in plan.unsplit else load_task
     # All splits first: a missing one raises before the work, not after it.
     tasks = {
         (seed, split): load(task, model, split, plan.examples, seed)

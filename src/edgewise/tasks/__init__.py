@@ -1,4 +1,4 @@
-"""Tasks: prompt pairs with a right and a wrong answer, and per-example metrics over them."""
+"""Tasks: prompt pairs with a correct and an incorrect answer, and metrics per example."""
 
 from .files import count_copies, has_splits
 from .load import (
@@ -9,9 +9,9 @@ from .load import (
     check_task,
     is_task_file,
     load_task,
-    load_third,
+    load_unsplit,
     make_task,
 )
 from .metrics import METRICS, Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
 from .mib import DATA_SETS
-from .task import Example, PromptPair, Reader, Task, tokenize
+from .task import Example, PromptPair, Task, TokenReader, tokenize

@@ -2,8 +2,8 @@
 
 The counterfactual is the same sentence about other numbers with another result. Results are single tokens, and all
 numbers of a task have equally many tokens, so that any two of its sentences can be patched into each other.
-Tokenizers that split numbers digit by digit therefore add single digits up to 9, and subtract two-digit numbers that
-lie less than 10 apart.
+So with tokenizers that split numbers into digits, the sums are single digits up to 9, and the differences are of
+two-digit numbers less than 10 apart.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Form:
-    """How a tokenizer wants the space between a sentence and its result.
+    """Where a tokenizer needs the space between a sentence and its result.
 
-    end      what the sentence ends in: a space, or nothing
-    lead     what the answer begins with: nothing, or a space
-    results  the numbers that are then single tokens
+    end      the end of the sentence: a space, or nothing
+    lead     the start of the answer: nothing, or a space
+    results  the numbers that are single tokens in this form
     """
 
     end: str
@@ -63,7 +63,7 @@ class Form:
 
 
 def usable_form(tokenizer: Any) -> Form:
-    """The form in which more results are single tokens; on a tie the space is the answer's, as in running text."""
+    """Return the form with more single-token results. Ties go to the space in the answer, as in normal text."""
     forms = []
     for end, lead in (("", " "), (" ", "")):
         tokens = {number: next_token(f"is{end}", f"{lead}{number}", tokenizer) for number in RESULTS}
@@ -73,23 +73,23 @@ def usable_form(tokenizer: Any) -> Form:
 
 
 def usable_problems(task: str, results: frozenset[int], tokenizer: Any) -> tuple[Problem, ...]:
-    """The problems with these results whose numbers have equally many tokens, from the first range with enough."""
+    """Return the problems with these results and numbers of equal token length, from the first range with enough."""
     for numbers in OPERANDS:
-        operands = _of_equal_length(numbers, tokenizer)
+        operands = _with_equal_length(numbers, tokenizer)
         problems = (Problem(a, b, a + SIGNS[task] * b) for a in operands for b in operands)
         usable = tuple(problem for problem in problems if problem.result in results)
         if len(usable) >= LEAST_PROBLEMS:
             return usable
     raise InputError(
         f"task {task!r} needs at least {LEAST_PROBLEMS} problems with a result that is a single token, but this "
-        f"tokenizer has {len(results)} such results from {RESULTS[0]} to {RESULTS[-1]}; use another model, or your "
-        "own prompts: --task FILE.jsonl"
+        f"tokenizer has {len(results)} such results from {RESULTS[0]} to {RESULTS[-1]}; use another model, or a "
+        "task file: --task FILE.jsonl"
     )
 
 
 def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Endless distinct pairs of a split; splits share no prompt, clean or corrupted."""
-    _refuse_unknown_words(task, tokenizer)
+    """Yield distinct pairs of a split, without end. Splits share no prompt, clean or corrupted."""
+    _check_words(task, tokenizer)
     form = usable_form(tokenizer)
     problems = usable_problems(task, form.results, tokenizer)
     draw = Draw(task, seed)
@@ -107,16 +107,16 @@ add = partial(generate, "arithmetic-addition")
 subtract = partial(generate, "arithmetic-subtraction")
 
 
-def _of_equal_length(numbers: Sequence[int], tokenizer: Any) -> list[int]:
-    """The numbers with the commonest count of tokens behind a word."""
+def _with_equal_length(numbers: Sequence[int], tokenizer: Any) -> list[int]:
+    """Return the numbers with the most common number of tokens after a word."""
     by_length: dict[int, list[int]] = {}
     for number in numbers:
         by_length.setdefault(len(answer_tokens(f"is {number}", tokenizer)), []).append(number)
     return max(by_length.values(), key=len)
 
 
-def _refuse_unknown_words(task: str, tokenizer: Any) -> None:
-    """Without its words the two operations would be the same sentence."""
+def _check_words(task: str, tokenizer: Any) -> None:
+    """Raise InputError if words are unknown: the two operations would be the same sentence."""
     for template in TEMPLATES[task]:
         text = template.format(name=NAMES[0], a=12, b=34)
         if unknown_token(tokenizer) in answer_tokens(text, tokenizer):

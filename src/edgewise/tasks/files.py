@@ -1,4 +1,4 @@
-"""Prompt pairs of one's own: a .jsonl or .csv file with text, or with ready tokens."""
+"""Task files: .jsonl or .csv files of prompt pairs, as text or as tokens."""
 
 from __future__ import annotations
 
@@ -6,92 +6,90 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import index
 from pathlib import Path
 from reprlib import repr as short
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import MAX_DETAILS, InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .task import Example, PromptPair, Reader, Task, refuse_rows, try_tokenize
+from .task import Example, PromptPair, Task, TokenReader, check_rows, try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
-LARGEST = 1 << 30
-Read = TypeVar("Read")
+LARGEST_FILE = 1 << 30
 
 
-def read_task(path: Path, split: str | None, model: Reader) -> Task:
+def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
-    Rows may have a `split` column; without one the file is used whole, whatever split is asked for.
+    Rows may have a `split` column. Without one, all rows are used for every split.
     """
-    # Numbered before any is left out, so that errors name the row that the user sees.
+    # Rows are numbered before any is left out, so that errors have the numbers that the user sees.
     rows = dict(enumerate(read_rows(path), start=1))
     if split is not None and any("split" in row for row in rows.values()):
         without = [number for number, row in rows.items() if not row.get("split") or not isinstance(row["split"], str)]
         advice = "has no split, but others have; give every row one, or none"
-        refuse_rows(str(path), {number: f"example {number} {advice}" for number in without})
+        check_rows(str(path), {number: f"example {number} {advice}" for number in without})
         known = sorted({row["split"] for row in rows.values()})
         rows = {number: row for number, row in rows.items() if row["split"] == split}
         if not rows:
             raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
-    found = task_of_rows(rows, str(path), split or "all", model, of_cells=path.suffix.lower() == ".csv")
-    return replace(found, name=path.stem)
+    task = task_of_rows(rows, str(path), split or "all", model, is_csv=path.suffix.lower() == ".csv")
+    return replace(task, name=path.stem)
 
 
 def task_of_rows(
-    rows: Mapping[int, Mapping[str, Any] | PromptPair], source: str, split: str, model: Reader, of_cells: bool = False
+    rows: Mapping[int, Mapping[str, Any] | PromptPair],
+    source: str,
+    split: str,
+    model: TokenReader,
+    is_csv: bool = False,
 ) -> Task:
-    """The task of numbered rows of one kind, text or tokens; errors name their `source`.
-
-    Tokens are whole numbers, or the text of some if the rows are `of_cells` of a CSV file.
-    """
+    """Return the task of numbered rows, which are all text or all tokens. Errors name their `source`."""
     if not rows:
         raise InputError(f"{source} has no rows")
     first = next(iter(rows.values()))
-    if isinstance(first, Mapping) and all(column in first for column in TOKENS):
-        examples, problems = _each(rows, lambda row: _from_tokens(row, model.vocabulary, of_cells))
-    else:
-        if model.tokenizer is None:
-            raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
-        pairs, problems = _each(rows, _pair)
-        examples, more = try_tokenize(pairs, model.tokenizer, model.bos)
-        problems |= more
-    refuse_rows(source, problems)
+    has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS)
+    if not has_tokens and model.tokenizer is None:
+        raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
+    examples: dict[int, Example] = {}
+    pairs: dict[int, PromptPair] = {}
+    problems: dict[int, str] = {}
+    for number, row in rows.items():
+        try:
+            if has_tokens:
+                examples[number] = _parse_tokens(row, model.vocabulary, is_csv)
+            else:
+                pairs[number] = _parse_text(row)
+        except InputError as error:
+            problems[number] = f"example {number}{error}"
+    if not has_tokens:
+        examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos)
+        problems |= unusable
+    check_rows(source, problems)
     return Task(source, split, tuple(examples.values()))
 
 
-def _each(rows: Mapping[int, Any], read: Callable[[Any], Read]) -> tuple[dict[int, Read], dict[int, str]]:
-    """By their numbers, what was read of rows, and what is wrong with the others."""
-    found, problems = {}, {}
-    for number, row in rows.items():
-        try:
-            found[number] = read(row)
-        except InputError as error:
-            problems[number] = f"example {number}{error}"
-    return found, problems
-
-
 def has_splits(path: Path, split: str | None = None) -> bool:
-    """Whether any row of a file says which split it is of, or is of that one."""
+    """Whether a file has rows with a split, or rows of that split."""
     return any("split" in row and split in (None, row["split"]) for row in read_rows(path))
 
 
 def count_copies(path: Path) -> tuple[int, int]:
-    """How many rows of a file repeat an earlier one, all columns alike, and how many there are."""
+    """Return how many rows of a file repeat an earlier one in all columns, and the number of rows."""
     rows = [json.dumps(row, sort_keys=True) for row in read_rows(path)]
     return len(rows) - len(set(rows)), len(rows)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV file, or of a file with one JSON object a line; strictly, and never from a pipe or device."""
-    file_size(path, LARGEST)
+    """Return the rows of a CSV file, or of a file with one JSON object per line. Never read a pipe or a device."""
+    file_size(path, LARGEST_FILE)
     with wrap_read_errors(path):
         data = path.read_bytes()
     try:
@@ -106,7 +104,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
     rows, more = [], 0
     problems: dict[int, str] = {}
-    # Only a line feed ends a row: text inside it may hold other marks that Python would take for line ends.
+    # Only a line feed ends a row: str.splitlines would also split at other characters inside a prompt.
     for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
         if not line.strip():
             continue
@@ -115,106 +113,104 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
             if isinstance(row, dict):
                 rows.append(row)
                 continue
-            words = f"line {number} must be a JSON object, not {type(row).__name__}"
+            problem = f"line {number} must be a JSON object, not {type(row).__name__}"
         except (ValueError, RecursionError) as error:
-            words = f"line {number} isn't JSON: {first_line(error)}"
-        # Of a file that is no task at all, not every line is worth its memory.
+            problem = f"line {number} isn't JSON: {first_line(error)}"
+        # A large file that is no task must not fill the memory with problems.
         if len(problems) < MAX_DETAILS:
-            problems[number] = words
+            problems[number] = problem
         else:
             more += 1
-    refuse_rows(str(path), problems, more)
+    check_rows(str(path), problems, more)
     return rows
 
 
 def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
-    # Not line by line: a quoted cell may hold a prompt of several lines.
+    # Not line by line: a quoted cell may have several lines.
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         names = reader.fieldnames or []
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-        if twice is not None:
-            raise InputError(f"{path} has the column {twice!r} twice")
+        repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if repeated is not None:
+            raise InputError(f"{path} has the column {repeated!r} twice")
         if names and not set(TEXT) <= set(names) and not set(TOKENS) <= set(names):
-            lacking = ", ".join(name for name in TEXT if name not in names)
+            missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
-                f"{path} lacks the columns {lacking}; it needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
+                f"{path} lacks the columns {missing}; it needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
             )
         rows = list(reader)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None
     advice = "has more cells than the header; put text that holds a comma in quotes"
-    long = [number for number, row in enumerate(rows, start=1) if None in row]
-    refuse_rows(str(path), {number: f"example {number} {advice}" for number in long})
+    too_long = [number for number, row in enumerate(rows, start=1) if None in row]
+    check_rows(str(path), {number: f"example {number} {advice}" for number in too_long})
     return rows
 
 
-def _pair(row: Any) -> PromptPair:
-    """A row of text as a prompt pair; one that is a pair already is checked like any other."""
-    if isinstance(row, PromptPair):
-        _columns(vars(row), TEXT, str)
-        return row
-    return PromptPair(*_columns(row, TEXT, str))
-
-
-def _columns(row: Any, columns: tuple[str, ...], kind: type) -> list[Any]:
-    """The values of columns; errors go on from the row's number."""
-    if not isinstance(row, Mapping):
-        raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
-    values = [row.get(column) for column in columns]
-    missing = [column for column, value in zip(columns, values, strict=True) if value is None]
-    if missing:
-        raise InputError(f" lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}")
-    wrong = [column for column, value in zip(columns, values, strict=True) if not isinstance(value, kind)]
+def _parse_text(row: Any) -> PromptPair:
+    """Return a row of text, or a prompt pair, as a checked prompt pair."""
+    values = _columns(vars(row) if isinstance(row, PromptPair) else row, TEXT)
+    wrong = [column for column, value in zip(TEXT, values, strict=True) if not isinstance(value, str)]
     if wrong:
         raise InputError(f": {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
-    for column, value in zip(columns, values, strict=True):
-        if isinstance(value, str) and has_surrogate(value):
+    for column, value in zip(TEXT, values, strict=True):
+        if has_surrogate(value):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
-    return values
+    return row if isinstance(row, PromptPair) else PromptPair(*values)
+
+
+def _columns(row: Any, columns: tuple[str, ...]) -> list[Any]:
+    """Return the values of columns. The message of an error follows "example N"."""
+    if not isinstance(row, Mapping):
+        raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
+    missing = [column for column in columns if row.get(column) is None]
+    if missing:
+        raise InputError(f" lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}")
+    return [row[column] for column in columns]
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether a text holds half of a character, which no tokenizer takes."""
-    return any("\ud800" <= mark <= "\udfff" for mark in text)
+    """Whether a text has a lone surrogate, half of a character, which tokenizers don't take."""
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _from_tokens(row: Any, vocabulary: int, of_cells: bool) -> Example:
-    values = _columns(row, TOKENS, object)
+def _parse_tokens(row: Any, vocabulary: int, is_csv: bool) -> Example:
+    """Return a row of token ids as an example. Cells of a CSV file are text."""
+    values = _columns(row, TOKENS)
     try:
-        if of_cells:
-            values = [_cell(value, column) for column, value in zip(TOKENS, values, strict=True)]
+        if is_csv:
+            values = [_parse_cell(value, column) for column, value in zip(TOKENS, values, strict=True)]
         clean, corrupted, correct, incorrect = values
-        right, wrong = _id(correct), _id(incorrect)
-        example = Example(_ids(clean), _ids(corrupted), right, wrong)
+        example = Example(
+            _token_ids(clean), _token_ids(corrupted), correct=_token_id(correct), incorrect=_token_id(incorrect)
+        )
     except InputError as error:
         raise InputError(f": {error}") from None
-    strange = [
-        i for i in (*example.clean, *example.corrupted, example.correct, example.incorrect) if not 0 <= i < vocabulary
-    ]
-    if strange:
-        raise InputError(f": token {strange[0]} is outside the model's vocabulary of {vocabulary}")
+    tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)
+    outside = next((token for token in tokens if not 0 <= token < vocabulary), None)
+    if outside is not None:
+        raise InputError(f": token {outside} is outside the model's vocabulary of {vocabulary}")
     return example
 
 
-def _cell(text: str, column: str) -> list[int] | int:
-    """The token ids of a CSV cell: "[1, 2]" or "1 2", or a single one."""
-    if column.endswith("_id") and re.fullmatch(NUMBER, text.strip(" ")):
+def _parse_cell(text: str, column: str) -> list[int] | int:
+    """Return the token ids of a CSV cell: "[1, 2]" or "1 2", or a single one."""
+    is_single = column.endswith("_id")
+    if is_single and re.fullmatch(NUMBER, text.strip(" ")):
         return int(text)
-    listed = re.fullmatch(rf"\[({NUMBERS})?\]|({NUMBERS})?", text.strip(" "))
-    if column.endswith("_id") or not listed:
+    if is_single or not re.fullmatch(rf"\[({NUMBERS})?\]|({NUMBERS})?", text.strip(" ")):
         raise InputError(f"{column} must be token ids in plain digits, not {short(text)}")
     return [int(number) for number in re.findall(NUMBER, text)]
 
 
-def _ids(value: Any) -> tuple[int, ...]:
+def _token_ids(value: Any) -> tuple[int, ...]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InputError(f"token ids must be a list of whole numbers, not {short(value)}")
-    return tuple(map(_id, value))
+    return tuple(map(_token_id, value))
 
 
-def _id(value: Any) -> int:
-    """A whole number of any kind, also of an array; no truth values, texts or fractions."""
+def _token_id(value: Any) -> int:
+    """Return a whole number of any type, such as NumPy's, as an int. Booleans, texts and fractions aren't taken."""
     try:
         if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
             raise TypeError

@@ -34,7 +34,7 @@ LEAST_YEARS = 40
 
 @dataclass(frozen=True)
 class Endings:
-    """What may follow the century.
+    """The possible answers after the century.
 
     starts   the years in which a prompt can start, so that there is an answer on either side
     answers  the numbers that can follow, ascending
@@ -49,7 +49,7 @@ class Endings:
 
 
 def usable_years(tokenizer: Any) -> tuple[int, ...]:
-    """The two-digit years that are one token on their own and behind every century, as the prompt has them."""
+    """Return the two-digit years that are one token, alone and after every century."""
     years = []
     for year in range(NEAREST, FARTHEST + 1):
         token = answer_tokens(f"{year:02d}", tokenizer)
@@ -60,7 +60,7 @@ def usable_years(tokenizer: Any) -> tuple[int, ...]:
 
 
 def splits_digits(tokenizer: Any) -> bool:
-    """Whether each of the ten digits adds one token of its own behind every century, and so does the next digit."""
+    """Whether each digit after a century is one token, and so is the digit after that."""
     for century in CENTURIES:
         tokens = {next_token(f" {century}", f"{digit}", tokenizer) for digit in range(10)}
         longer = {next_token(f" {century}{digit}", "0", tokenizer) for digit in range(10)}
@@ -70,7 +70,7 @@ def splits_digits(tokenizer: Any) -> bool:
 
 
 def usable_endings(tokenizer: Any) -> Endings:
-    """Two-digit years if this tokenizer has enough of them as tokens, else single digits if it splits numbers so."""
+    """Return two-digit years if enough of them are tokens, else single digits if the tokenizer splits numbers."""
     years = usable_years(tokenizer)
     if len(years) >= LEAST_YEARS:
         return Endings(years[1:-1], years, years=1, digits=2)
@@ -79,12 +79,12 @@ def usable_endings(tokenizer: Any) -> Endings:
     raise InputError(
         f"task 'greater-than' needs years whose last two digits are one token, or one token each, but this tokenizer "
         f"has only {len(years)} of {FARTHEST - NEAREST + 1} two-digit years and doesn't split all others digit by "
-        "digit; use another model, or your own prompts: --task FILE.jsonl"
+        "digit; use another model, or a task file: --task FILE.jsonl"
     )
 
 
 def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Endless distinct pairs of a split; splits share no clean prompt."""
+    """Yield distinct pairs of a split, without end. Splits share no clean prompt."""
     endings = usable_endings(tokenizer)
     draw = Draw("greater-than", seed)
     while True:
@@ -92,10 +92,10 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         year = draw.choice(endings.starts)
         if not draw.is_new((template, event, century, year), split):
             continue
-        own = year // endings.years
-        right = [answer for answer in endings.answers if answer > own]
+        first = year // endings.years
+        right = [answer for answer in endings.answers if answer > first]
         later = draw.choice(right)
-        earlier = draw.choice([answer for answer in endings.answers if answer < own])
+        earlier = draw.choice([answer for answer in endings.answers if answer < first])
         clean, corrupted = (template.format(event=event, century=century, year=y) for y in (year, 1))
         correct, incorrect, *also = (f"{answer:0{endings.digits}d}" for answer in (later, earlier, *right))
         yield PromptPair(clean, corrupted, correct, incorrect, also_correct=tuple(also))

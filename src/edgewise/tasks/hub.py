@@ -1,4 +1,4 @@
-"""Rows of a data set: from the hub, or from a local copy in the hub's layout."""
+"""Read the rows of a data set from the hub, or from a local copy in the hub's layout."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from .files import has_surrogate, read_rows
 KINDS = (".jsonl", ".parquet")
 # train.jsonl, train-00000-of-00002.parquet, and the latter with a hash, as older uploads have it.
 FILE_NAME = re.compile(rf"({'|'.join(SPLITS)})(?:-\d+-of-(\d+)(?:-\w+)?)?")
-# A parquet file may have so many rows, and unpack to so many times its size; prompts stay far below both.
-MOST_ROWS, MOST_UNPACKED = 2_000_000, 200
+# The most rows of a parquet file, and the most bytes that a byte of it may unpack to. Prompts need far less.
+MOST_ROWS, MOST_EXPANSION = 2_000_000, 200
 EXTRA = "pip install edgewise[hub]"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a data set, and where it was found, for error messages."""
+    """A row of a data set, and where it is from, for error messages."""
 
     values: Mapping[str, Any]
     where: str
 
     def get(self, field: str) -> Any:
-        """The value of a dotted field, whether its levels are nested or flattened into a column's name.
+        """Return the value of a dotted field; its levels may be nested, or flattened into a column's name.
 
-        None where it, or a level above it, is null. A field that isn't there is an `InputError` that names it.
+        None if the field, or a level above it, is null. Raise InputError if there is no such field.
         """
         try:
             return _descend(self.values, field)
         except KeyError:
             raise InputError(
                 f"{self.where} lacks {field!r}; it has {', '.join(map(repr, self.values)) or 'no fields'}: "
-                "is it of another data set, or of another version?"
+                "is it another data set, or another version?"
             ) from None
 
     def text(self, field: str) -> str:
-        """The value of a field that must be there, as text; whole numbers are written out."""
+        """Return the value of a text field; whole numbers become text."""
         value = self.get(field)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{self.where}: {field!r} must be text or a whole number, not {value!r}")
@@ -52,7 +52,7 @@ class Row:
 
 
 def hub_rows(repository: str, config: str | None, split: str, advice: str) -> Iterator[Row]:
-    """The rows of a data set on the hub, in order; what was downloaded before is read from the local cache."""
+    """Yield the rows of a data set on the hub, in order. The package `datasets` caches downloads."""
     try:
         import datasets
     except ImportError:
@@ -60,18 +60,18 @@ def hub_rows(repository: str, config: str | None, split: str, advice: str) -> It
             f"reading {repository} from the hub needs the package `datasets`, which isn't installed: {EXTRA}; {advice}"
         ) from None
     try:
-        found: Any = datasets.load_dataset(repository, config, split=split)
-    except Exception as error:  # the package, and what it reads with, fail in many ways of their own
+        rows: Any = datasets.load_dataset(repository, config, split=split)
+    except Exception as error:  # the package raises many kinds of errors
         reason = first_line(error)
-        raise InputError(f"{repository}, split {split!r} can't be had from the hub: {reason}; {advice}") from None
-    for number, values in enumerate(found, start=1):
+        raise InputError(f"{repository}, split {split!r} can't be loaded from the hub: {reason}; {advice}") from None
+    for number, values in enumerate(rows, start=1):
         yield Row(values, f"{repository}, split {split!r}, row {number}")
 
 
 def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
-    """The rows of a split from a copy: a folder as on the hub, or one of its files (.jsonl, .parquet), in order.
+    """Yield the rows of a split of a local copy: a folder as on the hub, or one of its files (.jsonl, .parquet).
 
-    A file that is named after a split is used for that split only, any other file for every split.
+    A file named after a split is used for that split only, any other file for every split.
     """
     for file in split_files(path, config, split):
         rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else read_rows(file)
@@ -80,26 +80,26 @@ def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
 
 
 def split_files(path: Path, config: str | None, split: str) -> list[Path]:
-    """The files of a split in a local copy, in order: in the folder itself, its data/, or its folder of `config`."""
+    """Return the files of a split in a local copy: in the folder itself, its data/, or its folder of `config`."""
     if path.exists() and not path.is_dir():
         named = FILE_NAME.fullmatch(path.stem)
         if path.suffix.lower() not in KINDS:
             raise InputError(f"{path} can't be read; a copy's files are {' or '.join(KINDS)}")
         if named and named[1] != split:
             raise InputError(
-                f"{path} holds split {named[1]!r}, but {split!r} was asked for; give the folder that has both"
+                f"{path} holds split {named[1]!r}, but split {split!r} is needed; give the folder that has both"
             )
         return [path]
     if not path.is_dir():
         raise InputError(f"there is no file or folder {path}")
-    # A copy of several configs has a folder for each, which comes before anything that lies beside them.
+    # A copy of several configs has a folder for each; that folder comes first.
     inside = [*([config, f"data/{config}"] if config else []), ".", "data"]
     for folder in (path / name for name in inside):
         for kind in KINDS:
-            found = sorted(file for file in folder.glob(f"*{kind}") if _split_of(file) == split)
-            if found:
-                _refuse_missing_parts(folder, found, split)
-                return found
+            files = sorted(file for file in folder.glob(f"*{kind}") if _split_of(file) == split)
+            if files:
+                _check_complete(folder, files, split)
+                return files
     raise InputError(
         f"{path} has no file of split {split!r}; looked for {split}.jsonl and {split}-00000-of-00001.parquet "
         f"in {', '.join(inside)}"
@@ -124,11 +124,11 @@ def _split_of(file: Path) -> str | None:
     return named[1] if named else None
 
 
-def _refuse_missing_parts(folder: Path, found: Sequence[Path], split: str) -> None:
-    """A copy whose download was cut short must not pass for the whole split."""
-    named = FILE_NAME.fullmatch(found[0].stem)
-    if named and named[2] and int(named[2]) != len(found):
-        raise InputError(f"{folder} has {len(found)} of the {int(named[2])} files of split {split!r}; copy the rest")
+def _check_complete(folder: Path, files: Sequence[Path], split: str) -> None:
+    """Raise InputError if files of the split are missing, as after an interrupted download."""
+    named = FILE_NAME.fullmatch(files[0].stem)
+    if named and named[2] and int(named[2]) != len(files):
+        raise InputError(f"{folder} has {len(files)} of the {int(named[2])} files of split {split!r}; copy the rest")
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:
@@ -139,17 +139,17 @@ def _parquet_rows(path: Path) -> list[dict[str, Any]]:
         raise InputError(
             f"reading {path} needs the package `pyarrow`, which isn't installed: {EXTRA}; .jsonl files need nothing"
         ) from None
-    # One file, by itself: `read_table` would take a folder name such as "ioi=copy" for a column.
+    # Not `read_table`, which would take a folder name such as "ioi=copy" for a column.
     with wrap_read_errors(path, "is it parquet?"), parquet.ParquetFile(path) as file:
-        refuse_bomb(path, file.metadata)
+        check_unpacked_size(path, file.metadata)
         return file.read().to_pylist()
 
 
-def refuse_bomb(path: Path, metadata: Any) -> None:
-    """Refuse a parquet file that says of itself that it unpacks to far more than it is."""
+def check_unpacked_size(path: Path, metadata: Any) -> None:
+    """Raise InputError if a parquet file claims to unpack to far more than its size justifies."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    unpacked, room = sum(group.total_byte_size for group in groups), MOST_UNPACKED * path.stat().st_size
-    if metadata.num_rows > min(MOST_ROWS, room) or not 0 <= unpacked <= room:
+    unpacked, limit = sum(group.total_byte_size for group in groups), MOST_EXPANSION * path.stat().st_size
+    if metadata.num_rows > min(MOST_ROWS, limit) or not 0 <= unpacked <= limit:
         raise InputError(
             f"{path} has {path.stat().st_size:,} bytes, but claims {metadata.num_rows:,} rows and {unpacked:,} bytes "
             "when unpacked; that can't be a data set of prompts"

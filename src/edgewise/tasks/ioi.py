@@ -34,7 +34,7 @@ LEAST_NAMES = 6
 
 
 def usable_names(tokenizer: Any) -> tuple[str, ...]:
-    """The names that are one token for this tokenizer; if too few are, the largest group of equal length."""
+    """Return the names that are one token; if there are too few, the largest group of equal token length."""
     by_length: dict[int, list[str]] = {}
     for name in NAMES:
         by_length.setdefault(len(answer_tokens(f" {name}", tokenizer)), []).append(name)
@@ -44,13 +44,13 @@ def usable_names(tokenizer: Any) -> tuple[str, ...]:
     if len(first_tokens) < LEAST_NAMES:
         raise InputError(
             f"task 'ioi' needs at least {LEAST_NAMES} names that this tokenizer splits into equally many tokens and "
-            f"that differ in the first, but it has {len(first_tokens)}; use your own prompts: --task FILE.jsonl"
+            f"that differ in the first, but it has {len(first_tokens)}; use a task file: --task FILE.jsonl"
         )
     return tuple(sorted(first_tokens.values(), key=NAMES.index))
 
 
 def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Endless distinct pairs of a split, both name orders in turn; splits share no prompt."""
+    """Yield distinct pairs of a split, without end, both name orders in turn. Splits share no prompt."""
     names = usable_names(tokenizer)
     draw = Draw("ioi", seed)
     swap = False

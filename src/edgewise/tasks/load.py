@@ -1,4 +1,4 @@
-"""One verb: a task's name, a data set's or a file to a `Task` for the model at hand."""
+"""Load tasks: generators, MIB's data sets, task files, and prompts in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .draw import SPLITS
 from .files import read_task, task_of_rows
 from .hub import EXTRA
 from .mib import DATA_SETS, read_data_set
-from .task import PromptPair, Reader, Task, refuse_rows, tokenize
+from .task import PromptPair, Task, TokenReader, check_rows, tokenize
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
@@ -26,7 +26,7 @@ GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
 }
 DESCRIPTIONS = {
     "ioi": "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
-    "mcqa": "which of four choices has the colour that was told -> its letter (multiple choice)",
+    "mcqa": "the letter of the choice with the right colour, of four (multiple choice)",
     "greater-than": "The war lasted from the year 1732 to the year 17 -> a later year",
     "arithmetic-addition": "The sum of 12 and 34 is -> 46",
     "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
@@ -41,15 +41,38 @@ DEFAULT_EXAMPLES, MOST_EXAMPLES = 200, 10**6
 
 
 def load_task(
-    name: str | Path, model: Reader, split: str = "train", examples: int | None = None, seed: int = 0
+    name: str | Path, model: TokenReader, split: str = "train", examples: int | None = None, seed: int = 0
 ) -> Task:
-    """The task `name` in the model's tokens.
+    """Load a task in the model's tokens. The same arguments give the same task.
 
-    name      a built-in generator (`ioi`); a data set of the benchmark (`mib/ioi`), from the hub, or from a local
-              copy, which is a folder or a file (`mib/ioi=PATH`); or a file of one's own (`.jsonl`, `.csv`)
-    examples  limits their number; None means 200 of a generator, and all there are of anything else
+    Parameters
+    ----------
+    name
+        A generator (`ioi`), a data set of MIB on the hub (`mib/ioi`) or in a local folder or file (`mib/ioi=PATH`), or
+        a task file (`.jsonl`, `.csv`).
+    model
+        A loaded model; its tokenizer encodes the prompts.
+    split
+        'train', 'validation' or 'test'. A task file may have other splits, or none.
+    examples
+        The largest number of examples. None means 200 for a generator, and all for anything else.
+    seed
+        Seed of a generator.
 
-    The same arguments give the same task.
+    Returns
+    -------
+    Task
+        The examples as tokens.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or if rows can't be used; the error lists them.
+
+    Examples
+    --------
+    >>> model = edgewise.load_model("demo")
+    >>> edgewise.load_task("ioi", model, "train", 100)
     """
     check_model(model)
     name = str(name)
@@ -73,27 +96,49 @@ def load_task(
 
 
 def make_task(
-    prompts: Iterable[PromptPair | Mapping[str, Any]], model: Reader, name: str = "prompts", split: str = "all"
+    prompts: Iterable[PromptPair | Mapping[str, Any]], model: TokenReader, name: str = "prompts", split: str = "all"
 ) -> Task:
-    """A task from prompts in memory: `PromptPair`s, or mappings with the columns of a task file.
+    """Return a task of prompts in memory.
 
-    Those are clean, corrupted, correct and incorrect as text, or clean_ids, corrupted_ids, correct_id and incorrect_id
-    as tokens.
+    Parameters
+    ----------
+    prompts
+        `PromptPair`s, or mappings with the columns of a task file: clean, corrupted, correct and incorrect as text, or
+        clean_ids, corrupted_ids, correct_id and incorrect_id as tokens.
+    model
+        A loaded model; its tokenizer encodes the prompts.
+    name, split
+        For reports.
+
+    Returns
+    -------
+    Task
+        The examples as tokens.
+
+    Examples
+    --------
+    >>> edgewise.make_task([edgewise.PromptPair("Mary met John, and", "Mary met Tom, and", " John", " Tom")], model)
     """
     check_model(model)
     if isinstance(prompts, PromptPair | Mapping | str):
-        raise InputError(f"prompts come in a list, even a single {type(prompts).__name__}: [prompt]")
+        raise InputError(f"prompts must be in a list, even a single {type(prompts).__name__}: [prompt]")
     return task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
 
 
 def check_task(name: str) -> None:
-    """Refuse a name that is neither a generator, a data set nor a file of one's own."""
+    """Raise InputError if a name is neither a generator, a data set nor a task file."""
     if not is_task_file(name) and name not in GENERATORS and name.partition("=")[0] not in DATA_SETS:
-        raise _unknown_task(name)
+        on_hub = f"mib/{name}"
+        if on_hub in DATA_SETS:
+            raise InputError(
+                f"task {name!r} has no generator, only data: --task {on_hub} reads it from the hub (needs {EXTRA}), "
+                f"--task {on_hub}=FOLDER from a local copy"
+            )
+        raise unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
 
 
-def load_third(name: str, model: Reader, split: str, examples: int | None, seed: int) -> Task:
-    """One split of a file that has none: a third of its distinct examples, drawn with the seed."""
+def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None, seed: int) -> Task:
+    """Return one split of a file without splits: a third of its distinct examples, drawn with the seed."""
     whole = load_task(name, model)
     distinct = tuple(dict.fromkeys(whole.examples))
     if len(distinct) < len(SPLITS):
@@ -105,29 +150,19 @@ def load_third(name: str, model: Reader, split: str, examples: int | None, seed:
 
 
 def is_task_file(name: str) -> bool:
-    """Whether a task's name means a file of one's own rather than a built-in task or a data set."""
+    """Whether a task's name is a task file rather than a generator or a data set."""
     return name.partition("=")[0] not in DATA_SETS and Path(name).suffix.lower() in (".jsonl", ".csv")
 
 
-def _unknown_task(name: str) -> InputError:
-    on_hub = f"mib/{name}"
-    if on_hub in DATA_SETS:
-        return InputError(
-            f"task {name!r} has no generator, only data: --task {on_hub} reads it from the hub (needs {EXTRA}), "
-            f"--task {on_hub}=FOLDER from a local copy"
-        )
-    return unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
-
-
 def check_model(model: object) -> None:
-    """Refuse what is no model, such as its name."""
+    """Raise InputError if `model` isn't a loaded model, but its name, for example."""
     if not hasattr(model, "tokenizer"):
         raise InputError(f"a loaded model is needed, not {model!r}; load it first: load_model(name)")
 
 
-def check_examples(model: Reader, task: Task) -> None:
-    """Refuse prompts that are longer than the model can take, tokens that it doesn't have, and names in place of a
-    model or a task."""
+def check_examples(model: TokenReader, task: Task) -> None:
+    """Raise InputError if prompts are too long for the model or have tokens that it lacks, or if `model` or `task`
+    isn't one."""
     check_model(model)
     if not isinstance(task, Task):
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
@@ -136,9 +171,13 @@ def check_examples(model: Reader, task: Task) -> None:
         answers = (example.correct, example.incorrect, *example.also_correct)
         least, most = (end((*example.clean, *example.corrupted, *answers)) for end in (min, max))
         if example.length > model.max_length:
-            words = f"has {example.length} tokens; model {model.name!r} takes {model.max_length}"
-            problems[number] = f"example {number} {words}"
+            problems[number] = (
+                f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"
+            )
         elif least < 0 or most >= model.vocabulary:
-            words = f"has token {least if least < 0 else most}, but model {model.name!r} has {model.vocabulary} tokens"
-            problems[number] = f"example {number} {words}; does its tokenizer belong to it?"
-    refuse_rows(f"task {task.name!r}", problems)
+            token = least if least < 0 else most
+            problems[number] = (
+                f"example {number} has token {token}, but model {model.name!r} has {model.vocabulary} tokens; "
+                "does its tokenizer belong to it?"
+            )
+    check_rows(f"task {task.name!r}", problems)

@@ -1,4 +1,4 @@
-"""Multiple choice: the colour of a thing is told, then asked for among four choices; the answer is a letter.
+"""Multiple choice: the prompt gives the colour of a thing and four choices; the answer is the letter of that colour.
 
 The counterfactual keeps the question and renames the choices' letters (MIB's symbol counterfactual), so that only
 the letter of the right choice changes.
@@ -21,18 +21,18 @@ CHOICES = 4
 
 
 def usable_letters(tokenizer: Any) -> tuple[str, ...]:
-    """The letters that are one token, with their leading space."""
+    """Return the letters that are one token, with their leading space."""
     letters = tuple(letter for letter in LETTERS if len(answer_tokens(f" {letter}", tokenizer)) == 1)
     if len(letters) < 2 * CHOICES:
         raise InputError(
             f"task 'mcqa' needs {2 * CHOICES} letters that are single tokens, but this tokenizer has {len(letters)}; "
-            "use another model, or your own prompts: --task FILE.jsonl"
+            "use another model, or a task file: --task FILE.jsonl"
         )
     return letters
 
 
 def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Endless distinct pairs of a split; splits share no prompt."""
+    """Yield distinct pairs of a split, without end. Splits share no prompt."""
     letters = usable_letters(tokenizer)
     draw = Draw("mcqa", seed)
     while True:

@@ -1,6 +1,6 @@
-"""Metrics: one value per example, higher when the run behaves more like the clean one. Reducing is others' job.
+"""Metrics: one value per example, higher if the run behaves more like the clean one.
 
-Torch is known here by its tensors' own methods only, so that the command line can list metrics without waiting for it.
+This module calls methods of tensors but doesn't import torch, so that the command line can list metrics quickly.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """What a run says at the last position of every example.
+    """The output of a run at the last position of every example.
 
     answers        [example, 2] token ids: correct, incorrect
     answer_logits  [example, 2] their logits
-    right          [example, any] the token ids that count as right, the correct answer first, which fills up rows
-    logits         [example, vocabulary], or None where nobody asked for all of them
+    right          [example, any] all correct token ids, the correct answer first; it also pads shorter rows
+    logits         [example, vocabulary], or None if the metric doesn't read them
     """
 
     answers: Tensor
@@ -33,19 +33,27 @@ class Readout:
 
     @property
     def all_logits(self) -> Tensor:
-        """[example, vocabulary], for metrics that say `reads_all_logits`."""
+        """The logits [example, vocabulary], for metrics with `reads_all_logits`."""
         if self.logits is None:
-            raise InputError("a metric reads all logits without saying so; set reads_all_logits = True in its class")
+            raise InputError("a metric reads all logits; set reads_all_logits = True in its class")
         return self.logits
 
 
 class Metric(Method, ABC):
-    """A per-example metric and what it needs. Derive from it for a metric of one's own.
+    """A metric: one number per example. Derive from it for a custom metric.
 
-    reads_all_logits  whether the two answers' logits are not enough
+    reads_all_logits  whether it needs more than the logits of the two answers
     differentiable    whether edges can be scored with it
-    flat_at_clean     whether the clean run is its maximum, so that it has no slope there
-    is_difference     whether it is positive where the correct answer beats the incorrect one
+    flat_at_clean     whether the clean run is its maximum, so that its gradient is 0 there
+    is_difference     whether it is positive if the correct answer beats the incorrect one
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class LogProbability(Metric):
+    ...     reads_all_logits = True
+    ...     def value(self, run, clean):
+    ...         return run.answer_logits[:, 0] - run.all_logits.logsumexp(-1)
     """
 
     reads_all_logits: ClassVar[bool] = False
@@ -55,16 +63,16 @@ class Metric(Method, ABC):
 
     @abstractmethod
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """[example] of a run, given the clean run."""
+        """Return the metric [example] of a run, given the clean run."""
 
     def checked(self, run: Readout, clean: Readout) -> Tensor:
-        """The same; refuses a metric of one's own that gives anything else than a number per example."""
-        found, expected = self.value(run, clean), (len(run.answers),)
-        shape = getattr(found, "shape", None)
+        """Return `value`. Raise InputError if a custom metric doesn't return one number per example."""
+        values, expected = self.value(run, clean), (len(run.answers),)
+        shape = getattr(values, "shape", None)
         if shape != expected:
-            given = type(found).__name__ if shape is None else tuple(shape)
+            given = type(values).__name__ if shape is None else tuple(shape)
             raise InputError(f"metric {self.name!r} must give one value per example, {expected}, but gave {given}")
-        return found
+        return values
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class LogitDifference(Metric):
     is_difference: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """[example]."""
+        """Return the metric [example]."""
         return run.answer_logits[:, 0] - run.answer_logits[:, 1]
 
 
@@ -88,9 +96,9 @@ class ProbabilityDifference(Metric):
     is_difference: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """[example]."""
-        chances = (run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)).exp()
-        return chances[:, 0] - chances[:, 1]
+        """Return the metric [example]."""
+        probabilities = (run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)).exp()
+        return probabilities[:, 0] - probabilities[:, 1]
 
 
 @dataclass(frozen=True)
@@ -102,23 +110,25 @@ class Kl(Metric):
     flat_at_clean: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """[example]."""
-        there, here = clean.all_logits.log_softmax(-1), run.all_logits.log_softmax(-1)
-        return -(there.exp() * (there - here)).sum(-1)
+        """Return the metric [example]."""
+        clean_log, run_log = clean.all_logits.log_softmax(-1), run.all_logits.log_softmax(-1)
+        return -(clean_log.exp() * (clean_log - run_log)).sum(-1)
 
 
 @dataclass(frozen=True)
 class Accuracy(Metric):
-    """1 where the most likely next token is right; it can be evaluated but not scored with."""
+    """1 if the most likely next token is correct, else 0. It has no gradient, so edges can't be scored with it."""
 
     name: ClassVar[str] = "accuracy"
     reads_all_logits: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """[example]."""
+        """Return the metric [example]."""
         logits = run.all_logits
         return (logits.argmax(-1, keepdim=True) == run.right).any(-1).to(logits.dtype)
 
 
-METRICS: dict[str, type[Metric]] = {one.name: one for one in (LogitDifference, ProbabilityDifference, Kl, Accuracy)}
+METRICS: dict[str, type[Metric]] = {
+    metric.name: metric for metric in (LogitDifference, ProbabilityDifference, Kl, Accuracy)
+}

@@ -1,10 +1,10 @@
 """The data sets of the Mechanistic Interpretability Benchmark (MIB): which rows it uses, and how.
 
-Fields, filters and answers are those of the benchmark's own loader, so that results compare: an answer is encoded
-on its own and represented by its first token. Names get a leading space; the labels of multiple choice get none,
-whatever the prompt ends in, and the counterfactual renames them (say A to D into 1 to 4).
-Rows that the benchmark keeps but no patching can use, because the two prompts differ in length or the two answers
-begin with the same token, are left out here and counted.
+Fields, filters and answers are those of the benchmark's own loader, so that results are comparable: an answer is
+encoded alone and represented by its first token. Names get a leading space. Labels of multiple choice get none,
+whatever the prompt ends with; the counterfactual renames them (for example A to D into 1 to 4).
+The benchmark keeps rows that can't be patched: prompts of different lengths, or answers with the same first token.
+Here they are dropped and counted.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any
 
 from ..errors import InputError
 from .hub import Row, hub_rows, local_rows
-from .task import PromptPair, Task, answer_tokens, refuse_rows, tokenize_usable
+from .task import PromptPair, Task, answer_tokens, check_rows, tokenize_usable
 
 TokenCount = Callable[[str], int]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Where a set lies on the hub, and how it is read.
+    """A data set on the hub, and how its rows are read.
 
-    read  (row, number of tokens of a text) -> its prompt pair, or the reason why the benchmark leaves the row out
+    read  (row, function that counts tokens) -> a prompt pair, or the reason why the benchmark drops the row
     """
 
     repository: str
@@ -54,11 +54,11 @@ def _choice(row: Row, count: TokenCount) -> PromptPair | str:
 
 
 def _label(row: Row, inside: str) -> str:
-    """The label of the right choice, which `answerKey` numbers from 0."""
+    """Return the label of the right choice, whose number from 0 is `answerKey`."""
     labels, key = row.get(f"{inside}choices.label"), row.get(f"{inside}answerKey")
     if not isinstance(labels, list) or type(key) is not int or not 0 <= key < len(labels):
         raise InputError(
-            f"{row.where}: '{inside}answerKey' must number one of '{inside}choices.label' from 0, "
+            f"{row.where}: '{inside}answerKey' must be an index into '{inside}choices.label', "
             f"but they are {key!r} and {labels!r}"
         )
     return Row({"label": labels[key]}, row.where).text("label")
@@ -86,32 +86,32 @@ DATA_SETS = {
 
 
 def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos: int | None) -> Task:
-    """The whole split of a set of `DATA_SETS`, in its order, from the hub or from a local `copy`.
+    """Read a split of a data set, in its order, from the hub or from a local `copy`.
 
-    `Task.dropped` says how many of its rows were left out for this tokenizer, and why.
+    `Task.dropped` has the number of dropped rows by reason.
     """
     rows: Iterable[Row]
-    wanted = DATA_SETS[name]
+    data_set = DATA_SETS[name]
     if copy is None:
-        rows = hub_rows(wanted.repository, wanted.config, split, f"or give a local copy: --task {name}=FOLDER")
+        rows = hub_rows(data_set.repository, data_set.config, split, f"or give a local copy: --task {name}=FOLDER")
     else:
-        rows = local_rows(copy, wanted.config, split)
-    # Names, letters and numbers repeat from row to row.
+        rows = local_rows(copy, data_set.config, split)
+    # Cached, because names, letters and numbers repeat.
     count = cache(lambda text: len(answer_tokens(text, tokenizer)))
     pairs: list[PromptPair] = []
     dropped: Counter[str] = Counter()
     problems: dict[int, str] = {}
     for row in rows:
         try:
-            found = wanted.read(row, count)
+            pair = data_set.read(row, count)
         except InputError as error:
             problems[len(problems)] = str(error)
             continue
-        if isinstance(found, PromptPair):
-            pairs.append(found)
+        if isinstance(pair, PromptPair):
+            pairs.append(pair)
         else:
-            dropped[found] += 1
-    refuse_rows(name, problems)
+            dropped[pair] += 1
+    check_rows(name, problems)
     examples, unusable = tokenize_usable(pairs, tokenizer, bos)
     try:
         return Task(name, split, examples, tuple((dropped + unusable).items()))

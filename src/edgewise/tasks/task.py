@@ -1,10 +1,10 @@
-"""The values of this folder: a pair of prompts as text, as tokens, and a whole task."""
+"""Prompt pairs as text, as tokens, and whole tasks; from text to tokens."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -18,11 +18,12 @@ UNKNOWN_ANSWERS = "with an answer that the tokenizer doesn't know"
 UNKNOWN_PROMPTS = "with a prompt that the tokenizer doesn't know all of"
 
 
-class Reader(Protocol):
-    """What a task has to know of the model that will read it: a `Model` is one.
+class TokenReader(Protocol):
+    """What a task needs to know of a model. `Model` has it.
 
-    bos         the token put in front of every prompt, or None
-    vocabulary  the number of tokens; `max_length` the longest prompt
+    bos         the token put before every prompt, or None
+    vocabulary  the number of tokens
+    max_length  the largest number of tokens of a prompt
     """
 
     @property
@@ -39,11 +40,22 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class PromptPair:
-    """A clean prompt, its corrupted counterpart, and the answers that tell them apart, as text.
+    """A clean prompt, its corrupted counterpart, and the answers that distinguish them, as text.
 
-    An answer is the text that follows the prompt, with its leading space if it has one. With
-    `first_token_decides` an answer of several tokens is represented by its first (MIB does so for names and labels).
-    `also_correct` are further answers that are right: they count for accuracy, not for differences.
+    Parameters
+    ----------
+    clean, corrupted
+        The prompts.
+    correct, incorrect
+        Text that follows the clean prompt, with its leading space if it has one.
+    first_token_decides
+        Represent an answer of several tokens by its first one, as MIB does for names and labels.
+    also_correct
+        Further correct answers. They count for accuracy, not for differences.
+
+    Examples
+    --------
+    >>> PromptPair("The sum of 1 and 2 is", "The sum of 1 and 4 is", " 3", " 5")
     """
 
     clean: str
@@ -78,28 +90,33 @@ class Example:
 
     @property
     def length(self) -> int:
-        """The number of tokens in either prompt."""
+        """The number of tokens of each prompt."""
         return len(self.clean)
 
     @property
     def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]]:
-        """All that a model reads or that is read off it."""
+        """All tokens that a result can depend on."""
         return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct
 
     @property
     def shared_prefix(self) -> int:
-        """How many leading tokens the two prompts share."""
-        for position, (clean, corrupted) in enumerate(zip(self.clean, self.corrupted, strict=True)):
-            if clean != corrupted:
-                return position
-        return self.length
+        """The number of leading tokens that the two prompts share."""
+        pairs = enumerate(zip(self.clean, self.corrupted, strict=True))
+        return next((position for position, (clean, corrupted) in pairs if clean != corrupted), self.length)
 
 
 @dataclass(frozen=True)
 class Task:
-    """A named, ordered set of examples, ready for one model.
+    """A named, ordered set of examples in the tokens of one model.
 
-    `dropped` counts the rows that were left out, by reason.
+    Parameters
+    ----------
+    name, split
+        For reports.
+    examples
+        At least one.
+    dropped
+        (reason, count) of the rows that can't be used with this tokenizer.
     """
 
     name: str
@@ -117,6 +134,9 @@ class Task:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def __repr__(self) -> str:
+        return f"Task({self.name!r}, {self.split!r}, {len(self):,} examples)"
+
     @property
     def longest(self) -> int:
         """The number of tokens of the longest prompt."""
@@ -124,53 +144,47 @@ class Task:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that a result can depend on: the tokens of all examples, in their order."""
+        """A hash of the tokens of all examples, in their order."""
         return hashlib.sha256(repr([example.tokens for example in self.examples]).encode()).hexdigest()
 
     @cached_property
     def copies(self) -> int:
-        """How many examples repeat the tokens of an earlier one."""
+        """The number of examples that repeat the tokens of an earlier one."""
         return len(self) - len({example.tokens for example in self.examples})
 
     def part(self, rows: Iterable[int]) -> Task:
-        """The examples at some rows."""
+        """Return the task with the examples at `rows` only."""
         return replace(self, examples=tuple(self.examples[row] for row in rows))
 
-    def __repr__(self) -> str:
-        return f"Task({self.name!r}, {self.split!r}, {len(self):,} examples)"
-
     def head(self, limit: int | None) -> Task:
-        """The first `limit` examples (all of them for None)."""
+        """Return the task with its first `limit` examples; all of them for None."""
         return self if limit is None else replace(self, examples=self.examples[:limit])
 
 
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
-    """Turn text into tokens; `bos` is put in front of every prompt, unless it is None.
-
-    Pairs that can't be used raise an `InputError` that names `source` and their numbers, from 1.
-    """
+    """Return prompt pairs as tokens. Raise InputError with `source` and the numbers, from 1, of unusable pairs."""
     examples, problems = try_tokenize(dict(enumerate(pairs, start=1)), tokenizer, bos)
-    refuse_rows(source, problems)
+    check_rows(source, problems)
     return tuple(examples.values())
 
 
 def try_tokenize(
     pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None
 ) -> tuple[dict[int, Example], dict[int, str]]:
-    """By their numbers, the pairs that can be used as tokens, and what is wrong with the others."""
-    answers, unknown = _answers(list(pairs.values()), tokenizer), unknown_token(tokenizer)
+    """Return the usable pairs as tokens, and what is wrong with the others, both by number."""
+    encoded, unknown = _encode_pairs(list(pairs.values()), tokenizer, bos), unknown_token(tokenizer)
     examples, problems = {}, {}
-    for number, (pair, clean, corrupted) in zip(pairs, _prompts(list(pairs.values()), tokenizer, bos), strict=True):
+    for number, pair, (clean, corrupted, answers) in zip(pairs, pairs.values(), encoded, strict=True):
         try:
-            every = (pair.correct, pair.incorrect, *pair.also_correct)
-            correct, incorrect, *also = (_answer(answer, pair, answers[answer], tokenizer) for answer in every)
-            for answer, token in zip(every, (correct, incorrect, *also), strict=True):
+            texts = (pair.correct, pair.incorrect, *pair.also_correct)
+            tokens = [_answer_token(text, pair, answers[text], tokenizer) for text in texts]
+            for text, token in zip(texts, tokens, strict=True):
                 if token == unknown:
-                    raise InputError(f"the tokenizer doesn't know the answer {answer!r}; choose another")
-            example = Example(clean, corrupted, correct, incorrect, pair, tuple(also))
-            for kind, text, tokens in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
-                if _has_unknown(text, tokens, tokenizer, bos):
-                    word = _strange_word(text, tokenizer)
+                    raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
+            example = Example(clean, corrupted, tokens[0], tokens[1], pair, tuple(tokens[2:]))
+            for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
+                if _has_unknown(text, prompt, tokenizer, bos):
+                    word = _first_unknown_word(text, tokenizer)
                     raise InputError(f"the tokenizer doesn't know {word} of the {kind} prompt; choose another")
             examples[number] = example
         except InputError as error:
@@ -178,95 +192,89 @@ def try_tokenize(
     return examples, problems
 
 
-def refuse_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
-    """Refuse rows of `source` that can't be used, if there are any: one in a line, several as a list of the first.
-
-    `more` counts those that aren't listed.
-    """
-    if len(problems) + more == 1:
-        raise InputError(f"{source}, {next(iter(problems.values()))}")
-    if problems:
-        listed = [words for _, words in sorted(problems.items())]
-        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", listed, more)
-
-
 def tokenize_usable(
     pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
 ) -> tuple[tuple[Example, ...], Counter[str]]:
-    """As `tokenize`, for data that isn't the user's to mend: pairs that can't be patched are counted, by reason."""
-    answers = _answers(pairs, tokenizer)
+    """Return the usable pairs as tokens, and the number of the others by reason.
+
+    For data sets that the user can't change.
+    """
     examples: list[Example] = []
     dropped: Counter[str] = Counter()
-    for pair, clean, corrupted in _prompts(pairs, tokenizer, bos):
-        correct, incorrect = (
-            _answer(answer, pair, answers[answer], tokenizer) for answer in (pair.correct, pair.incorrect)
-        )
+    unknown = unknown_token(tokenizer)
+    for pair, (clean, corrupted, answers) in zip(pairs, _encode_pairs(pairs, tokenizer, bos), strict=True):
+        correct = _answer_token(pair.correct, pair, answers[pair.correct], tokenizer)
+        incorrect = _answer_token(pair.incorrect, pair, answers[pair.incorrect], tokenizer)
         if len(clean) != len(corrupted):
             dropped[UNEQUAL_PROMPTS] += 1
         elif correct == incorrect:
             dropped[SAME_ANSWERS] += 1
-        elif unknown_token(tokenizer) in (correct, incorrect):
+        elif unknown in (correct, incorrect):
             dropped[UNKNOWN_ANSWERS] += 1
-        elif any(_has_unknown(*one, tokenizer, bos) for one in ((pair.clean, clean), (pair.corrupted, corrupted))):
+        elif _has_unknown(pair.clean, clean, tokenizer, bos) or _has_unknown(pair.corrupted, corrupted, tokenizer, bos):
             dropped[UNKNOWN_PROMPTS] += 1
         else:
             examples.append(Example(clean, corrupted, correct, incorrect, pair))
     return tuple(examples), dropped
 
 
+def check_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
+    """Raise InputError if rows of `source` can't be used. `more` counts problems that aren't listed."""
+    if len(problems) + more == 1:
+        raise InputError(f"{source}, {next(iter(problems.values()))}")
+    if problems:
+        listed = [problem for _, problem in sorted(problems.items())]
+        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", listed, more)
+
+
 def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
-    """The tokens of an answer, without special tokens."""
+    """Return the tokens of an answer, without special tokens."""
     return _encode([answer], tokenizer)[0]
 
 
-def tokens_behind(prompt: str, answer: str, tokenizer: Any) -> list[int]:
-    """The tokens that `answer` adds to those of `prompt`; none if the two grow together where they meet."""
-    before, whole = _encode([prompt, prompt + answer], tokenizer)
-    return whole[len(before) :] if whole[: len(before)] == before else []
+def tokens_after(prompt: str, answer: str, tokenizer: Any) -> list[int]:
+    """Return the tokens that `answer` adds to those of `prompt`; [] if tokens merge where the two meet."""
+    before, both = _encode([prompt, prompt + answer], tokenizer)
+    return both[len(before) :] if both[: len(before)] == before else []
 
 
 def next_token(prompt: str, answer: str, tokenizer: Any) -> int | None:
-    """The token that `answer` is behind `prompt`; None if it isn't one, or is another one on its own."""
-    behind, alone = tokens_behind(prompt, answer, tokenizer), answer_tokens(answer, tokenizer)
-    return behind[0] if len(behind) == 1 and (len(alone) != 1 or alone == behind) else None
+    """Return the token of `answer` after `prompt`; None if it is several, or differs from the answer's own token."""
+    after, alone = tokens_after(prompt, answer, tokenizer), answer_tokens(answer, tokenizer)
+    return after[0] if len(after) == 1 and (len(alone) != 1 or alone == after) else None
 
 
 def unknown_token(tokenizer: Any) -> int | None:
-    """The token that stands for what a tokenizer doesn't know, if it has one."""
+    """Return the token for unknown text, if the tokenizer has one."""
     return getattr(tokenizer, "unk_token_id", None)
 
 
-def _prompts(
+def _encode_pairs(
     pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
-) -> Iterator[tuple[PromptPair, tuple[int, ...], tuple[int, ...]]]:
-    """Each pair with the tokens of its clean and of its corrupted prompt."""
-    front = () if bos is None else (bos,)
-    clean, corrupted = ([pair.clean for pair in pairs], [pair.corrupted for pair in pairs])
-    for pair, one, other in zip(pairs, _encode(clean, tokenizer), _encode(corrupted, tokenizer), strict=True):
-        yield pair, front + tuple(one), front + tuple(other)
-
-
-def _answers(pairs: Sequence[PromptPair], tokenizer: Any) -> dict[str, list[int]]:
-    """Every answer's own tokens; pairs share few answers, so each is encoded once."""
-    texts = list(
-        dict.fromkeys(answer for pair in pairs for answer in (pair.correct, pair.incorrect, *pair.also_correct))
-    )
-    return dict(zip(texts, _encode(texts, tokenizer), strict=True))
+) -> list[tuple[tuple[int, ...], tuple[int, ...], dict[str, list[int]]]]:
+    """Return for each pair the tokens of its clean and its corrupted prompt, and the tokens of all answers."""
+    prefix = () if bos is None else (bos,)
+    clean = _encode([pair.clean for pair in pairs], tokenizer)
+    corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
+    texts = list(dict.fromkeys(t for pair in pairs for t in (pair.correct, pair.incorrect, *pair.also_correct)))
+    answers = dict(zip(texts, _encode(texts, tokenizer), strict=True))  # pairs share few answers
+    return [(prefix + tuple(a), prefix + tuple(b), answers) for a, b in zip(clean, corrupted, strict=True)]
 
 
 def _has_unknown(text: str, tokens: Sequence[int], tokenizer: Any, bos: int | None) -> bool:
-    """Whether a prompt's tokens stand for something unknown, other than the text of the unknown token itself."""
-    own = tokens if bos is None else tokens[1:]
-    return unknown_token(tokenizer) in own and str(getattr(tokenizer, "unk_token", None)) not in text
+    """Whether a prompt has an unknown token, other than one that its text spells out."""
+    prompt = tokens if bos is None else tokens[1:]
+    return unknown_token(tokenizer) in prompt and str(getattr(tokenizer, "unk_token", None)) not in text
 
 
-def _strange_word(text: str, tokenizer: Any) -> str:
-    """The first word that a tokenizer doesn't know, for people."""
-    words = text.split()
-    alone, behind = _encode(words, tokenizer), _encode([f" {word}" for word in words], tokenizer)
-    either = ({*one} & {*other} for one, other in zip(alone, behind, strict=True))
-    strange = (word for word, tokens in zip(words, either, strict=True) if unknown_token(tokenizer) in tokens)
-    return next((f"the word {word!r}" for word in strange), "all")
+def _first_unknown_word(text: str, tokenizer: Any) -> str:
+    """Return the first word that the tokenizer doesn't know, as part of a sentence."""
+    words, unknown = text.split(), unknown_token(tokenizer)
+    alone, after_space = _encode(words, tokenizer), _encode([f" {word}" for word in words], tokenizer)
+    for word, tokens, others in zip(words, alone, after_space, strict=True):
+        if unknown in tokens and unknown in others:
+            return f"the word {word!r}"
+    return "all"
 
 
 def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
@@ -274,15 +282,15 @@ def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
         return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
 
 
-def _answer(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> int:
+def _answer_token(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> int:
     if not tokens:
         raise InputError(f"the answer {answer!r} has no tokens")
     if len(tokens) == 1 or pair.first_token_decides:
         return tokens[0]
-    # Llama's first tokenizers put a space in front of any text: "7" is two tokens alone, but one behind "17".
-    behind = tokens_behind(pair.clean, answer, tokenizer)
-    if len(behind) == 1:
-        return behind[0]
+    # Llama's first tokenizers put a space before any text: "7" is two tokens alone, but one after "17".
+    after = tokens_after(pair.clean, answer, tokenizer)
+    if len(after) == 1:
+        return after[0]
     raise InputError(
         f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; "
         "an answer must be one token: choose another, and mind a leading space"
