@@ -1,4 +1,4 @@
-"""Engines: whoever does the work, the results are the same, and a lost worker costs nothing but time."""
+"""Engines: all give the same results, and the work of a lost worker is done again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ edgewise = test_cli.edgewise
 
 
 def everything(model, task, engine=IN_PROCESS):
-    """All kinds of jobs, each cut into several pieces."""
+    """Run all kinds of jobs, each split into several items."""
     session = Session(engine=engine)
     rng = np.random.default_rng(0)
     circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.3, 0.6, 0.9)]
@@ -67,14 +67,14 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2"])
-def test_processes_give_the_same_bits(family):
+def test_worker_processes_give_the_same_bits(family):
     model, task = wrap_model(build(family)), random_task(13)
     with Local(2) as engine:
         assert_same(everything(model, task, engine), everything(model, task))
 
 
-def test_processes_that_load_the_model_themselves_give_the_same_bits():
-    """As on machines with several accelerators: each worker has a device of its own."""
+def test_workers_that_load_the_model_give_the_same_bits():
+    """As with several accelerators: each worker has a device of its own."""
     model = load_model("demo")
     task = random_task(9)
     with Local(devices=("cpu", "cpu")) as engine:
@@ -85,13 +85,13 @@ def test_processes_that_load_the_model_themselves_give_the_same_bits():
 def test_one_worker_is_this_process():
     model, seen = wrap_model(build("gpt2")), []
     with Local(1) as engine:
-        pieces = [WorkItem(lambda model, examples: seen.append(os.getpid()), random_task(2).examples)] * 3
-        assert [place for place, _ in engine.run(model, pieces)] == [0, 1, 2]
+        items = [WorkItem(lambda model, examples: seen.append(os.getpid()), random_task(2).examples)] * 3
+        assert [place for place, _ in engine.run(model, items)] == [0, 1, 2]
     assert seen == [os.getpid()] * 3
 
 
-def test_what_has_no_name_elsewhere_is_done_here():
-    """One's own method may be made of what can't be sent."""
+def test_a_job_that_cannot_be_sent_runs_in_this_process():
+    """A custom method may hold values that can't be pickled."""
     model, task = wrap_model(build("gpt2")), random_task(6)
     job = lambda model, examples: os.getpid()  # noqa: E731
     with Local(2) as engine:
@@ -112,7 +112,7 @@ def test_changed_weights_reach_the_workers():
 
 @dataclass(frozen=True)
 class Deadly(Eap):
-    """Kills its process, once, in the middle of the work; or each time, if it is told to."""
+    """Kills its worker process once, or `always`."""
 
     folder: str = ""
     always: bool = False
@@ -126,7 +126,7 @@ class Deadly(Eap):
         return super().score(batch, metric)
 
 
-def test_what_a_killed_process_was_at_is_done_again(tmp_path):
+def test_the_items_of_a_killed_worker_run_again(tmp_path):
     model, task = wrap_model(build("llama")), random_task(17)
     (tmp_path / "parent").write_text(str(os.getpid()))
     with Local(2) as engine:
@@ -135,14 +135,14 @@ def test_what_a_killed_process_was_at_is_done_again(tmp_path):
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=3).values)
 
 
-def test_work_that_always_kills_is_an_error_in_words(tmp_path):
+def test_workers_that_always_die_are_an_error_with_advice(tmp_path):
     model, task = wrap_model(build("llama")), random_task(8)
     (tmp_path / "parent").write_text(str(os.getpid()))
     with Local(2) as engine, pytest.raises(InputError, match=r"died 3 times in a row.*--workers"):
         score_edges(model, task, Deadly(str(tmp_path), always=True), batch_size=2, session=Session(engine=engine))
 
 
-def test_errors_of_workers_arrive_as_they_are():
+def test_errors_of_workers_are_raised_unchanged():
     model, task = wrap_model(build("gpt2")), random_task(8)
 
     with Local(2) as engine, pytest.raises(InputError, match="as they are"):
@@ -157,8 +157,7 @@ def fails_elsewhere(model, examples):
 MAIN = os.getpid()
 
 
-def test_finished_pieces_are_kept_whichever_engine_goes_on(tmp_path):
-    """What one engine has scored, another finds."""
+def test_an_engine_finds_the_finished_work_of_another(tmp_path):
     model, task, store = wrap_model(build("gpt2")), random_task(12), Store(tmp_path / "store").open()
     with Local(2) as engine:
         score_edges(model, task, Eap(), session=Session(store, engine))
@@ -167,15 +166,15 @@ def test_finished_pieces_are_kept_whichever_engine_goes_on(tmp_path):
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == units
 
 
-def test_workers_that_live_on_hold_no_lock_of_what_was_begun(tmp_path):
-    """They were begun while some rows were filled, and have the log of those open."""
+def test_workers_hold_no_lock_of_a_stopped_unit(tmp_path):
+    """They were forked while a unit was filled, and inherited its lock."""
     model, task, store = wrap_model(build("gpt2")), random_task(8), Store(tmp_path / "store").open()
 
     def stop_halfway(stage, done, total):
         if done:
             raise KeyboardInterrupt
 
-    heard = []
+    reports = []
     with Local(2) as engine:
         with pytest.raises(KeyboardInterrupt):
             score_edges(
@@ -186,13 +185,13 @@ def test_workers_that_live_on_hold_no_lock_of_what_was_begun(tmp_path):
             task,
             Eap(),
             batch_size=2,
-            session=Session(engine=engine, store=store, progress=lambda *told: heard.append(told)),
+            session=Session(engine=engine, store=store, progress=lambda *report: reports.append(report)),
         )
-    assert heard[0][1] > 0  # it goes on from there
+    assert reports[0][1] > 0  # it resumed
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
 
 
-def test_work_that_is_done_in_no_time_begins_no_process(monkeypatch):
+def test_quick_work_starts_no_process(monkeypatch):
     model, task = wrap_model(build("gpt2")), random_task(12)
     monkeypatch.setattr(local, "thread_count", lambda: 4)
     with Local() as engine:
@@ -204,8 +203,8 @@ def test_work_that_is_done_in_no_time_begins_no_process(monkeypatch):
         assert engine._pool is not None or model.digest in engine._slower_in_pool
 
 
-def test_processes_end_with_the_process_that_began_them(tmp_path):
-    """However it ends: none is left behind by a SIGKILL."""
+def test_workers_end_with_their_parent(tmp_path):
+    """Also if the parent is killed."""
     script = f"""
 import os, sys, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -233,8 +232,8 @@ list(run_batches(Local(2), model, random_task(3).examples, [[0], [1], [2]], job)
         time.sleep(0.1)
 
 
-def test_threads_of_this_process_do_not_make_workers_wait():
-    """OpenMP's threads don't survive a fork: a worker that asked for them, if only to send much, would hang."""
+def test_forked_workers_do_not_wait_for_openmp_threads():
+    """OpenMP's threads don't survive a fork: a worker that used them, even to send a large result, would hang."""
     script = f"""
 import os, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -256,8 +255,8 @@ with Local(2) as engine:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=300, capture_output=True)
 
 
-def test_a_worker_with_other_files_is_refused(tmp_path):
-    """A recipe that was sent brings nothing along that hides what lies there."""
+def test_a_worker_with_other_files_of_the_model_is_an_error(tmp_path):
+    """A copy that was sent doesn't remember the content of the sender's files."""
     build("gpt2").save_pretrained(tmp_path)
     sent = pickle.dumps(make_model_copy(load_model(str(tmp_path), bos="no")))
     pickle.loads(sent).load()
@@ -268,13 +267,13 @@ def test_a_worker_with_other_files_is_refused(tmp_path):
         pickle.loads(sent).load()
 
 
-def test_results_in_order_come_in_order():
+def test_restore_order_yields_results_by_index():
     found = restore_order(iter([(2, [([0], "c")]), (0, [([0], "a")]), (1, [([0], "b")])]))
     assert [place for place, _ in found] == [0, 1, 2]
 
 
 class Wide:
-    """A model, as far as cutting cares."""
+    """A model with nothing but its width."""
 
     def __init__(self, d_model):
         self.graph = type("Graph", (), {"d_model": d_model})
@@ -282,7 +281,7 @@ class Wide:
 
 @pytest.mark.parametrize("examples", [1, 24, 1000, 5000])
 @pytest.mark.parametrize("fits", [1, 3, 18, 64])
-def test_pieces_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
+def test_items_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
     import torch
 
     sizes = {
@@ -293,7 +292,7 @@ def test_pieces_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
     assert choose_item_size(IN_PROCESS, Wide(64), torch.device("cpu"), fits, examples) == fits
 
 
-def test_engines_are_refused_in_words(edgewise, tmp_path):
+def test_wrong_engine_options_are_errors_with_advice(edgewise, tmp_path):
     for words, expected in (
         (("--engine", "slurm"), "'slurm' is not one of 'local', 'ray'"),
         (("--address", "auto"), "did you mean --engine ray?"),
@@ -322,7 +321,7 @@ def test_a_run_with_workers_has_the_same_numbers(edgewise, tmp_path):
     assert areas[0] == areas[1]
 
 
-def test_discover_on_an_engine():
+def test_discover_with_workers_gives_the_same_areas():
     model, task = load_model("demo"), random_task(12)
     plain = discover(model, task, task, attention=0)
     with Local(2) as engine:

@@ -44,8 +44,8 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.evaluate import Curve, Patching, Zero
-from edgewise.learn import size_chances, top_k_training
+from edgewise.evaluate import Curve, Measure, Patching, Zero
+from edgewise.learn import Learner, learner_from_record, size_chances, top_k_training
 from edgewise.learn.schedule import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes import Outcome
@@ -252,6 +252,34 @@ def test_resamples_give_every_edge_a_confidence(tiny, tmp_path):
     np.testing.assert_array_equal(again.value, ranking.value)
     np.testing.assert_array_equal(again.resampled, ranking.resampled)
     assert again.origin == ranking.origin and not again.signed and again.graph == model.graph
+
+
+@dataclass(frozen=True)
+class EdgeOrder(Learner):
+    """A custom learner: ranks edges by their order."""
+
+    measure: Measure = CMD
+
+    def learn(self, problem, session):
+        graph = problem.model.graph
+        return Ranking(graph, np.arange(graph.n_edges, dtype=float), signed=False, origin={"seconds": 0.0})
+
+    def cost(self, problem):
+        raise NotImplementedError
+
+
+def test_a_custom_learner_is_used_like_any_other(tiny):
+    model, task = tiny
+    ranking = learn_ranking(model, task, EdgeOrder(CPR), session=Session(progress=quiet))
+    assert ranking.value.tolist() == list(range(model.graph.n_edges))
+    assert ranking.origin["method"] == {"name": "EdgeOrder", "goal": "CPR"} and ranking.origin["task"] == task.name
+    assert {recipe.learner for recipes in learned_recipes(EdgeOrder()).values() for recipe in recipes} == {
+        EdgeOrder(CMD),
+        EdgeOrder(CPR),
+    }
+    placeholder = learner_from_record(EdgeOrder(CPR).record())
+    assert placeholder.name == "EdgeOrder" and placeholder.record() == EdgeOrder(CPR).record()
+    assert learner_from_record(TopKLearner(CPR, steps=7).record()) == TopKLearner(CPR, steps=7)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
-"""A Ray cluster of two nodes on this machine: the results of this process, also when workers or a node are lost."""
+"""The Ray engine on a cluster of two nodes on this machine: the same results, also if workers or a node are lost."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -28,7 +30,7 @@ except ImportError:
     pytest.skip("the package ray isn't installed here", allow_module_level=True)
 
 edgewise = test_cli.edgewise
-# All in one process of the test run: a cluster takes seconds to begin.
+# All in one process of the test run: a cluster takes seconds to start.
 pytestmark = pytest.mark.xdist_group("ray")
 
 
@@ -74,12 +76,12 @@ def wait_for(is_so):
         time.sleep(0.02)
 
 
-def test_a_cluster_that_is_not_there_is_told(tmp_path, edgewise):
+def test_a_missing_cluster_is_an_error_with_advice(tmp_path, edgewise):
     line = test_cli.refused(edgewise, "score", "--engine", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "out")
     assert "no Ray cluster at '127.0.0.1:1'" in line and "ray start --head" in line
 
 
-def test_workers_give_the_same_bits(engine, tmp_path):
+def test_ray_workers_give_the_same_bits(engine, tmp_path):
     model, task = load_model("demo"), random_task(13)
     assert engine.workers(model) == 2
     assert_same(everything(model, task, engine), everything(model, task))
@@ -88,7 +90,7 @@ def test_workers_give_the_same_bits(engine, tmp_path):
 
 
 def load_counts(model, task, engine):
-    """How many models each process has that does some of the work."""
+    """Return how many models each worker process has."""
     return {found for _, found in run_batches(engine, model, task.examples, [[row] for row in range(8)], models_here)}
 
 
@@ -98,7 +100,7 @@ def models_here(model, examples):
     return len(cluster._MODELS)
 
 
-def test_a_model_that_was_made_in_memory_goes_to_the_workers(engine):
+def test_a_model_from_memory_is_sent_to_the_workers(engine):
     model, task = wrap_model(build("gemma2")), random_task(9)
     found, expected = (
         score_edges(model, task, Eap(), batch_size=3, session=session)
@@ -107,7 +109,7 @@ def test_a_model_that_was_made_in_memory_goes_to_the_workers(engine):
     np.testing.assert_array_equal(found.values, expected.values)
 
 
-def test_a_killed_worker_costs_nothing_but_time(engine, tmp_path):
+def test_the_items_of_a_killed_worker_run_again(engine, tmp_path):
     model, task = load_model("demo"), random_task(24)
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -135,14 +137,29 @@ def test_a_run_on_the_cluster_has_the_same_numbers(cluster, engine, edgewise, tm
     assert areas[0] == areas[1]
 
 
-def test_a_plan_is_printed_where_results_are(cluster, engine, edgewise, tmp_path):
+def test_a_dry_run_on_the_cluster_prints_its_forecast(cluster, engine, edgewise, tmp_path):
     words = ("--engine", "ray", "--address", cluster.address, "--dry-run", "--json", "--examples", 8)
     code, out, err = edgewise("score", *words, "--out", tmp_path / "out")
     assert code == 0 and json.loads(out)["workers"] == 2, err
     assert not list(tmp_path.iterdir())
 
 
-def test_errors_arrive_in_words(engine, tmp_path):
+def test_workers_do_not_import_from_the_current_directory(cluster, engine, tmp_path):
+    """A folder `edgewise` there, as in somebody's archive, must not run code."""
+    fake = tmp_path / "edgewise"
+    fake.mkdir()
+    (fake / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
+    source = Path(__file__).parents[1] / "src"
+    command = [sys.executable, "-P", "-m", "edgewise", "score", "--engine", "ray", "--address", cluster.address]
+    done = subprocess.run(
+        [*command, "--examples", "4", "--batch-size", "2", "--out", "scores"],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(source)}, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edgewise", "scores"]
+
+
+def test_errors_of_ray_workers_are_raised_unchanged(engine, tmp_path):
     model, task = load_model("demo"), random_task(4)
     with pytest.raises(InputError, match="as they are"):
         list(run_batches(engine, model, task.examples, [[0, 1], [2, 3]], fails))
@@ -152,7 +169,7 @@ def fails(model, examples):
     raise InputError("as they are")
 
 
-def test_a_lost_node_costs_nothing_but_time(cluster, engine, tmp_path):
+def test_the_items_of_a_lost_node_run_again(cluster, engine, tmp_path):
     model, task = load_model("demo"), random_task(24)
     marks = tmp_path / "marks"
     marks.mkdir()

@@ -120,7 +120,8 @@ def _connect(address: str | None, workers: int | None) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
-            config = JobConfig(_py_driver_sys_path=_NoWorkingDirectory())
+            config = JobConfig()
+            config._py_driver_sys_path = _NoWorkingDirectory()
             ray.init(address or "local", job_config=config, logging_level=logging.ERROR, log_to_driver=False, **options)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         raise _connection_error(address, error) from None

@@ -1,4 +1,4 @@
-"""The key of a unit of work: a digest of all that its value depends on."""
+"""Keys of the store: a digest of everything that a unit of work depends on."""
 
 from __future__ import annotations
 
@@ -21,52 +21,48 @@ from ..errors import InputError
 from ..method import Method, check_frozen
 
 PACKAGE = __package__.partition(".")[0]
-# Other versions may compute something else under the same names.
+# Other versions may compute other values from the same arguments.
 VERSIONS = tuple(f"{name} {version(name)}" for name in (PACKAGE, "numpy", "torch", "transformers", "highspy"))
-KNOWN = {PACKAGE, *sys.stdlib_module_names}
-# Values that say all there is to them when they are shown.
-SHOWN = (Number, str, bytes, PurePath, Enum, range, slice, np.dtype, type(None))
-# Classes typed at a prompt: only this process knows them, so no other may find their work.
-_UNWRITTEN: WeakKeyDictionary[type, str] = WeakKeyDictionary()
+# Methods of other packages than these are custom: their source is part of the key.
+STANDARD_PACKAGES = {PACKAGE, *sys.stdlib_module_names}
+# Types whose repr says all about a value.
+PLAIN_TYPES = (Number, str, bytes, PurePath, Enum, range, slice, np.dtype, type(None))
+# Class without source, such as one typed at a prompt -> a random text: other processes must not use its units.
+_CLASSES_WITHOUT_SOURCE: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
-def unit_key(stage: str, **depends: Any) -> str:
-    """The key for a stage and what it depends on: plain values, methods, arrays, and digests of anything large."""
-    described = {name: _described(value) for name, value in sorted(depends.items())}
+def unit_key(stage: str, **arguments: Any) -> str:
+    """Return the key of a stage and its arguments: plain values, methods, arrays, and digests of anything large."""
+    described = {name: _describe(value) for name, value in sorted(arguments.items())}
     return f"{stage}-{_digest(repr((VERSIONS, described)).encode())[:32]}"
 
 
 def custom_digests(methods: Iterable[Method]) -> dict[str, str]:
-    """By name, a digest of each method that isn't the package's own: of its parameters and of its class's text."""
-    return {one.name: _digest(_described(one).encode()) for one in methods if _texts(type(one))}
+    """Return name -> digest of the parameters and the source of each custom method."""
+    return {method.name: _digest(_describe(method).encode()) for method in methods if _custom_sources(type(method))}
 
 
-def _described(value: Any) -> str:
-    """A text that two values share only if they are the same."""
+def _describe(value: Any) -> str:
+    """Return a text that two values share only if they are equal."""
     if isinstance(value, np.generic):
         return repr(value.item())
-    if isinstance(value, SHOWN):
+    if isinstance(value, PLAIN_TYPES):
         return repr(value)
     if isinstance(value, tuple | list):
-        return repr([_described(one) for one in value])
+        return repr([_describe(item) for item in value])
     if isinstance(value, Mapping | set | frozenset):
         pairs = value.items() if isinstance(value, Mapping) else zip(value, value, strict=True)
-        return repr(sorted((_described(name), _described(one)) for name, one in pairs))
+        return repr(sorted((_describe(name), _describe(item)) for name, item in pairs))
     if isinstance(value, Method):
         check_frozen(value)
     if is_dataclass(value) or isinstance(value, Method):
         names = [field.name for field in fields(value)] if is_dataclass(value) else []  # type: ignore[arg-type]
-        held = [(name, _described(getattr(value, name))) for name in names]
-        return repr((getattr(value, "name", type(value).__qualname__), held, _texts(type(value))))
-    return _array(value)
-
-
-def _array(value: Any) -> str:
-    """The digest of an array or tensor; anything else is refused, as nobody knows what it holds."""
+        items = [(name, _describe(getattr(value, name))) for name in names]
+        return repr((getattr(value, "name", type(value).__qualname__), items, _custom_sources(type(value))))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        held = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
-        return f"{value.dtype} {tuple(value.shape)} {_digest(held)}"
+        data = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        return f"{value.dtype} {tuple(value.shape)} {_digest(data)}"
     if torch is not None and isinstance(value, torch.dtype | torch.device):
         return repr(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -81,13 +77,13 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _texts(kind: type) -> list[str]:
-    """The texts of a class and its bases, as far as they are one's own: names and parameters don't say what they do."""
-    return [_text(one) for one in kind.__mro__ if one.__module__.partition(".")[0] not in KNOWN]
-
-
-def _text(kind: type) -> str:
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        return _UNWRITTEN.setdefault(kind, uuid4().hex)
+def _custom_sources(kind: type) -> list[str]:
+    """Return the sources of a class and its bases that aren't edgewise's: their names don't say what they do."""
+    sources = []
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] not in STANDARD_PACKAGES:
+            try:
+                sources.append(inspect.getsource(base))
+            except (OSError, TypeError):
+                sources.append(_CLASSES_WITHOUT_SOURCE.setdefault(base, uuid4().hex))
+    return sources
