@@ -16,6 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, InputError, Ranking, load_task, read_result
+from edgewise.evaluate import FAITHFULNESS, MEASURES
 from edgewise.report.viewer.view import view_of
 
 from . import attacks, valid
@@ -128,6 +129,9 @@ def read_ranking(folder: Path, given: Input) -> None:
 def read_results(folder: Path, given: Input) -> None:
     """A result folder with its circuits, and its view."""
     result = read_result(folder)
+    methods = {type(outcome.measure) for outcome in result.outcomes} | {type(result.settings.faithfulness)}
+    if not methods <= {*MEASURES.values(), *FAITHFULNESS.values()}:
+        return  # custom ones are placeholders, from which nothing can be computed
     for outcome in result.outcomes:
         curve = outcome.curve
         check(_is_finite(curve.values, curve.full, curve.empty, outcome.area, curve.shares), "curves are finite")
