@@ -138,8 +138,9 @@ function goalMark(place, size) {
 
 const upright = (x, y1, y2, kind) => draw("line", { x1: x, x2: x, y1, y2, class: kind });
 
-function pointOf({ x, y }, { share, faithfulness, low, high }, which) {
-  const interval = low === null || high === null ? [] : [upright(x(share), y(low), y(high), "whisker")];
+function pointOf({ x, y, top, bottom }, { share, faithfulness, low, high }, which) {
+  const inFrame = (value) => Math.min(bottom, Math.max(top - 6, y(value)));
+  const interval = low === null || high === null ? [] : [upright(x(share), inFrame(low), inFrame(high), "whisker")];
   const dot = { cx: x(share), cy: y(faithfulness ?? 0), r: 5, class: "point", "data-size": which };
   return faithfulness === null ? interval : [...interval, draw("circle", dot)];
 }
