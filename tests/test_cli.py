@@ -147,6 +147,30 @@ def test_score_select_and_evaluate_in_separate_commands(edgewise, scores, tmp_pa
     assert one["faithfulness"] == pytest.approx((one["metric"] - found["empty"]) / (found["full"] - found["empty"]))
 
 
+def test_accuracy_can_be_evaluated_though_it_has_no_gradient(edgewise):
+    code, out, _ = edgewise("evaluate", "full", "empty", "--examples", 4, "--metric", "accuracy", "--json")
+    assert code == 0 and [circuit["metric"] for circuit in json.loads(out)["circuits"]] == [1, 0]
+    assert "--per-example adds" in refused(edgewise, "evaluate", "full", "--per-example")
+
+
+def test_old_option_names_still_work(edgewise, tmp_path):
+    assert edgewise("score", "--method", "eap", "--examples", 2, "--out", tmp_path / "s")[0] == 0
+    assert "--method" not in edgewise("score", "--help")[1]
+
+
+def test_options_that_do_not_apply_are_errors(edgewise, tmp_path):
+    for words, expected in (
+        (("score", "--learning-rate", 1, "--out", tmp_path / "s"), "no such option"),
+        (("learn", "--batch-size", 2, "--out", tmp_path / "s"), "no such option"),
+        (("run", "--no-learned", "--learn-steps", 5, "--out", tmp_path / "s"), "need --learned"),
+        (("study", "--learning-rate", 1, "--out", tmp_path / "s"), "need --learned"),
+        (("select", score_file(tmp_path / "a.json"), "--edges", 9, "--confidence", 0.9), "give --resamples"),
+        (("convert", tmp_path / "a.json", tmp_path / "b.pt", "--measure", "cmd"), "needs --submission"),
+    ):
+        assert expected in refused(edgewise, *words)
+    assert not (tmp_path / "s").exists()
+
+
 @pytest.mark.parametrize(
     "words, expected", [((), {"method": "eap-ig", "steps": 5}), (("--scorer", "EAP"), {"method": "eap"}),
                         (("--steps", 2), {"method": "eap-ig", "steps": 2})]

@@ -138,7 +138,7 @@ def test_tuning_is_refused_before_any_work(model, scores):
     ):
         with pytest.raises(InputError, match=words):
             tune(model, *given)
-    with pytest.raises(InputError, match=r"a store must be .* Store, not 'x'"):
+    with pytest.raises(InputError, match=r"a session must be .* Session, not 'x'"):
         tune(model, TASK, scores, session="x")
 
 

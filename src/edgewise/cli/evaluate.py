@@ -50,7 +50,11 @@ def command(
         check_file(out_file, overwrite, [*circuits, model.model, task.task])
     if per_example and not json and out_file is None:
         raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
-    settings = Settings(**evaluation.methods(), batch_size=batch_size, memory=machine.memory_bytes)
+    chosen = evaluation.methods()
+    metric, ablation, definition = chosen["metric"], chosen["ablation"], chosen["faithfulness"]
+    # Settings are those of a run, which scores edges; accuracy can be evaluated but has no gradient to score with.
+    scored = {"metric": metric} if metric.differentiable else {}
+    settings = Settings(**scored, ablation=ablation, batch_size=batch_size, memory=machine.memory_bytes)
     constant = {"full": Circuit.full, "empty": Circuit.empty}
     files = {path: Circuit.load(path) for path in circuits if str(path) not in constant}
     for path, circuit in files.items():
@@ -73,10 +77,10 @@ def command(
         opened = [files.get(path) or constant[str(path)](loaded.graph) for path in circuits]
         with show_progress(session) as session:
             result = evaluate_circuits(
-                loaded, examples, opened, settings.metric, settings.ablation, batch_size=batch_size,
+                loaded, examples, opened, metric, ablation, batch_size=batch_size,
                 memory=settings.memory, session=session,
             )  # fmt: skip
-        shares = faithfulness_intervals(result.values, result.full, result.empty, settings.faithfulness)
+        shares = faithfulness_intervals(result.values, result.full, result.empty, definition)
         rows: list[dict[str, Any]] = [
             {
                 "circuit": str(path),
@@ -93,9 +97,9 @@ def command(
             "task": task.task,
             "split": examples.split,
             "examples": len(examples),
-            "metric": settings.metric.name,
-            "ablation": settings.ablation.name,
-            "faithfulness": settings.faithfulness.name,
+            "metric": metric.name,
+            "ablation": ablation.name,
+            "faithfulness": definition.name,
             "confidence": CONFIDENCE,
             "full": float(result.full.mean()),
             "empty": float(result.empty.mean()),
@@ -109,7 +113,7 @@ def command(
     if json:
         print_json(record)
     else:
-        _show(record, settings.faithfulness)
+        _show(record, definition)
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
