@@ -97,7 +97,7 @@ def test_a_measure_explains_itself_and_its_selection(page):
     said = "#curve-said [data-said=selected]"
     assert page.text(said) == "circuits for CMD are selected by absolute scores"
     title = page.page.locator("[data-metric=CMD]").get_attribute("title")
-    assert "between the curve of faithfulness and 1" in title and "lower is better" in title and "absolute" in title
+    assert "between the faithfulness curve and 1" in title and "lower is better" in title and "absolute" in title
     page.click("[data-metric=CPR]")
     assert page.text(said) == "circuits for CPR are selected by signed scores"
     # Learned circuits are chosen by what was learned.
