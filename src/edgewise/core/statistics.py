@@ -219,7 +219,24 @@ class EdgeStatistics:
 
 
 def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:
-    """Return the statistics of every edge by a filter: none, bootstrap, shrinkage or a custom one."""
+    """Return the statistics of every edge by a filter.
+
+    Parameters
+    ----------
+    scores
+        Scores [example, edge].
+    filter
+        `NoFilter()`, `Bootstrap()`, `Shrinkage()` or a custom one.
+
+    Returns
+    -------
+    EdgeStatistics
+        Per edge: mean, interval, whether the filter keeps it. Its `ranking` is what selection reads.
+
+    Examples
+    --------
+    >>> edgewise.summarise(scores, edgewise.Bootstrap(10)).ranking
+    """
     check_is("filter", Filter, filter)
     return filter.statistics(scores)
 

@@ -137,7 +137,27 @@ def compare(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
-    """Compare the area of `one` with that of `other` on the same resamples of the same examples."""
+    """Compare the area of `one` with that of `other` on the same resamples of the same examples.
+
+    Parameters
+    ----------
+    one, other
+        Curves over the same sizes and the same examples.
+    measure
+        The area to compare: `CMD` or `CPR`.
+    resamples, confidence, seed
+        Of the paired bootstrap over examples.
+
+    Returns
+    -------
+    Comparison
+        The area of `one` minus that of `other`, its interval, and whether it is significant.
+
+    Examples
+    --------
+    >>> greedy, ilp = discovery.of(edgewise.CMD)[:2]
+    >>> edgewise.compare(ilp.curve, greedy.curve, edgewise.CMD).difference
+    """
     if one.full.shape != other.full.shape or not ((one.full == other.full) & (one.empty == other.empty)).all():
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "

@@ -83,6 +83,25 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
     The weights are shared, not copied. `module` stays as it is: its training mode, and which of its weights require
     gradients.
 
+    Parameters
+    ----------
+    module
+        For example the result of `AutoModelForCausalLM.from_pretrained`.
+    tokenizer
+        HuggingFace's tokenizer; None if tasks are given as tokens.
+    name
+        For reports.
+    bos
+        As in `load_model`.
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> edgewise.wrap_model(module, tokenizer, "my model")
+
     Raises
     ------
     InputError

@@ -109,7 +109,26 @@ Recipes = Mapping[Measure, Sequence[Recipe]]
 
 
 def paper_recipes(bootstrap: Bootstrap | None = None, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
-    """Return the rows of the paper's two ablation tables: measure -> recipes."""
+    """Return the rows of the paper's two ablation tables.
+
+    Parameters
+    ----------
+    bootstrap
+        Of the recipes that filter; by default `Bootstrap()`.
+    pnr
+        Least share of positive edges, of the recipes with PNR.
+    time_limit
+        Seconds per ILP.
+
+    Returns
+    -------
+    dict
+        Measure -> recipes.
+
+    Examples
+    --------
+    >>> edgewise.discover(model, train, test, recipes=edgewise.paper_recipes(pnr=0.6))
+    """
     bootstrap, ilp = bootstrap or Bootstrap(), Ilp(time_limit)
     recipes = (
         GREEDY,

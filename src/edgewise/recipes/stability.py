@@ -26,7 +26,23 @@ if TYPE_CHECKING:
 
 
 def jaccard(one: Circuit, other: Circuit) -> float:
-    """Return the shared edges as a share of the edges of either circuit. 1 for two empty circuits."""
+    """Return the shared edges as a share of the edges of either circuit. 1 for two empty circuits.
+
+    Parameters
+    ----------
+    one, other
+        Circuits of the same graph.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Examples
+    --------
+    >>> edgewise.jaccard(Circuit.full(graph), Circuit.empty(graph))
+    0.0
+    """
     if one.graph != other.graph:
         raise InputError(f"circuits of two graphs have no edges to share: one of {one.graph}, one of {other.graph}")
     n_either = int(np.count_nonzero(one.mask | other.mask))

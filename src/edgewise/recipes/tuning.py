@@ -84,6 +84,15 @@ def tune(
         the first if greedy isn't among them.
     seed
         Of the folds.
+
+    Returns
+    -------
+    Tuning
+        All candidates with their areas on held-out examples, and the best recipe of each measure.
+
+    Examples
+    --------
+    >>> edgewise.tune(model, train, edgewise.score_edges(model, train)).chosen
     """
     recipes = tuning_recipes(settings.bootstrap) if recipes is None else recipes
     check_is("session", Session, session)

@@ -30,6 +30,12 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
 
     Parameters
     ----------
+    result
+        What `discover` returned.
+    folder
+        The folder to write.
+    overwrite
+        Whether an earlier result in the folder is replaced.
     eap_ig_json
         Whether the files in circuits/ are EAP-IG json. For a large graph each has many megabytes.
     """

@@ -237,6 +237,19 @@ def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
 def read_result(folder: str | Path) -> Discovery:
     """Return the discovery that a result folder holds. Scores and circuits are loaded when they are first used.
 
+    Parameters
+    ----------
+    folder
+        A folder that `write_result` or `edgewise run` wrote.
+
+    Returns
+    -------
+    Discovery
+
+    Examples
+    --------
+    >>> edgewise.read_result("results/demo-ioi").best(edgewise.CMD).area
+
     Raises
     ------
     InputError

@@ -48,6 +48,15 @@ def run_study(
         As in `load_model`.
     session
         Engine and progress. The study has its own store, in the folder.
+
+    Returns
+    -------
+    Study
+        The outcomes of all cells.
+
+    Examples
+    --------
+    >>> edgewise.run_study(edgewise.Plan("demo", "ioi", seeds=2), "results/study")
     """
     with open_study(Path(folder), plan, overwrite) as opened:
         return resume_study(plan, opened, cache, session)
