@@ -81,12 +81,12 @@ REOPENED = [
 
 
 @pytest.mark.parametrize("seed, graphs, window", REOPENED, ids=[f"{seed}-window-{w}" for seed, _, w in REOPENED])
-def test_what_the_first_search_misses_is_found_among_the_edges_in_doubt(monkeypatch, seed, graphs, window):
+def test_edges_in_doubt_are_searched_until_the_optimum_is_found(monkeypatch, seed, graphs, window):
     set_window(monkeypatch, window)
     check_optimal(seed, graphs)
 
 
-def test_the_pinned_problems_need_more_than_the_first_search():
+def test_the_pinned_problems_need_a_second_search():
     """Another version of HiGHS may find other vertices; if this fails, seeds have to be searched anew."""
     missed = []
     for seed, graphs, window in REOPENED:
@@ -101,14 +101,14 @@ def test_the_pinned_problems_need_more_than_the_first_search():
 
 
 @pytest.mark.parametrize("window", [0, 1, 2])
-def test_whatever_is_offered_at_first_the_optimum_is_that_of_the_papers_program(monkeypatch, window):
+def test_the_optimum_does_not_depend_on_the_first_window(monkeypatch, window):
     set_window(monkeypatch, window)
     for seed in SEEDS:
         check_optimal(seed)
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 2])
-def test_a_search_left_to_highs_after_a_few_nodes_gives_the_optimum(monkeypatch, nodes):
+def test_a_search_that_highs_finishes_gives_the_optimum(monkeypatch, nodes):
     set_window(monkeypatch, 0)
     monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
     for seed in SEEDS[:120]:
@@ -139,7 +139,7 @@ def fractional_programs():
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 2, 300])
-def test_a_search_returns_the_best_answer_if_it_beats_what_is_known_and_else_none(monkeypatch, nodes):
+def test_a_search_returns_the_best_answer_above_the_known_one(monkeypatch, nodes):
     """However near what is known: the nearer it is, the more is settled by reduced costs."""
     monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
     for program, relaxed, best in fractional_programs():
@@ -152,7 +152,7 @@ def test_a_search_returns_the_best_answer_if_it_beats_what_is_known_and_else_non
                 assert is_integral(search.best.x).all()
 
 
-def test_columns_are_settled_for_highs_only_once_something_is_known(monkeypatch):
+def test_columns_are_fixed_for_highs_only_if_a_solution_is_known(monkeypatch):
     held = []
 
     def spy(program, integer, seconds):
@@ -189,7 +189,7 @@ def stop_searches_after_the_first(patch: pytest.MonkeyPatch, nodes: int) -> None
 
 
 @pytest.mark.parametrize("seed", [10, 13, 14, 23, 40, 64, 86, 192])
-def test_time_that_runs_out_while_edges_are_reopened_loses_nothing_that_was_found(seed):
+def test_the_best_circuit_survives_a_time_limit_during_the_second_search(seed):
     problem, found = random_problem(seed, LARGE), []
     for nodes in range(9):
         with pytest.MonkeyPatch.context() as patch:
@@ -200,7 +200,7 @@ def test_time_that_runs_out_while_edges_are_reopened_loses_nothing_that_was_foun
     assert values == sorted(values) and values[-1] <= optimum(seed, LARGE) + 1e-9 <= found[0].bound + 2e-9
 
 
-def test_more_positive_edges_than_there_is_room_for_beside_what_must_be_in_are_infeasible():
+def test_pnr_that_leaves_no_room_for_required_edges_is_infeasible():
     graph = Graph(4, 4, 2)
     score = np.random.default_rng(0).normal(size=graph.n_edges)
     within = Circuit(graph, score < 0).prune()

@@ -71,7 +71,7 @@ def quiet(stage, done, total):
 
 @pytest.mark.parametrize("k", [0.5, 3.0, 17.2, 39.0])
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
-def test_a_soft_choice_sums_to_its_size_and_follows_the_parameters(k, temperature):
+def test_soft_top_k_sums_to_k_and_has_the_right_gradient(k, temperature):
     theta = torch.tensor(np.random.default_rng(0).normal(0, 3, 40), requires_grad=True)
     weights = soft_top_k(theta, k, temperature)
     assert float(weights.detach().sum()) == pytest.approx(k, abs=1e-6) and ((weights > 0) & (weights < 1)).all()
@@ -85,12 +85,12 @@ def test_a_soft_choice_sums_to_its_size_and_follows_the_parameters(k, temperatur
         assert float(found[place]) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-3, abs=1e-6)
 
 
-def test_a_hard_choice_has_its_size_and_takes_the_first_of_equals():
+def test_hard_top_k_selects_k_and_ties_go_to_the_first():
     assert hard_top_k(torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0]), 3).tolist() == [1, 1, 0, 1, 0]
     assert hard_top_k(torch.zeros(4), 0).sum() == 0 and hard_top_k(torch.zeros(4), 4).sum() == 4
 
 
-def test_sizes_are_drawn_half_evenly_and_half_by_their_part_of_the_area():
+def test_sizes_are_drawn_half_uniformly_and_half_by_area():
     shares, chances = size_chances(Graph(12, 12, 768))
     assert shares == (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) and chances.sum() == pytest.approx(1)
     by_area = np.array([0.001, 0.002, 0.004, 0.0075, 0.02, 0.04, 0.075, 0.2, 0.4])
@@ -102,7 +102,7 @@ def test_sizes_are_drawn_half_evenly_and_half_by_their_part_of_the_area():
         size_chances(Graph(1, 1, 4), (0.01, 1.0))
 
 
-def test_a_trend_compares_losses_of_equal_sizes():
+def test_the_loss_trend_compares_equal_sizes():
     sizes = [10, 500] * 30
     falling = [(0.9 if size == 10 else 0.1) * (1 - step / 120) for step, size in enumerate(sizes)]
     assert -0.5 < loss_trend(falling, sizes) < -0.2 and loss_trend(falling[::-1], sizes[::-1]) > 0.2
@@ -121,7 +121,7 @@ def test_a_warm_start_is_the_logit_of_the_rank():
     assert not TopKLearner().start(None, graph).any()
 
 
-def test_the_learning_rate_suits_goal_and_graph_and_decays_to_nothing():
+def test_the_learning_rate_depends_on_measure_and_graph_and_decays_to_0():
     small, large = Graph(4, 4, 64), Graph(24, 14, 896)
     assert TopKLearner().rate_for(small) == pytest.approx(0.1) and TopKLearner().rate_for(large) == pytest.approx(0.03)
     assert TopKLearner(CPR).rate_for(large) == 0.4 and TopKLearner(rate=0.2).rate_for(small) == 0.2
@@ -131,7 +131,7 @@ def test_the_learning_rate_suits_goal_and_graph_and_decays_to_nothing():
 
 @pytest.mark.parametrize("goal", [CMD, CPR])
 @pytest.mark.parametrize("ablation", [Patching(), Zero()])
-def test_the_gradient_of_a_batch_is_that_of_its_loss(goal, ablation):
+def test_the_gradient_of_a_batch_agrees_with_finite_differences(goal, ablation):
     model, task = wrap_model(build("llama")), random_task(5)
     found = evaluate_circuits(model, task, [], ablation=ablation)
     ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
@@ -158,7 +158,7 @@ def test_losses_are_zero_for_the_model_and_fall_towards_it():
     ]
 
 
-def test_adam_is_torchs():
+def test_adam_agrees_with_torch():
     rng = np.random.default_rng(0)
     theta = torch.tensor(rng.normal(size=6), dtype=torch.float32)
     state = TrainingState(theta.clone(), torch.zeros(6), torch.zeros(6))
@@ -172,7 +172,7 @@ def test_adam_is_torchs():
     np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny, tmp_path, monkeypatch):
+def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, tmp_path, monkeypatch):
     model, task = tiny
     learner = TopKLearner(**SHORT)
     whole = learn_ranking(model, task, learner, session=Session(progress=quiet))
@@ -214,7 +214,7 @@ def test_the_same_seed_gives_the_same_ranking_and_stopping_changes_nothing(tiny,
     )
 
 
-def test_batches_that_do_not_fit_change_nothing_but_rounding(tiny):
+def test_splitting_a_step_changes_only_rounding(tiny):
     model, task = tiny
     one, other = (
         learn_ranking(model, task, TopKLearner(**SHORT), memory=m, session=Session(progress=quiet)) for m in (10**9, 1)
@@ -223,7 +223,7 @@ def test_batches_that_do_not_fit_change_nothing_but_rounding(tiny):
 
 
 @pytest.mark.parametrize("goal, name", [(CMD, "ioi"), (CPR, "greater-than")])
-def test_what_is_learned_beats_what_it_started_from(goal, name):
+def test_a_learned_ranking_beats_the_scores_it_started_from(goal, name):
     """On the demo model, on examples that learning has not seen."""
     model = load_model("demo")
     train, test = load_task(name, model, "train", 100), load_task(name, model, "test", 100)
@@ -288,7 +288,7 @@ class Broken(Metric):
         return run.answer_logits[:, 0] * (run.answer_logits[:, 1] > 1e9).sqrt() * torch.nan
 
 
-def test_what_can_not_be_learned_is_refused(tiny):
+def test_wrong_parameters_of_learning_are_errors(tiny):
     model, task = tiny
     for wrong, words in (
         ({"steps": 0}, "at least 1"),
@@ -312,7 +312,7 @@ def test_what_can_not_be_learned_is_refused(tiny):
         solve(SelectionProblem.of(ranking, "absolute", 10, 0.5))
 
 
-def test_a_loss_that_is_no_number_is_noticed(tiny, monkeypatch):
+def test_a_loss_of_nan_is_an_error(tiny, monkeypatch):
     model, task = tiny
     monkeypatch.setattr(GradientJob, "__call__", lambda self, model, examples: (float("nan"), torch.zeros(1)))
     with pytest.raises(InputError, match="step 1"):
@@ -320,7 +320,7 @@ def test_a_loss_that_is_no_number_is_noticed(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "neox", "qwen3"])
-def test_weight_space_scores_add_up_to_the_effect_of_the_prompt(family):
+def test_mask_ig_scores_add_up_to_the_effect_of_the_prompt(family):
     model, task = wrap_model(build(family)), random_task(4)
     scores = score_edges(model, task, MaskIg(80))
     found = evaluate_circuits(model, task, [])
@@ -347,7 +347,7 @@ def outcomes(heights, name_seed=0):
     return found
 
 
-def test_a_portfolio_takes_what_validation_prefers_and_reports_what_test_says():
+def test_a_portfolio_chooses_on_validation_and_reports_test():
     validation = outcomes([[0.2, 0.9, 1.0], [0.5, 0.7, 1.0]])
     test = outcomes([[0.3, 0.6, 1.0], [0.1, 0.8, 1.0]])
     found = portfolio(validation, test, CMD, "validation")
@@ -359,7 +359,7 @@ def test_a_portfolio_takes_what_validation_prefers_and_reports_what_test_says():
     assert over.choices[0] == "ILP"
 
 
-def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
+def test_a_portfolio_is_the_best_recipe_on_the_split_it_chose_on(tiny, tmp_path):
     model, train = tiny
     test = random_task(9, seed=3)
     recipes = merge_recipes({b: (Recipe(), Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(TopKLearner(**SHORT)))
@@ -380,7 +380,7 @@ def test_a_portfolio_is_the_best_of_all_on_what_it_chose_by(tiny, tmp_path):
     assert rows[2].recipe.learner.measure == CMD and rows[4].choices == tuple(record["portfolio"]["CMD"].values())
 
 
-def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_path):
+def test_a_learned_ranking_can_be_written_selected_from_and_evaluated(edgewise, tmp_path):
     words = ("learn", "--measure", "cpr", "--examples", 8, "--steps", 10, "--out", tmp_path / "r")
     code, out, _ = edgewise(*words)
     assert code == 0 and "loss:" in out and "for CPR" in out
@@ -407,7 +407,7 @@ def test_a_learned_ranking_is_written_selected_from_and_evaluated(edgewise, tmp_
     assert not (tmp_path / "new").exists()
 
 
-def test_a_run_shows_learned_rows_and_what_the_portfolio_took(edgewise, tmp_path):
+def test_a_run_shows_learned_recipes_and_the_choices_of_the_portfolio(edgewise, tmp_path):
     words = ("run", "--learned", "--learn-steps", 10, "--examples", 8, "--stability", 0, "--out", tmp_path / "r")
     code, out, _ = edgewise(*words)
     assert code == 0 and "ILP + Learned" in out and "Portfolio CMD" in out

@@ -93,7 +93,7 @@ VERBS = {  # family -> how a verb is given one, a name, a class
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_names_classes_and_strangers_are_refused_in_words(model, verb):
+def test_names_and_classes_instead_of_methods_are_errors(model, verb):
     family, call, name, kind = VERBS[verb]
     call(model, kind())
     for given, shown in ((name, repr(name)), (kind, kind.__name__), (None, "None"), (3, "3")):
@@ -101,12 +101,12 @@ def test_names_classes_and_strangers_are_refused_in_words(model, verb):
             call(model, given)
 
 
-def test_another_family_is_as_wrong_as_a_name(model):
+def test_a_method_of_another_family_is_an_error(model):
     with pytest.raises(InputError, match=r"an ablation must be .* Ablation, not Greedy\(\)"):
         evaluate_circuits(model, random_task(2), [], ablation=Greedy())
 
 
-def test_names_are_read_in_one_place():
+def test_choose_reads_names_and_options():
     assert choose("solver", SOLVERS, "ILP", time_limit=2.0) == Ilp(2.0)
     assert choose("scorer", SCORERS, "eap-ig", steps=None) == EapIg()
     with pytest.raises(InputError, match="takes no steps"):
@@ -211,7 +211,7 @@ class Raw(Faithfulness):
         return circuit
 
 
-def test_a_scorer_of_ones_own(model):
+def test_a_custom_scorer(model):
     task = random_task(3, seed=1)
     found, expected = score_edges(model, task, Scaled()), score_edges(model, task, Eap())
     np.testing.assert_allclose(found.values, -2 * expected.values, rtol=1e-6)
@@ -220,7 +220,7 @@ def test_a_scorer_of_ones_own(model):
 
 
 @pytest.mark.parametrize("scorer", [Eap(), EapIg(3)])
-def test_a_metric_of_ones_own_is_scored_and_evaluated(model, scorer):
+def test_a_custom_metric_is_scored_and_evaluated(model, scorer):
     """Scores are linear in the metric: those of the two logits differ by those of the logit difference."""
     task = random_task(3, seed=2)
     right, wrong, both = (score_edges(model, task, scorer, one) for one in (Logit(), WrongLogit(), LogitDifference()))
@@ -235,7 +235,7 @@ def test_a_metric_of_ones_own_is_scored_and_evaluated(model, scorer):
     assert right.provenance["metric"] == "Logit"
 
 
-def test_an_ablation_of_ones_own(model):
+def test_a_custom_ablation(model):
     task = random_task(4, seed=3)
     rng = np.random.default_rng(0)
     circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.5, 0.9)]
@@ -248,7 +248,7 @@ def test_an_ablation_of_ones_own(model):
     assert np.abs(expected.values - expected.full).max() > 1e-3
 
 
-def test_a_solver_of_ones_own_is_pruned_filled_and_nested(model):
+def test_a_custom_solver_is_pruned_filled_and_nested(model):
     found = solve(PROBLEM, Worst())
     mask = np.zeros(GRAPH.n_edges, bool)
     mask[np.argsort(PROBLEM.value)[: PROBLEM.budget]] = True
@@ -263,7 +263,7 @@ def test_a_solver_of_ones_own_is_pruned_filled_and_nested(model):
     assert (small.circuit.mask <= large.circuit.mask).all()
 
 
-def test_a_filter_of_ones_own():
+def test_a_custom_filter():
     found = summarise(SCORES, Median())
     middle = np.sort(SCORES.values, 0)[5:7].mean(0)
     kept = np.abs(middle) >= np.quantile(np.abs(middle), 0.25)
@@ -273,7 +273,7 @@ def test_a_filter_of_ones_own():
     assert Recipe(Worst(), Median(), 0.5).parameter_text == "q 0.25, PNR 0.5"
 
 
-def test_a_benchmark_and_a_faithfulness_of_ones_own():
+def test_a_custom_measure_and_faithfulness():
     # Of the metric's means 1.5, 2, 4.5 the distances to 1 are 0.5, 1, 3.5: squared 0.25, 1, 12.25.
     curve = Curve(CURVE.shares, CURVE.asked, CURVE.kept, CURVE.values, CURVE.full, CURVE.empty, Raw())
     assert curve.faithfulness.tolist() == [1.5, 2.0, 4.5]
@@ -284,7 +284,7 @@ def test_a_benchmark_and_a_faithfulness_of_ones_own():
     assert faithfulness([3.0], 1.0, 1.0, Raw()).tolist() == [3.0]
 
 
-def test_a_whole_discovery_of_ones_own(model):
+def test_a_discovery_with_custom_methods(model):
     """Every stage by a user's own method, against the same stages one by one."""
     train, test = random_task(6, seed=4), random_task(5, seed=5)
     settings = Settings(Scaled(), Logit(), ByHand(), Raw(), sizes=(0.1, 0.4, 1.0))
@@ -311,7 +311,7 @@ def test_a_ranking_from_elsewhere_is_selected_by_any_solver():
         assert found.kept <= 8 and found.circuit == found.circuit.prune()
 
 
-def test_methods_whose_parameters_no_field_tells_are_refused(model):
+def test_methods_with_hidden_parameters_are_errors(model):
     class Hidden(Metric):
         def __init__(self, factor):
             self.factor = factor

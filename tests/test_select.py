@@ -210,7 +210,7 @@ def test_nested_circuits_contain_the_smaller_ones(problem, solver):
 
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from([Greedy(), TopN()]))
-def test_fill_comes_as_near_to_the_budget_as_more_edges_can(problem, solver):
+def test_fill_comes_as_close_to_the_budget_as_possible(problem, solver):
     plain, filled = solve(problem, solver), solve(problem, solver, fill=True)
     assert plain.kept <= filled.kept <= problem.budget
     assert filled.circuit == filled.circuit.prune()
@@ -221,7 +221,7 @@ def test_fill_comes_as_near_to_the_budget_as_more_edges_can(problem, solver):
 
 @pytest.mark.parametrize("limit", [1e-9, 0.02])
 @pytest.mark.parametrize("pnr", [None, 0.8])
-def test_a_time_limit_gives_a_circuit_and_an_honest_bound(limit, pnr):
+def test_a_time_limit_gives_a_circuit_and_a_valid_bound(limit, pnr):
     graph = Graph(8, 8, 2)
     score = np.random.default_rng(0).standard_t(1.5, graph.n_edges)
     problem = SelectionProblem.build(graph, score, "absolute", 40, pnr)
@@ -233,7 +233,7 @@ def test_a_time_limit_gives_a_circuit_and_an_honest_bound(limit, pnr):
         assert found.gap > 0
 
 
-def test_worthless_edges_are_chosen_last_but_not_lost():
+def test_edges_of_value_0_are_chosen_last():
     """What fails the filter has value 0: it fills the budget that nothing better wants."""
     graph = GRAPHS[2]
     score = np.zeros(graph.n_edges)
@@ -250,7 +250,7 @@ def test_worthless_edges_are_chosen_last_but_not_lost():
 
 @pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
 @pytest.mark.parametrize("rank", RANKINGS)
-def test_nothing_and_everything_are_no_errors(solver, rank):
+def test_empty_and_full_budgets_are_allowed(solver, rank):
     score = np.random.default_rng(0).normal(size=TINY.n_edges)
     assert solve(SelectionProblem.build(TINY, score, rank, 0), solver).circuit == Circuit.empty(TINY)
     assert solve(SelectionProblem.build(TINY, score, rank, TINY.n_edges), solver).circuit == Circuit.full(TINY)
@@ -278,12 +278,12 @@ def test_positive_means_positive_before_absolute_values():
 
 
 @given(st.integers(0, 8), st.integers(0, 100))
-def test_least_positive_is_the_rounded_up_share_but_no_more_than_there_are(budget, percent):
+def test_least_positive_is_rounded_up_and_at_most_all_positive_edges(budget, percent):
     problem = SelectionProblem.build(TINY, np.array([1.0, 1, 1, -1, -1, -1, -1, -1]), "signed", budget, percent / 100)
     assert problem.least_positive == min(-(-percent * budget // 100), 3)
 
 
-def test_a_rounding_error_is_not_an_edge():
+def test_rounding_errors_do_not_change_the_number_of_positive_edges():
     graph = Graph(3, 3, 2)
     assert SelectionProblem.build(graph, np.ones(graph.n_edges), "signed", 100, 0.55).least_positive == 55
 
@@ -315,14 +315,14 @@ def test_edges_are_a_count_or_a_share(text, expected):
     ["-1", "-0.5", "1.5", "many", "nan", "inf", "", "1/0", "١", "1_000", "0x10", "1e999999999", "1e-999999999",
      "9" * 5000],
 )  # fmt: skip
-def test_edges_that_make_no_sense_are_refused_at_once(text):
+def test_invalid_numbers_of_edges_are_errors(text):
     with pytest.raises(InputError, match="is neither a count of edges") as error:
         parse_edges(text, 32491)
     assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("text", ["32492", "1e400", "9" * 20])
-def test_more_edges_than_there_are_are_refused(text):
+def test_more_edges_than_the_graph_has_are_an_error(text):
     with pytest.raises(InputError, match="the graph has 32491"):
         parse_edges(text, 32491)
 
@@ -332,13 +332,13 @@ def test_more_edges_than_there_are_are_refused(text):
     [({"budget": 9}, "the graph's 8"), ({"budget": -1}, "between 0"), ({"pnr": 1.5}, "from 0 to 1"),
      ({"pnr": -0.1}, "from 0 to 1"), ({"rank": "size"}, "signed, absolute"), ({"score": np.full(8, np.nan)}, "finite")],
 )  # fmt: skip
-def test_problems_that_make_no_sense_are_refused(change, words):
+def test_invalid_problems_are_errors(change, words):
     given_ = {"graph": TINY, "score": np.ones(8), "rank": "signed", "budget": 3, "pnr": None} | change
     with pytest.raises(InputError, match=words):
         SelectionProblem.build(**given_)
 
 
-def test_an_unknown_solver_lists_the_known():
+def test_an_unknown_solver_is_an_error_that_lists_the_solvers():
     with pytest.raises(InputError, match="top-n, greedy, ilp"):
         choose("solver", SOLVERS, "magic")
 
@@ -355,7 +355,7 @@ def test_a_time_limit_holds_where_pnr_binds():
     assert time.process_time() - started < 20  # not a speed: forty times the limit is no limit
 
 
-def test_the_nearest_possible_request_is_possible():
+def test_the_nearest_possible_pnr_is_feasible():
     for budget in range(2, 12):
         score = np.where(np.random.default_rng(budget).random(GRAPHS[4].n_edges) < 0.3, 1.0, -1.0)
         try:

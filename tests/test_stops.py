@@ -45,7 +45,7 @@ def start_paused(n_batches, folder, *words):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("module", ["typer", "torch", "transformers"])
-def test_a_stop_during_imports_is_told_in_a_line(tmp_path, name, module):
+def test_a_stop_during_imports_prints_one_line(tmp_path, name, module):
     number = getattr(signal, name)
     process = start("score", "--out", tmp_path / "out", python=("-X", "importtime", "-m", "edgewise"))
     for line in process.stderr:  # importtime tells what was imported
@@ -78,7 +78,7 @@ edgewise.__main__.main()
 """
 
 
-def test_a_stop_is_not_lost_where_nothing_can_be_raised():
+def test_a_stop_inside_a_destructor_is_not_lost():
     done = subprocess.run(
         [sys.executable, "-c", SWALLOWED], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, preexec_fn=hear
     )
@@ -108,7 +108,7 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
     assert one == other and sorted(path.name for path in results.iterdir()) == ["out", "whole"]
 
 
-def test_only_what_goes_on_is_said_to():
+def test_only_resumable_commands_say_so():
     assert (
         is_resumable(["run"])
         and is_resumable(["study", "--seeds", "2"])
@@ -137,7 +137,7 @@ def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json", "out.json", "whole.json"]
 
 
-def test_the_second_of_two_commands_on_one_folder_is_refused_at_its_start(edgewise, tmp_path):
+def test_the_second_of_two_commands_on_one_folder_is_an_error(edgewise, tmp_path):
     results = tmp_path / "results"
     process = start_paused(1, tmp_path, "score", "--examples", 4, "--batch-size", 2, "--out", results / "out")
     try:
@@ -165,7 +165,7 @@ def contents(path):
     return {str(file): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def test_a_full_disk_is_one_line_that_names_the_file_and_leaves_what_was_there(edgewise, tmp_path):
+def test_a_full_disk_is_one_line_that_names_the_file_and_changes_nothing(edgewise, tmp_path):
     result, study = tmp_path / "r", tmp_path / "study"
     assert edgewise("run", "--examples", 6, "--no-learned", "--stability", 0, "--out", result)[0] == 0
     grids = ("--resamples-grid", "5", "--kappa-grid", "", "--pnr-grid", ".5", "--seeds", 1, "--examples", 6)

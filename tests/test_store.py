@@ -1,4 +1,4 @@
-"""One memory: what is found again is what would be made again, and nothing else."""
+"""The store: units are read back only if they equal what would be computed again."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def saved(tmp_path) -> Path:
     return folder
 
 
-def test_a_unit_comes_back_as_it_was_kept(tmp_path):
+def test_a_unit_is_read_back_as_it_was_saved(tmp_path):
     store = Store(tmp_path / "s").open()
     assert store.is_empty and store.find("a-1") is None
     arrays = {"x": np.arange(6).reshape(2, 3), "y": np.zeros(0)}
@@ -58,7 +58,7 @@ def test_a_unit_comes_back_as_it_was_kept(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "no record", "not json", "another format"])
-def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
+def test_a_damaged_unit_is_not_found(tmp_path, damage):
     store = Store(tmp_path / "s").open()
     store.save("a-1", Unit({"x": np.arange(1000.0)}))
     array, record = store.folder / "a-1" / "x.npy", store.folder / "a-1" / "unit.json"
@@ -81,7 +81,7 @@ def test_a_unit_that_is_not_whole_any_more_is_not_found(tmp_path, damage):
     np.testing.assert_array_equal(store.find("a-1").arrays["x"], np.ones(2))
 
 
-def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
+def test_a_failed_save_leaves_nothing(tmp_path):
     store = Store(tmp_path / "s").open()
     with pytest.raises(ValueError, match="JSON"):
         store.save("a-1", Unit({"x": np.ones(3)}, float("nan")))
@@ -92,7 +92,7 @@ def test_a_unit_that_fails_half_way_leaves_nothing(tmp_path):
     assert sorted(p.name for p in store.folder.iterdir()) == ["a-3", "store.json"]
 
 
-def test_a_folder_of_others_is_no_store(tmp_path):
+def test_a_folder_with_other_files_is_no_store(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match=r"aren't part of it: .*thesis\.txt"):
         Store(tmp_path).open()
@@ -100,7 +100,7 @@ def test_a_folder_of_others_is_no_store(tmp_path):
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_a_key_covers_methods_with_their_parameters_and_the_text_of_ones_own():
+def test_a_key_depends_on_parameters_and_on_the_source_of_custom_methods():
     def own(factor):
         text = f"lambda x: {factor} * x"
 
@@ -137,7 +137,7 @@ class Weighted(Metric):
         return run.answer_logits[:, 0]
 
 
-def test_arrays_of_any_size_are_told_apart_and_equal_values_are_the_same():
+def test_a_key_depends_on_every_value_of_an_array():
     big = np.zeros(5000)
     other = big.copy()
     other[2500] = 1
@@ -152,14 +152,14 @@ def test_arrays_of_any_size_are_told_apart_and_equal_values_are_the_same():
             unit_key("a", how=Weighted(strange))
 
 
-def test_numbers_of_numpy_are_written_as_plain_ones(tmp_path):
+def test_numpy_numbers_are_written_as_plain_numbers(tmp_path):
     store = Store(tmp_path / "s")
     store.save("a-1", Unit(about={"n": np.int64(3), "x": np.float32(0.5), "v": np.arange(2)}))
     assert store.find("a-1").about == {"n": 3, "x": 0.5, "v": [0, 1]}
     assert Settings(EapIg(np.int64(3))).record()["scorer"] == {"name": "eap-ig", "steps": 3}
 
 
-def test_a_store_is_named_by_text_and_marked_by_its_first_unit(tmp_path):
+def test_a_store_takes_a_path_as_text(tmp_path):
     store = Store(str(tmp_path / "s"))
     store.save("a-1", Unit(about=1))
     assert store.open().find("a-1").about == 1 and store == Store(tmp_path / "s")
@@ -168,11 +168,11 @@ def test_a_store_is_named_by_text_and_marked_by_its_first_unit(tmp_path):
 COLUMNS = {"x": ((3,), np.float32), "n": ((), np.int64)}
 
 
-def fill(filling, rows):
-    filling.write_rows(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
+def fill(partial, rows):
+    partial.write_rows(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
 
 
-def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, monkeypatch):
+def test_processes_that_share_a_store_do_not_disturb_each_other(tmp_path, monkeypatch):
     one, other = Store(tmp_path / "s").open(), Store(tmp_path / "s")
     with one.open_partial("a-1", 2, COLUMNS) as mine:
         fill(mine, [0])
@@ -195,14 +195,14 @@ def test_processes_that_share_a_store_leave_each_others_work_alone(tmp_path, mon
 
 
 @pytest.mark.parametrize("folder", ["s", None])
-def test_a_filling_is_the_arrays_that_were_put_there(tmp_path, folder):
+def test_a_partial_unit_becomes_a_unit_of_its_rows(tmp_path, folder):
     store = Store(None if folder is None else tmp_path / folder)
-    with store.open_partial("a-1", 4, COLUMNS) as filling:
+    with store.open_partial("a-1", 4, COLUMNS) as partial:
         for rows in ([2, 0], [3], [1]):
-            assert filling.is_missing(rows)
-            fill(filling, rows)
-            assert not filling.is_missing(rows)
-        unit = store.finish("a-1", filling, "done")
+            assert partial.is_missing(rows)
+            fill(partial, rows)
+            assert not partial.is_missing(rows)
+        unit = store.finish("a-1", partial, "done")
     assert unit.about == "done" and unit.arrays["n"].tolist() == [0, 1, 2, 3]
     np.testing.assert_array_equal(unit.arrays["x"], np.repeat(np.arange(4.0), 3).reshape(4, 3))
     if folder is not None:
@@ -210,18 +210,18 @@ def test_a_filling_is_the_arrays_that_were_put_there(tmp_path, folder):
         assert sorted(path.name for path in (store.folder / "a-1").iterdir()) == ["n.npy", "unit.json", "x.npy"]
 
 
-def stopped_filling(store):
-    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as filling:
+def stop_partial_unit(store):
+    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as partial:
         for rows in ([2, 0], [3]):
-            fill(filling, rows)
+            fill(partial, rows)
         raise KeyboardInterrupt
     return store.folder / "a-1.part"
 
 
 @pytest.mark.parametrize("damage", ["none", "log cut", "log junk", "row", "array cut", "array gone", "other shape"])
-def test_what_was_put_before_a_stop_is_found_again_unless_it_is_not_whole(tmp_path, damage):
+def test_undamaged_rows_are_read_back_after_a_stop(tmp_path, damage):
     store = Store(tmp_path / "s")
-    part = stopped_filling(store)
+    part = stop_partial_unit(store)
     assert store.has("a-1") and not store.is_empty
     log, array = part / "done.jsonl", part / "x.npy"
     if damage == "log cut":
@@ -239,39 +239,39 @@ def test_what_was_put_before_a_stop_is_found_again_unless_it_is_not_whole(tmp_pa
     elif damage == "other shape":
         np.save(array, np.zeros((5, 3), np.float32))
     whole, first = damage in ("none", "log junk"), damage in ("none", "log junk", "log cut", "row")
-    with store.open_partial("a-1", 4, COLUMNS) as filling:
-        assert (not filling.is_missing([0]), not filling.is_missing([2]), not filling.is_missing([3])) == (
+    with store.open_partial("a-1", 4, COLUMNS) as partial:
+        assert (not partial.is_missing([0]), not partial.is_missing([2]), not partial.is_missing([3])) == (
             first,
             first,
             whole,
         )
         for rows in ([0, 2], [3], [1]):
-            if filling.is_missing(rows):
-                fill(filling, rows)
-        unit = store.finish("a-1", filling)
+            if partial.is_missing(rows):
+                fill(partial, rows)
+        unit = store.finish("a-1", partial)
     assert unit.arrays["n"].tolist() == [0, 1, 2, 3] and unit.arrays["x"][3].tolist() == [3, 3, 3]
 
 
-def test_what_is_put_behind_an_entry_cut_short_counts(tmp_path):
+def test_rows_logged_after_a_cut_off_entry_count(tmp_path):
     store = Store(tmp_path / "s")
-    log = stopped_filling(store) / "done.jsonl"
+    log = stop_partial_unit(store) / "done.jsonl"
     log.write_bytes(log.read_bytes()[:-5])
-    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as filling:
-        fill(filling, [3])
+    with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS) as partial:
+        fill(partial, [3])
         raise KeyboardInterrupt
-    with store.open_partial("a-1", 4, COLUMNS) as filling:
-        assert not filling.is_missing([0, 2, 3])
+    with store.open_partial("a-1", 4, COLUMNS) as partial:
+        assert not partial.is_missing([0, 2, 3])
 
 
-def test_work_that_was_killed_before_its_first_rows_is_none(tmp_path):
+def test_a_partial_unit_without_rows_is_empty(tmp_path):
     store = Store(tmp_path / "s")
-    log = stopped_filling(store) / "done.jsonl"
+    log = stop_partial_unit(store) / "done.jsonl"
     log.write_bytes(b"")
     assert store.is_empty
 
 
 @pytest.mark.parametrize("moment", ["write_unit_record", "rename", "after"])
-def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, moment):
+def test_a_partial_unit_killed_while_it_is_finished_loses_nothing(tmp_path, monkeypatch, moment):
     """Arrays are hashed and a record is written before a unit takes its place: until then the log is needed."""
     store, rename = Store(tmp_path / "s"), os.rename
 
@@ -280,38 +280,38 @@ def test_a_filling_killed_at_its_very_end_loses_nothing(tmp_path, monkeypatch, m
             rename(*given)
         raise SystemExit
 
-    with monkeypatch.context() as broken, pytest.raises(SystemExit), store.open_partial("a-1", 4, COLUMNS) as filling:
-        fill(filling, [0, 1, 2, 3])
+    with monkeypatch.context() as broken, pytest.raises(SystemExit), store.open_partial("a-1", 4, COLUMNS) as partial:
+        fill(partial, [0, 1, 2, 3])
         broken.setattr(store_module, "write_unit_record", killed) if moment == "write_unit_record" else broken.setattr(
             os, "rename", killed
         )
-        store.finish("a-1", filling, "done")
+        store.finish("a-1", partial, "done")
     if moment == "after":
         assert store.open().find("a-1").arrays["n"].tolist() == [0, 1, 2, 3]
     else:
-        with store.open_partial("a-1", 4, COLUMNS) as filling:
-            assert filling.n_done == 4
-            store.finish("a-1", filling, "done")
+        with store.open_partial("a-1", 4, COLUMNS) as partial:
+            assert partial.n_done == 4
+            store.finish("a-1", partial, "done")
     assert sorted(path.name for path in (store.folder / "a-1").iterdir()) == ["n.npy", "unit.json", "x.npy"]
 
 
-def test_a_filling_that_got_nothing_leaves_nothing(tmp_path):
+def test_a_partial_unit_without_rows_leaves_no_files(tmp_path):
     store = Store(tmp_path / "s")
     with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS):
         raise KeyboardInterrupt
     assert store.is_empty and not store.has("a-1")
 
 
-def test_what_was_just_made_is_not_hashed_again(tmp_path, monkeypatch):
+def test_a_unit_that_was_just_finished_is_not_hashed_again(tmp_path, monkeypatch):
     store, hashed, digest = Store(tmp_path / "s"), [], store_module.file_digest
     monkeypatch.setattr(store_module, "file_digest", lambda path: (hashed.append(path), digest(path))[1])
-    with store.open_partial("a-1", 2, COLUMNS) as filling:
-        fill(filling, [0, 1])
-        made = store.finish("a-1", filling, {"seconds": 1})
+    with store.open_partial("a-1", 2, COLUMNS) as partial:
+        fill(partial, [0, 1])
+        made = store.finish("a-1", partial, {"seconds": 1})
     assert len(hashed) == 2 and made.about == {"seconds": 1} and made.arrays["n"].tolist() == [0, 1]
 
 
-def test_a_held_store_is_held_by_one_and_leaves_no_trace_of_nothing(tmp_path):
+def test_a_locked_store_has_one_owner_and_is_removed_if_empty(tmp_path):
     with open_partial_store(tmp_path / "new" / "out") as store:
         with (
             pytest.raises(InputError, match="is being written by"),
@@ -333,7 +333,7 @@ def test_a_held_store_is_held_by_one_and_leaves_no_trace_of_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "store", "strange store", "file", "link"])
-def test_somebody_elses_partial_is_not_ours(tmp_path, kind):
+def test_a_partial_store_with_other_files_is_left_alone(tmp_path, kind):
     path = tmp_path / ".out.partial"
     if kind in ("folder", "store", "strange store"):
         path.mkdir()
@@ -360,7 +360,7 @@ def test_versions_are_part_of_every_key(monkeypatch):
     assert unit_key("scores", a=1) != before
 
 
-def test_a_models_digest_is_of_its_bytes_whatever_their_names_and_dates(saved):
+def test_the_digest_of_a_model_depends_on_the_bytes_of_its_files(saved):
     before = ModelSource(str(saved)).digest
     weights, times = saved / "pytorch_model.bin", (saved / "pytorch_model.bin").stat()
     state = torch.load(weights, weights_only=True)
@@ -384,7 +384,7 @@ def test_a_model_in_memory_has_the_digest_of_its_weights():
     assert other_bos.digest != one.digest
 
 
-def test_a_digest_is_of_the_weights_as_they_are_now(tmp_path):
+def test_the_digest_of_a_model_follows_changed_weights(tmp_path):
     for model in (wrap_model(build("gpt2")), load_model("demo")):
         weight = next(model.module.parameters())
         digests, contents = [model.digest], [model.content]
@@ -397,7 +397,7 @@ def test_a_digest_is_of_the_weights_as_they_are_now(tmp_path):
         assert len(set(digests)) == len(set(contents)) == 3
 
 
-def test_the_content_of_a_model_is_that_of_its_files_however_it_is_loaded(saved):
+def test_the_content_of_a_model_depends_on_its_files_only(saved):
     one, other = load_model(saved), load_model(saved, dtype="float64", bos="no")
     assert one.content == other.content and one.digest != other.digest
     for name in ("README.md", "train.log", "optimizer.pt", "training_args.bin", "trainer_state.json"):
@@ -416,7 +416,7 @@ def test_a_model_knows_how_another_process_loads_it():
     assert again.transformer.dtype == torch.float64 and wrap_model(model.module).source is None
 
 
-def test_a_tasks_digest_is_of_its_tokens():
+def test_the_digest_of_a_task_depends_on_its_tokens():
     task = random_task(4)
     first = task.examples[0]
     changed = [
@@ -430,7 +430,7 @@ def test_a_tasks_digest_is_of_its_tokens():
     assert digests[0] == task.digest and len({task.digest, *digests}) == 5
 
 
-def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypatch):
+def test_a_discovery_stopped_at_any_point_resumes_with_the_same_results(tmp_path, monkeypatch):
     """Stopped after each of its batches and selections in turn; every one is made once."""
     model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
     settings = Settings(sizes=SIZES, batch_size=3)
@@ -463,7 +463,7 @@ def test_a_discovery_goes_on_from_any_point_and_ends_the_same(tmp_path, monkeypa
             np.testing.assert_array_equal(found.overlap[b][recipe], by_size)
 
 
-def test_what_changes_a_result_is_worked_out_again(saved, tmp_path, monkeypatch):
+def test_scores_are_computed_again_if_anything_they_depend_on_changed(saved, tmp_path, monkeypatch):
     """Weights of the same name and date, config, prompts, scorer, metric: never the scores of others."""
     task, store, settings = random_task(6), Store(tmp_path / "s").open(), Settings(sizes=SIZES)
     calls, running = [], scoring.run_batches

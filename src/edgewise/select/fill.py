@@ -47,13 +47,13 @@ def connect_best_edges(problem: SelectionProblem) -> Bools:
     """
     order = problem.optional_order
     positive = order[problem.is_positive[order]][: problem.least_positive]
-    wanted = np.concatenate([positive, order[~np.isin(order, positive)]]) if len(positive) else order
+    by_priority = np.concatenate([positive, order[~np.isin(order, positive)]]) if len(positive) else order
     fits, too_many = 0, problem.budget + 1
     while too_many - fits > 1:
         tried = (fits + too_many) // 2
-        size = int(_connect(problem, wanted[:tried]).sum())
+        size = int(_connect(problem, by_priority[:tried]).sum())
         fits, too_many = (tried, too_many) if size <= problem.budget else (fits, tried)
-    return _connect(problem, wanted[:fits])
+    return _connect(problem, by_priority[:fits])
 
 
 def _connect(problem: SelectionProblem, edges: np.ndarray) -> Bools:

@@ -157,9 +157,9 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
         core[tail[backbone]] = core[head[backbone]] = True
     joining = problem.connectors
     settled = core[tail[joining]] & core[head[joining]] if has_core else False
-    wanted = sure | offered
-    wanted[joining[~(settled | sure[joining])]] = True
-    candidates = np.flatnonzero(wanted)
+    is_candidate = sure | offered
+    is_candidate[joining[~(settled | sure[joining])]] = True
+    candidates = np.flatnonzero(is_candidate)
     inside = core[tail[candidates]].astype(np.int8) + core[head[candidates]]
     is_sure = sure[candidates] & has_core
     fixed = np.zeros(graph.n_edges, bool)

@@ -123,10 +123,10 @@ def _solve_larger(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -
     budget = problem.budget
     fits, too_many = budget, problem.graph.n_edges
     while too_many - fits > 1:
-        asked = (fits + too_many) // 2
-        larger = _solve_and_prune(problem.with_budget(asked, problem.within), solver).mask
-        if int(larger.sum()) <= budget:
-            fits, mask = asked, larger
+        larger_budget = (fits + too_many) // 2
+        larger_mask = _solve_and_prune(problem.with_budget(larger_budget, problem.within), solver).mask
+        if int(larger_mask.sum()) <= budget:
+            fits, mask = larger_budget, larger_mask
         else:
-            too_many = asked
+            too_many = larger_budget
     return mask
