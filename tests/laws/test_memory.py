@@ -71,7 +71,7 @@ def peak(work, folder):
 
 
 # More examples than fit.
-@pytest.mark.parametrize("scorer, count", [(Eap(), 60), (EapIg(5), 50), (EapIg(20), 30)])
+@pytest.mark.parametrize("scorer, count", [(Eap(), 60), (EapIg(20), 30)])
 def test_scoring_fits_into_its_memory_and_makes_use_of_it(model, scorer, count, tmp_path):
     used = peak(lambda: score_edges(model, prompts(count), scorer, memory=BUDGET), tmp_path)
     assert BUDGET / FACTOR < used < BUDGET * FACTOR
@@ -87,7 +87,7 @@ def test_wide_models_keep_to_their_memory_too(wide, budget, tmp_path):
     assert used < budget * 1.1
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.1, 0.9])
 @pytest.mark.parametrize("ablation", [Patching(), Mean()], ids=lambda one: one.name)
 def test_evaluation_fits_into_its_memory_and_makes_use_of_it(model, ablation, share, tmp_path):
     mask = np.random.default_rng(0).random(model.graph.n_edges) < share
@@ -182,7 +182,7 @@ CASES = [("gpt2", torch.float32), ("llama-3.1-8b", torch.bfloat16), ("llama-3.1-
 
 
 @pytest.mark.parametrize("name, dtype", [*CASES, ("gemma-2-2b", torch.bfloat16)], ids=str)
-def test_what_work_needs_is_what_it_takes(name, dtype):
+def test_the_estimate_is_the_memory_that_work_takes(name, dtype):
     """At the width of real models."""
     with torch.device("meta"):
         model = build_transformer(SHAPES[name]().to(dtype).eval().requires_grad_(False))
