@@ -152,7 +152,8 @@ def _write_results(command: Command, before: Path, after: Path, scores: Path, in
     """Write the result of before, and the result that the command leaves on a disk that is large enough."""
     for path in (before, after):
         path.parent.mkdir()
-    """Run one command on one disk; return its exit code, problems and message, or None if there is nothing to do."""
+    out = before.with_suffix(".json") if before.suffix else before
+    _check_success(_edgewise(_fill_in(command.earlier, out, scores)))
     if before.suffix == ".pt":  # any file of that name will do
         before.with_suffix(".json").rename(before)
     if in_place:
