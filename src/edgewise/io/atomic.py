@@ -43,12 +43,17 @@ SCORE_FILES = r"(scores|ranking)\.(npy|json)"
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write a file to, which replaces `path` at the end; after an error it is removed."""
     check_file(path)
+    if any(map(DRAFT_NAME.fullmatch, path.parts)):  # in a folder that will itself appear in one step
+        remove(path)
+        with create_parents(path), name_target_in_errors(path):
+            yield path
+            _sync(path)
+        return
     with create_parents(path), open_draft(path) as draft, name_target_in_errors(path, draft):
         yield draft
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())  # a power cut must not leave a name without content
+        _sync(draft)  # a power cut must not leave a name without content
         os.replace(draft, path)
-        _sync_folder(path.parent)
+        _sync(path.parent)
 
 
 @contextmanager
@@ -62,9 +67,9 @@ def atomic_folder(path: Path, overwrite: bool = False, own_files: str = "") -> I
         draft.mkdir()
         yield draft
         for folder, _, _ in os.walk(draft):
-            _sync_folder(Path(folder))
+            _sync(Path(folder))
         replace_folder(draft, path, overwrite)
-        _sync_folder(path.parent)
+        _sync(path.parent)
 
 
 def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
@@ -318,13 +323,16 @@ def name_target_in_errors(path: Path, draft: Path | None = None) -> Iterator[Non
     raise InputError(message if draft is None else message.replace(str(draft), str(path))) from None
 
 
-def _sync_folder(path: Path) -> None:
-    with suppress(OSError):  # some systems don't open folders
+def _sync(path: Path) -> None:
+    try:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError:
+        if not path.is_dir():  # some systems can't sync folders
+            raise
 
 
 def file_digest(path: Path) -> str:
