@@ -162,7 +162,8 @@ import sys
 import transformers
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging
-from edgewise import InputError, inspect_model, load_model
+from edgewise import InputError, load_model
+from edgewise.models import inspect_model
 
 def state():
     return logging.get_verbosity(), logging.is_progress_bar_enabled(), are_progress_bars_disabled()
