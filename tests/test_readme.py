@@ -73,13 +73,10 @@ def test_the_readme_lists_every_file_and_array_with_shape_and_dtype(folder):
 
 def test_the_readme_explains_the_definition_of_faithfulness(folder):
     result = read_result(folder)
-    ratio = tuple(replace(row, curve=replace(row.curve, definition=RatioFaithfulness())) for row in result.rows)
-    for found, said in (
-        (result, "MIB's, 0 for the empty circuit"),
-        (replace(result, rows=ratio), "not on MIB's scale"),
-    ):
-        assert said in result_page(found, [])
-    assert "0 for the empty circuit" not in result_page(replace(result, rows=ratio), [])
+    ratio = replace(result, settings=replace(result.settings, faithfulness=RatioFaithfulness()))
+    assert "MIB's, 0 for the empty circuit" in result_page(result, [])
+    page = result_page(ratio, [])
+    assert "not on MIB's scale" in page and "0 for the empty circuit" not in page
 
 
 def test_the_readme_does_not_list_missing_files(folder):
@@ -93,7 +90,7 @@ def test_the_python_example_runs(folder, monkeypatch):
     names: dict = {}
     exec(re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.S).group(1), names)
     assert names["scores"].values.shape == (5, names["result"].run.graph.n_edges)
-    assert len(names["circuits"]) == len(names["result"].rows) and "low" in names["intervals"]
+    assert len(names["circuits"]) == len(names["result"].settings.sizes) and "low" in names["intervals"]
 
 
 def test_the_readme_of_a_study_lists_its_files(edgewise, tmp_path):
@@ -128,7 +125,7 @@ def test_no_name_breaks_out_of_its_markdown(folder, name):
 
     def rendered(name):
         run = replace(result.run, model=name, task=name, train=replace(result.run.train, split=name))
-        rows = tuple(replace(row, name=name) for row in result.rows)
+        rows = tuple(replace(row, recipe=replace(row.recipe, alias=name)) for row in result.outcomes)
         header = read_headers(folder / "learned.npz")["CMD"]
         pieces = [
             FolderFile("run.json", {}),
@@ -136,7 +133,7 @@ def test_no_name_breaks_out_of_its_markdown(folder, name):
             FolderFile("learned.npz", {name or "x": header}),
         ]
         plan = Plan((name or "x",), (f"{name}.jsonl",), grid=Grid(tau=(), kappa=(), pnr=()))
-        page = result_page(replace(result, run=run, rows=rows), pieces) + study_page(plan, pieces)
+        page = result_page(replace(result, run=run, outcomes=rows), pieces) + study_page(plan, pieces)
         return MarkdownIt("commonmark").enable("table").render(page)
 
     html = rendered(name)

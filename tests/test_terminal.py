@@ -111,7 +111,7 @@ def test_show_and_compare_give_clear_errors(edgewise, folder, tmp_path):
         (("compare", folder, circuit), "one is a run and one isn't"),
         (("compare", folder, folder, "Greedy"), "omit 'Greedy'"),
         (("compare", folder, tmp_path / "none"), "none"),
-        (("compare", folder, "magic"), "unknown method 'magic'"),
+        (("compare", folder, "magic"), "unknown recipe 'magic'"),
         (("export", circuit), "no format was given"),
         (("export", circuit, "--to", "png"), "'dot', 'graphml', 'cytoscape'"),
         (("export", circuit, "--to", "dot", "--json"), "give --out"),
@@ -157,7 +157,7 @@ def test_quiet_explains_nothing(edgewise, folder):
     loud, quiet = (edgewise(*words, "compare", folder, "ILP + pnr", "greedy")[1] for words in ((), ("--quiet",)))
     told = [line for line in loud.splitlines() if line not in quiet.splitlines()]
     assert told and all(
-        "interval excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line
+        "excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line
         for line in told
     )
     assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
