@@ -411,7 +411,7 @@ def test_folders_with_foreign_files_are_not_replaced(edgewise, tmp_path):
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
-    assert "what isn't part of it: " in line and (folder / "run.json").exists()
+    assert "files that aren't part of it: " in line and (folder / "run.json").exists()
 
 
 def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):
