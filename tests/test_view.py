@@ -221,7 +221,7 @@ def test_circuit_files_and_folders_of_them_are_shown(folder, tmp_path):
     }
     two = view_of([tmp_path / "a-0.1.json", tmp_path / "b-0.1.json"])
     assert [row.run for row in two.rows] == [0, 1] and two.title == "a-0.1 and b-0.1"
-    with pytest.raises(InputError, match="show them on pages apart"):
+    with pytest.raises(InputError, match="show them on separate pages"):
         view_of([folder, tmp_path])
 
 
@@ -294,7 +294,7 @@ def test_a_failing_figure_does_not_lose_the_run(tmp_path, monkeypatch):
         wrap_model(build("gpt2")), random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)}
     )
     monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda found: 1 / 0})
-    with pytest.warns(NotShownWarning, match=r"all that was found.*division by zero.*edgewise report"):
+    with pytest.warns(NotShownWarning, match=r"all data.*division by zero.*edgewise report"):
         write_result(found, tmp_path / "r")
     assert [row.name for row in read_result(tmp_path / "r").outcomes] == ["Greedy"]
     monkeypatch.undo()
