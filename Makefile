@@ -28,7 +28,7 @@ test-floor: $(FLOOR)/.installed
 	$(FLOOR)/bin/edgewise score --examples 8 --out results/floor/scores --overwrite
 	$(FLOOR)/bin/edgewise select results/floor/scores --edges 0.1 --out results/floor/circuit.json --overwrite
 	$(FLOOR)/bin/edgewise evaluate results/floor/circuit.json --examples 8
-	$(FLOOR)/bin/edgewise run --examples 8 --out results/floor/run --overwrite
+	$(FLOOR)/bin/edgewise run --examples 8 --no-learned --out results/floor/run --overwrite
 
 test-real: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m real
