@@ -125,7 +125,7 @@ def test_no_name_breaks_out_of_its_markdown(folder, name):
 
     def rendered(name):
         run = replace(result.run, model=name, task=name, train=replace(result.run.train, split=name))
-        rows = tuple(replace(row, recipe=replace(row.recipe, alias=name)) for row in result.outcomes)
+        rows = tuple(replace(row, recipe=replace(row.recipe, alias=name or " ")) for row in result.outcomes)
         header = read_headers(folder / "learned.npz")["CMD"]
         pieces = [
             FolderFile("run.json", {}),
