@@ -69,8 +69,7 @@ def command(
     from ..report.study_tables import write_study
     from ..runtime.engine import thread_count
     from ..select import Greedy, Ilp, TopN
-    from ..study import Grid, Plan, open_study, resume_study
-    from ..study.forecast import study_forecasts
+    from ..study import Grid, Plan, open_study, resume_study, study_forecasts
     from ..tasks import check_task, has_splits, is_task_file
 
     bootstrap = intervals.bootstrap(10)

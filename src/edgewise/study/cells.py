@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..evaluate import Curve, Measure, Resampled, mean_resampled, resample
+from ..evaluate import BOTH_MEASURES, Curve, Measure, Resampled, mean_resampled, resample
 from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
 from .plan import Plan
@@ -104,3 +104,8 @@ def by_name(listed: Sequence[Repeats]) -> dict[str, list[Repeats]]:
     for repeats in listed:
         groups.setdefault(repeats.recipe.name, []).append(repeats)
     return groups
+
+
+def recipes_to_test(validation: Mapping[Measure, Sequence[Repeats]]) -> list[tuple[Measure, Recipe]]:
+    """Return for every combination of methods the hyper-parameters that were best on validation."""
+    return [(m, best(group).recipe) for m in BOTH_MEASURES for group in by_name(validation[m]).values()]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +34,14 @@ from ..io.atomic import (
 )
 from ..io.records import convert_record, read_format
 from ..recipes.outcome import ModelAccuracy
+from ..recipes.recipe import Recipe
 from ..runtime.store import FILES as STORE_FILES
 from ..runtime.store import Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
-from .cells import Cell, Repeats, Study, best, by_name
+from .cells import Cell, Repeats, Study, recipes_to_test
 from .plan import TEST, VALIDATION, Plan
 
-FORMAT, VERSION = "edgewise-study", 4
+FORMAT, VERSION = "edgewise-study", 5
 PLAN, STORE = "study.json", "store"
 # A study that will replace another is run here, inside the folder of unfinished work.
 REPLACEMENT = "study"
@@ -57,33 +58,12 @@ class StudyRecord(TypedDict):
     plan: dict[str, Any]
 
 
-class RepeatsRecord(TypedDict):
-    """What a cell's record holds of one recipe. The values of its curves are arrays."""
-
-    benchmark: str
-    recipe: dict[str, Any]
-    data_seeds: tuple[int, ...]
-    asked: tuple[int, ...]
-    kept: tuple[tuple[int, ...], ...]
-
-
-class OverlapRecord(TypedDict):
-    """The overlap of circuits for every draw of examples."""
-
-    greedy: tuple[float, ...]
-    chosen: tuple[float, ...]
-
-
 class CellRecord(TypedDict):
-    """The record of a cell. `competence` is the model's accuracy."""
+    """The record of a cell. Its curves are arrays; its recipes are those of the plan."""
 
-    model: str
-    task: str
     examples: dict[str, int]
-    competence: ModelAccuracy
-    overlap: dict[str, OverlapRecord]
-    validation: list[RepeatsRecord]
-    test: list[RepeatsRecord]
+    accuracy: ModelAccuracy
+    overlap: dict[str, dict[str, tuple[float, ...]]]
 
 
 @dataclass(frozen=True)
@@ -201,7 +181,7 @@ def read_study(folder: str | Path) -> Study:
     cells = []
     for task in plan.tasks:
         for model in plan.models:
-            cell = find_cell(store, cell_key(record, model, task), plan)
+            cell = find_cell(store, cell_key(record, model, task), plan, model, task)
             if cell is None:
                 raise InputError(f"the study in {folder} isn't finished; run the command that began it again")
             cells.append(cell)
@@ -214,102 +194,56 @@ def cell_key(record: Mapping[str, Any], model: str, task: str) -> str:
 
 
 def save_cell(store: Store, key: str, cell: Cell) -> None:
-    """Save a finished cell: values [recipe, seed, size, example], full and empty [seed, example] per split."""
-    record: dict[str, Any] = {
-        "model": cell.model,
-        "task": cell.task,
-        "examples": dict(cell.examples),
-        "competence": vars(cell.accuracy),
-        "overlap": {m.name: {who: list(means) for who, means in both.items()} for m, both in cell.overlap.items()},
-    }
+    """Save a finished cell: per split values, asked, kept [recipe, seed, size, ...] and full, empty [seed, example]."""
+    overlap = {measure.name: dict(by_recipe) for measure, by_recipe in cell.overlap.items()}
+    record = {"examples": dict(cell.examples), "accuracy": vars(cell.accuracy), "overlap": overlap}
     arrays = {}
     for split, by_measure in ((VALIDATION, cell.validation), (TEST, cell.test)):
-        listed = [repeats for same in by_measure.values() for repeats in same]
-        record[split] = [
-            {
-                "benchmark": repeats.measure.name,
-                "recipe": repeats.recipe.record(),
-                "data_seeds": list(repeats.data_seeds),
-                "asked": list(repeats.curves[0].asked),
-                "kept": [list(curve.kept) for curve in repeats.curves],
-            }
-            for repeats in listed
-        ]
-        arrays[f"{split}-values"] = np.array([[curve.values for curve in repeats.curves] for repeats in listed])
-        for end in ("full", "empty"):
-            arrays[f"{split}-{end}"] = np.array([getattr(curve, end) for curve in listed[0].curves])
+        curves = [repeats.curves for listed in by_measure.values() for repeats in listed]
+        for name in ("values", "asked", "kept"):
+            arrays[f"{split}-{name}"] = np.array([[getattr(curve, name) for curve in row] for row in curves])
+        for name in ("full", "empty"):
+            arrays[f"{split}-{name}"] = np.array([getattr(curve, name) for curve in curves[0]])
     store.save(key, Unit(arrays, record))
 
 
-def find_cell(store: Store, key: str, plan: Plan) -> Cell | None:
+def find_cell(store: Store, key: str, plan: Plan, model: str, task: str) -> Cell | None:
     """Return a cell if it is finished. Raise InputError if it can't be of this plan."""
     unit = store.find(key)
     if unit is None or store.folder is None:
         return None
     try:
         record: CellRecord = convert_record(CellRecord, unit.about, "its record")
-        accuracy, examples = record["competence"], record["examples"]
-        if record["model"] not in plan.models or record["task"] not in plan.tasks:
-            raise InputError("it is of another model or task")
-        if set(record["overlap"]) != {measure.name for measure in BOTH_MEASURES}:
-            raise InputError("it must have an overlap for each of CMD and CPR")
-        if not {VALIDATION, TEST} <= set(examples) or min(examples.values()) < 1:
-            raise InputError("it doesn't say how many examples there were")
-        shares = [share for both in record["overlap"].values() for share in (*both["greedy"], *both["chosen"])]
-        if not all(0 <= share <= 1 for share in (accuracy.top, accuracy.beats, *shares)):
-            raise InputError("its accuracies and overlaps must be shares, from 0 to 1")
-        validation = _read_repeats(unit, VALIDATION, record["validation"], examples[VALIDATION], plan)
-        test = _read_repeats(unit, TEST, record["test"], examples[TEST], plan)
-        tried = [(m, repeats.recipe) for m in BOTH_MEASURES for repeats in validation[m]]
-        if tried != list(plan.recipes(0)):
-            raise InputError("validation has other recipes than the plan")
-        for measure in BOTH_MEASURES:
-            recipes = [repeats.recipe for repeats in test[measure]]
-            if [recipe.name for recipe in recipes] != list(by_name(validation[measure])):
-                raise InputError("test has other recipes than the plan")
-            if best(validation[measure]).recipe not in recipes:
-                raise InputError("the best recipe on validation wasn't tested")
-    except InputError as error:
+        overlap = {m: {who: record["overlap"][m.name][who] for who in ("greedy", "chosen")} for m in BOTH_MEASURES}
+        validation = _read_repeats(unit, VALIDATION, plan.recipes(0), plan, task)
+        test = _read_repeats(unit, TEST, recipes_to_test(validation), plan, task)
+    except (InputError, KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(
             f"{store.folder / key} isn't a cell of this study: {error}; remove it and run the study again"
         ) from None
-    overlap: dict[Measure, Mapping[str, tuple[float, ...]]] = {
-        measure: {"greedy": both["greedy"], "chosen": both["chosen"]}
-        for measure in BOTH_MEASURES
-        for both in [record["overlap"][measure.name]]
-    }
-    return Cell(record["model"], record["task"], examples, accuracy, validation, test, overlap)
+    return Cell(model, task, record["examples"], record["accuracy"], validation, test, overlap)
 
 
 def _read_repeats(
-    unit: Unit, split: str, records: list[RepeatsRecord], n_examples: int, plan: Plan
+    unit: Unit, split: str, recipes: Sequence[tuple[Measure, Recipe]], plan: Plan, task: str
 ) -> dict[Measure, tuple[Repeats, ...]]:
     """Return the curves of a split: measure -> recipes."""
-    recipes = {json.dumps([m.name, recipe.record()], sort_keys=True): (m, recipe) for m, recipe in plan.recipes(0)}
-    shape = (len(records), plan.seeds, len(plan.settings.sizes), n_examples)
-    shapes = {"values": shape, "full": (shape[1], shape[3]), "empty": (shape[1], shape[3])}
-    arrays = {name: unit.arrays.get(f"{split}-{name}", np.empty(0)) for name in shapes}
-    for name, array in arrays.items():
-        if array.shape != shapes[name] or not array.size:
-            raise InputError(f"{split} has {name} of shape {array.shape}, but its curves need {shapes[name]}")
-        check_metric(f"{split}-{name}", array)
+    arrays = {name: unit.arrays[f"{split}-{name}"] for name in ("values", "full", "empty", "asked", "kept")}
+    for name in ("values", "full", "empty"):
+        check_metric(f"{split}-{name}", arrays[name])
+    if arrays["asked"].dtype.kind != "i" or arrays["kept"].dtype.kind != "i":
+        raise InputError(f"{split} has numbers of edges that aren't whole")
+    data_seeds = {seed: data_seed for data_seed, seeds in plan.data_seeds(task).items() for seed in seeds}
+    seeds, settings = range(plan.seeds), plan.settings
     repeats: dict[Measure, list[Repeats]] = {measure: [] for measure in BOTH_MEASURES}
-    for row, record in enumerate(records):
-        text = json.dumps([record["benchmark"], record["recipe"]], sort_keys=True)
-        if text not in recipes:
-            raise InputError(f"{split} has other recipes than the plan")
-        measure, recipe = recipes[text]
-        seeds, asked, kept = record["data_seeds"], record["asked"], record["kept"]
-        if not len(kept) == len(seeds) == plan.seeds or not all(0 <= seed < plan.seeds for seed in seeds):
-            raise InputError(f"{split} has other seeds than the plan")
-        if any(not 0 <= k <= a for row_kept in kept for k, a in zip(row_kept, asked, strict=False)):
-            raise InputError(f"{split} keeps more edges than it was asked for")
+    rows = zip(recipes, arrays["asked"].tolist(), arrays["kept"].tolist(), arrays["values"], strict=True)
+    for (measure, recipe), asked, kept, values in rows:
         curves = tuple(
             Curve(
-                plan.settings.sizes, asked, kept[seed], arrays["values"][row, seed], arrays["full"][seed],
-                arrays["empty"][seed], plan.settings.faithfulness,
+                settings.sizes, tuple(asked[seed]), tuple(kept[seed]), values[seed], arrays["full"][seed],
+                arrays["empty"][seed], settings.faithfulness,
             )
-            for seed in range(plan.seeds)
+            for seed in seeds
         )  # fmt: skip
-        repeats[measure].append(Repeats(measure, recipe, curves, seeds))
+        repeats[measure].append(Repeats(measure, recipe, curves, tuple(data_seeds[seed] for seed in seeds)))
     return {measure: tuple(listed) for measure, listed in repeats.items()}

@@ -13,18 +13,19 @@ from pathlib import Path
 import numpy as np
 
 from ..evaluate import BOTH_MEASURES, Measure
-from ..models import Model
-from ..models.load import load_source
+from ..models import Model, load_source
 from ..pipeline import discover
 from ..recipes.curves import MeasureRecipe
 from ..recipes.discovery import Discovery
+from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
 from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
 from ..recipes.stability import mean_overlap, overlap_by_size, ranking_overlap
+from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
 from ..tasks import load_task, load_unsplit
-from .cells import Cell, Repeats, Study, best, by_name
+from .cells import Cell, Repeats, Study, best, recipes_to_test
 from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_record, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
@@ -75,7 +76,7 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
             model = None
             for task in plan.tasks:
                 key = cell_key(record, name, task)
-                cell = find_cell(store, key, plan)
+                cell = find_cell(store, key, plan, name, task)
                 if cell is None:
                     model = model or load_source(plan.source(name, cache))
                     cell = _run_cell(plan, model, name, task, session, done, total)
@@ -117,8 +118,7 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     validated = evaluate(VALIDATION, recipes)
     validation = _collect_repeats(plan, task, validated, recipes)
     # Recipes of different seeds differ in their resamples only: that of seed 0 stands for those of all seeds.
-    chosen = {m: [best(group).recipe for group in by_name(validation[m]).values()] for m in BOTH_MEASURES}
-    rows = [recipes[0].index((m, recipe)) for m in BOTH_MEASURES for recipe in chosen[m]]
+    rows = [recipes[0].index(pair) for pair in recipes_to_test(validation)]
     chosen_recipes = {seed: [pairs[row] for row in rows] for seed, pairs in recipes.items()}
     tested = evaluate(TEST, chosen_recipes)
 
@@ -136,7 +136,7 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
         validation,
         _collect_repeats(plan, task, tested, chosen_recipes),
         {
-            m: {"greedy": overlaps(m, chosen[m][0]), "chosen": overlaps(m, best(validation[m]).recipe)}
+            m: {"greedy": overlaps(m, validation[m][0].recipe), "chosen": overlaps(m, best(validation[m]).recipe)}
             for m in BOTH_MEASURES
         },
     )
@@ -170,3 +170,24 @@ def _collect_repeats(
         same = tuple(curves[seed][row] for seed in seeds)
         repeats[measure].append(Repeats(measure, recipe, same, tuple(data_seeds[seed] for seed in seeds)))
     return {measure: tuple(listed) for measure, listed in repeats.items()}
+
+
+def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
+    """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
+    recipes = [recipe for _, recipe in plan.recipes(0)]
+    learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
+    n_circuits, settings = len(recipes) * len(plan.settings.sizes), plan.settings
+    forecasts = []
+    for name in plan.models:
+        model = load_source(plan.source(name, cache))
+        works: list[Work] = []
+        for task in plan.tasks:
+            load, draws = load_unsplit if task in plan.unsplit else load_task, len(plan.data_seeds(task))
+            train, validation, test = (
+                load(task, model, split, plan.examples, 0) for split in (TRAIN, VALIDATION, TEST)
+            )
+            works.append(ScoreWork(train, settings, times=draws))
+            works += [LearnWork(train, settings, learner, times=draws) for learner in learners]
+            works += [EvaluateWork(t, settings, n_circuits, times=plan.seeds) for t in (validation, test)]
+        forecasts.append(forecast(model, works, engine, exact=True))
+    return forecasts
