@@ -21,11 +21,10 @@ from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, dis
 from edgewise.models import wrap_model
 from edgewise.recipes.discovery import Discovery
 from edgewise.recipes.stability import jaccard
-from edgewise.report.circuit_pairs import pair_circuits, pair_exported, pair_runs
-from edgewise.report.circuit_summary import KINDS, circuit_tables, describe
+from edgewise.report.circuits import KINDS, OpenCircuit, circuit_tables, describe, open_circuit
+from edgewise.report.comparisons import pair_circuits, pair_exported, pair_runs
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
-from edgewise.report.open_circuit import OpenCircuit, open_circuit
 from edgewise.report.tables import number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
 from edgewise.results import fill_result, read_result
@@ -242,12 +241,16 @@ def test_shared_edges_agree_with_set_operations(seed):
     one, other = (OpenCircuit(str(n), random_circuit(seed + n), random_score(seed + n)) for n in (0, 50))
     pair, back = pair_circuits(one, other, top=1000), pair_circuits(other, one, top=1000)
     here, there = set(one.circuit.edges), set(other.circuit.edges)
-    assert {edge.name for edge in pair.shared} == here & there and pair.counts.shared == len(here & there)
-    assert {edge.name for edge in pair.only_here} == here - there and pair.counts.only_here == len(here - there)
-    assert {edge.name for edge in pair.only_there} == there - here and pair.counts.only_there == len(there - here)
+    assert {edge.name for edge in pair.strongest["shared"]} == here & there and pair.counts.shared == len(here & there)
+    assert {edge.name for edge in pair.strongest["only_here"]} == here - there and pair.counts.only_here == len(
+        here - there
+    )
+    assert {edge.name for edge in pair.strongest["only_there"]} == there - here and pair.counts.only_there == len(
+        there - here
+    )
     assert pair.counts.overlap == back.counts.overlap == len(here & there) / len(here | there)
-    assert {edge.name for edge in back.only_here} == {edge.name for edge in pair.only_there}
-    assert all(e.score == other.score[GRAPH.edge_index(e.name)] for e in pair.only_there)
+    assert {edge.name for edge in back.strongest["only_here"]} == {edge.name for edge in pair.strongest["only_there"]}
+    assert all(e.score == other.score[GRAPH.edge_index(e.name)] for e in pair.strongest["only_there"])
     json.dumps(pair.record(), allow_nan=False)
     with pytest.raises(InputError, match="two graphs"):
         pair_circuits(one, OpenCircuit("x", Circuit.full(Graph(2, 2, 8)), None))
@@ -343,7 +346,10 @@ def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs)
         ours, theirs = opened.circuit, circuits[there][CPR, other.capitalize()][opened.place]
         parts = (set(ours.edges) & set(theirs.edges), set(ours.edges) - set(theirs.edges),
                  set(theirs.edges) - set(ours.edges))  # fmt: skip
-        told = [{edge.name for edge in part} for part in (pair.shared, pair.only_here, pair.only_there)]
+        told = [
+            {edge.name for edge in part}
+            for part in (pair.strongest["shared"], pair.strongest["only_here"], pair.strongest["only_there"])
+        ]
         assert told == list(parts)
         assert [pair.counts.shared, pair.counts.only_here, pair.counts.only_there] == [len(part) for part in parts]
 
@@ -365,9 +371,9 @@ def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):
         assert chosen is None or all(found.exported(b).name == chosen for b in found.measures)
         for file in sorted((runs / name / "circuits").iterdir()):
             metric, size = file.stem.split("-", 1)
-            assert open_circuit(runs / name, metric=metric, size=size).circuit == Circuit.load(file)
+            assert open_circuit(runs / name, measure=metric, size=size).circuit == Circuit.load(file)
     for words, expected in (
-        ({"method": "magic"}, "Greedy, Mine"), ({"metric": "kl"}, "choose one of: CMD, CPR"),
+        ({"recipe": "magic"}, "Greedy, Mine"), ({"measure": "kl"}, "choose one of: CMD, CPR"),
         ({"size": "0.2"}, "0.05, 0.3, 1"), ({"size": "some"}, "0.05, 0.3, 1"), ({"size": "nan"}, "0.05, 0.3, 1"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=expected):

@@ -13,7 +13,7 @@ from . import options
 from .console import explain, out, print_json, print_tables, say
 
 if TYPE_CHECKING:
-    from ..report.circuit_pairs import CircuitPair
+    from ..report.comparisons import CircuitPair
 
 
 def command(
@@ -69,8 +69,7 @@ def _is_path(argument: str) -> bool:
 
 
 def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: int, json: bool) -> None:
-    from ..report.circuit_pairs import pair_exported
-    from ..report.comparisons import areas_of_run, areas_of_study, compare_recipes, recipe_pair_tables
+    from ..report.comparisons import areas_of_run, areas_of_study, compare_recipes, pair_exported, recipe_pair_tables
     from ..report.tables import MARKS_LEGEND
     from ..results import is_result, read_result
     from ..study import is_study, read_study
@@ -91,8 +90,8 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
 
 
 def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.circuit_pairs import pair_circuits
-    from ..report.open_circuit import open_circuit
+    from ..report.circuits import open_circuit
+    from ..report.comparisons import pair_circuits
 
     pair = pair_circuits(open_circuit(first), open_circuit(second), top)
     if json:
@@ -103,7 +102,6 @@ def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
 
 def _show_pair(pair: CircuitPair) -> None:
     """Print the edges that two circuits share, and those that only one of them has."""
-    from ..report.circuit_pairs import circuit_pair_tables
     from ..report.formatting import format_number
 
     say(pair.one, "here")
@@ -111,13 +109,13 @@ def _show_pair(pair: CircuitPair) -> None:
     counts = pair.counts
     say(f"shared: {counts.shared:,}; only here: {counts.only_here:,}; only there: {counts.only_there:,}", "edges")
     say(f"{format_number(counts.overlap)}, shared edges divided by edges of either", "overlap")
-    print_tables(circuit_pair_tables(pair, out.width))
+    print_tables(pair.tables(out.width))
     if counts.shared:
         explain("edges are sorted by absolute score; shared ones have their score here")
 
 
 def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.circuit_pairs import pair_exported, pair_runs, run_pair_tables
+    from ..report.comparisons import pair_exported, pair_runs
     from ..report.tables import MARKS_LEGEND
 
     pair = pair_runs(first, second)
@@ -126,7 +124,7 @@ def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
         return
     say(pair.one, "here")
     say(pair.other, "there")
-    print_tables(run_pair_tables(pair, out.width))
+    print_tables(pair.tables(out.width))
     explain("overlap: shared edges divided by edges of either")
     if any(recipe.areas for recipe in pair.recipes):
         explain(MARKS_LEGEND + "; paired over the same examples" * pair.paired)

@@ -31,8 +31,8 @@ def command(
     """
     from ..errors import InputError
     from ..io.atomic import check_file, write_text
+    from ..report.circuits import open_circuit
     from ..report.exports import export_format, export_text
-    from ..report.open_circuit import open_circuit
 
     kind = export_format(to, out_file)
     if out_file is not None:

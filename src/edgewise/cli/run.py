@@ -229,7 +229,7 @@ def show_areas(result: Discovery) -> None:
 
 def _show(folder: Path, result: Discovery) -> None:
     """Print the result of a run."""
-    from ..report.open_circuit import open_run_circuit
+    from ..report.circuits import open_run_circuit
     from ..report.tables import LOW_ACCURACY
     from ..results import result_summary
 

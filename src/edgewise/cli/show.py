@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.circuit import Circuit
-    from ..report.open_circuit import OpenCircuit
+    from ..report.circuits import OpenCircuit
 
 
 def command(
@@ -32,15 +33,14 @@ def command(
     Of a result folder, show the circuit of one recipe at one size: by default of the recipe in its circuits/, and the
     smallest with a faithfulness of at least 0.9.
     """
-    from ..report.circuit_summary import describe
-    from ..report.open_circuit import open_circuit
+    from ..report.circuits import describe, open_circuit
 
     opened = open_circuit(circuit, recipe, measure, size)
     if not json:
         show_open(opened, top)
         return
     summary = describe(opened.circuit, opened.score, top=top)
-    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary.record()}
+    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **asdict(summary)}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
         record |= {"measure": row.measure.name, "recipe": row.name, "size": sizes[opened.place], "sizes": sizes}
@@ -70,7 +70,7 @@ def show_circuit(
     name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
 ) -> None:
     """Print a circuit: its size, its strongest edges, its heads and MLPs."""
-    from ..report.circuit_summary import circuit_tables, describe
+    from ..report.circuits import circuit_tables, describe
 
     summary = describe(circuit, score, signed, top)
     say(summary.sentence, name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...core.statistics import EdgeStatistics
 from ...io.edge_file import edge_name
 from ...recipes.discovery import Discovery
-from ..edge_kinds import COLOURS, KINDS, edge_kinds
+from ..circuits import COLOURS, KINDS, edge_kinds
 from ..formatting import format_score, with_minus_signs
 from ..overview import centred_statistics, run_title
 from .differences import ROW_HEIGHT, Dot, draw_dots

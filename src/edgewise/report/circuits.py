@@ -1,0 +1,277 @@
+"""Open a circuit from a file or a result folder, and summarise it: strongest edges, heads and MLPs, kinds of edges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..evaluate import FAITHFUL_ENOUGH, Curve
+from ..graph import LETTERS, Graph
+from ..io.edge_file import edge_name
+from ..io.formats import read_edge_file
+from ..method import as_known
+from ..recipes.discovery import Discovery
+from ..recipes.outcome import Outcome
+from ..results import is_result, read_result
+from .formatting import format_number, format_percent, format_score
+from .tables import number_tables
+
+TOP = 8
+# Columns between tables.
+TABLE_GAP = 4
+# Kinds of edges by destination, in the order of legends, with their colours (Okabe and Ito's palette).
+COLOURS = {"q": "#0072B2", "k": "#E69F00", "v": "#009E73", "MLP": "#CC79A7", "logits": "#000000"}
+KINDS = tuple(COLOURS)
+# A file of folders without circuits -> advice.
+ADVICE = {
+    "scores.json": "has scores, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
+    "ranking.json": "has a ranking, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
+    "study.json": "is a study, which keeps no circuits; run the recipe of interest: edgewise run --help",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCircuit:
+    """A circuit with its name and scores.
+
+    Attributes
+    ----------
+    score
+        [edge] Signed scores. None if there are none.
+    row, place
+        The outcome of the run, and the place of the size. None and 0 for a file.
+    reason
+        Why this size was chosen, if no size was given.
+    """
+
+    name: str
+    circuit: Circuit
+    score: NDArray[np.floating] | None
+    row: Outcome | None = None
+    place: int = 0
+    reason: str = ""
+
+
+def open_circuit(
+    path: str | Path, recipe: str | None = None, measure: str | None = None, size: str | None = None
+) -> OpenCircuit:
+    """Return the circuit of a file (npz, json or pt), or of a result folder; see `open_run_circuit`."""
+    path = Path(path)
+    if is_result(path):
+        return open_run_circuit(read_result(path), recipe, measure, size)
+    for marker, advice in ADVICE.items():
+        if os.path.isfile(path / marker):
+            raise InputError(f"{path} {advice.format(path)}")
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder without run.json; give a result folder, or the file of a circuit")
+    if recipe is not None or measure is not None or size is not None:
+        raise InputError(f"--recipe, --measure and --size choose from a result folder, but {path} is one circuit")
+    file = read_edge_file(path)
+    circuit = Circuit(file.graph, file.require_mask())
+    score = file.score
+    if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
+        score = None  # files without scores have zeros, or none for some edges
+    return OpenCircuit(str(path), circuit, None if score is None else np.nan_to_num(score))
+
+
+def open_run_circuit(
+    result: Discovery, recipe: str | None = None, measure: str | None = None, size: str | None = None
+) -> OpenCircuit:
+    """Return a circuit of a run.
+
+    Parameters
+    ----------
+    recipe
+        Its name, in any case. By default the recipe whose circuits the run exported.
+    measure
+        CMD or CPR. By default the run's first.
+    size
+        A share of the edges such as 0.05 or 5%, or the number asked for. By default the smallest that is faithful.
+    """
+    measures = {one.name: one for one in result.measures}
+    chosen = result.measures[0] if measure is None else measures[as_known("measure", measure, measures)]
+    rows = {row.name: row for row in result.of(chosen)}
+    row = result.exported(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]
+    place, reason = _find_size(row.curve, size)
+    name = f"{row.name} for {chosen.name} at {format_percent(row.curve.shares[place])} % of the edges"
+    return OpenCircuit(name, row.selections[place].circuit, result.mean_scores, row, place, reason)
+
+
+def _find_size(curve: Curve, size: str | None) -> tuple[int, str]:
+    """Return the place of a size, or the place of the default size and the reason for it."""
+    place, values = curve.default_size, curve.faithfulness
+    if size is None and values[place] >= FAITHFUL_ENOUGH:
+        return place, f"the smallest with a faithfulness of {FAITHFUL_ENOUGH:g} or more"
+    if size is None:
+        parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
+        best = format_number(max(parts, default=float(values[place])), digits=2)
+        return place, f"no size has a faithfulness of {FAITHFUL_ENOUGH:g} (at most {best})"
+    try:
+        number = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
+    except ValueError:
+        number = float("nan")
+    is_count = size.isdecimal() and size != "1"
+    for place, (share, asked) in enumerate(zip(curve.shares, curve.asked, strict=True)):
+        if isclose(share, number) or (is_count and asked == number):
+            return place, ""
+    shares = ", ".join(f"{share:g}" for share in curve.shares)
+    raise InputError(f"there is no circuit of size {size!r}; choose a share of the edges: {shares}")
+
+
+def edge_kinds(graph: Graph) -> NDArray[np.int64]:
+    """Return the kind of each edge [edge] as its place in `KINDS`."""
+    layer = np.append(np.repeat(np.arange(len(LETTERS)), graph.n_heads), KINDS.index("MLP"))
+    kinds: NDArray[np.int64] = np.append(np.tile(layer, graph.n_layers), KINDS.index("logits"))[graph.edge_destination]
+    return kinds
+
+
+@dataclass(frozen=True)
+class ScoredEdge:
+    """An edge's name and its score, if there are scores."""
+
+    name: str
+    score: float | None
+
+
+@dataclass(frozen=True)
+class NodeTotal:
+    """A head or an MLP: the number of its edges in the circuit, and the total of their absolute scores."""
+
+    name: str
+    total: float | None
+    edges_in: int
+    edges_out: int
+
+
+@dataclass(frozen=True)
+class CircuitSummary:
+    """A summary of a circuit.
+
+    Attributes
+    ----------
+    edges, of
+        The number of edges in the circuit and in the graph.
+    heads, mlps
+        The number of heads and MLPs with an edge in the circuit.
+    strongest
+        Edges by absolute score. Without scores the first in the graph's order.
+    nodes
+        Heads and MLPs by total absolute score. Without scores by their number of edges.
+    kinds
+        The number of edges into a head's q, k or v, into an MLP, into the logits.
+    signs
+        The number of positive, negative and zero scores. None where signs have no meaning.
+    """
+
+    edges: int
+    of: int
+    heads: int
+    mlps: int
+    strongest: tuple[ScoredEdge, ...]
+    nodes: tuple[NodeTotal, ...]
+    kinds: Mapping[str, int]
+    signs: Mapping[str, int] | None
+
+    @property
+    def sentence(self) -> str:
+        """The size and the kinds of edges in one line."""
+        share = f" ({self.edges / self.of:.1%})"
+        size = f"{self.edges:,} of {self.of:,} edges{share}, heads: {self.heads:,}, MLPs: {self.mlps:,}"
+        counts = [
+            ", ".join(f"{n:,} {name}" for name, n in part.items() if n) for part in (self.kinds, self.signs or {})
+        ]
+        return "; ".join(filter(None, (size, *counts)))
+
+
+def describe(
+    circuit: Circuit, score: NDArray[np.floating] | None = None, signed: bool = True, top: int = TOP
+) -> CircuitSummary:
+    """Summarise a circuit.
+
+    Parameters
+    ----------
+    score
+        [edge] Without it, edges have the graph's order and nodes are sorted by their number of edges.
+    signed
+        Whether the signs of scores have a meaning.
+    top
+        The number of edges and nodes to list.
+    """
+    if top < 1:
+        raise InputError(f"the number of edges to name must be at least 1, not {top}")
+    graph, edges = circuit.graph, np.flatnonzero(circuit.mask)
+    values = None if score is None else np.asarray(score, np.float64)[edges]
+    weight = np.ones(len(edges)) if values is None else np.abs(values)
+    starts, ends = graph.edge_source[edges], graph.edge_head[edges]
+    total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
+    outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes) for nodes in (starts, ends))
+    inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
+    used = inner[circuit.nodes[inner]]
+    n_mlps = int(((used - 1) % (graph.n_heads + 1) == graph.n_heads).sum())
+    signs = None
+    if values is not None and signed:
+        comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
+        signs = {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
+    return CircuitSummary(
+        edges=len(edges),
+        of=graph.n_edges,
+        heads=len(used) - n_mlps,
+        mlps=n_mlps,
+        strongest=tuple(
+            ScoredEdge(edge_name(graph, int(edges[at])), None if values is None else float(values[at]))
+            for at in np.argsort(-weight, kind="stable")[:top]
+        ),
+        nodes=tuple(
+            NodeTotal(
+                graph.node_names[n], None if values is None else float(total[n]), int(incoming[n]), int(outgoing[n])
+            )
+            for n in used[np.argsort(-total[used], kind="stable")][:top]
+        ),
+        kinds=dict(zip(KINDS, np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist(), strict=True)),
+        signs=signs,
+    )
+
+
+def circuit_tables(summary: CircuitSummary, width: int) -> list[Table]:
+    """Return tables of the strongest edges and of nodes, side by side if the width allows."""
+    if not summary.edges:
+        return []
+    tables = edge_tables("strongest edges", summary.strongest, width, summary.signs is not None)
+    if summary.nodes:
+        has_totals = summary.nodes[0].total is not None
+        rows = [
+            (node.name, *([format_score(node.total or 0.0, signed=False)] * has_totals), node.edges_in, node.edges_out)
+            for node in summary.nodes
+        ]
+        tables += number_tables(("heads and MLPs", *(["total"] * has_totals), "in", "out"), rows, width)
+    return beside(tables, width)
+
+
+def edge_tables(heading: str, edges: Sequence[ScoredEdge], width: int, signed: bool = True) -> list[Table]:
+    """Return a table of edges, with their scores if they have any."""
+    if any(edge.score is None for edge in edges):
+        return number_tables((heading,), [(edge.name,) for edge in edges], width)
+    rows = [(edge.name, format_score(edge.score or 0.0, signed)) for edge in edges]
+    return number_tables((heading, "score"), rows, width)
+
+
+def beside(tables: Sequence[Table], width: int) -> list[Table]:
+    """Return tables side by side if the width allows, else as they are."""
+    console = Console(width=width)
+    widths = [Measurement.get(console, console.options, table).maximum for table in tables]
+    if len(tables) < 2 or sum(widths) + TABLE_GAP * (len(tables) - 1) > width:
+        return list(tables)
+    grid = Table.grid(padding=(0, TABLE_GAP, 0, 0))
+    grid.add_row(*tables)
+    return [grid]
