@@ -235,8 +235,6 @@ def test_without_greedy_recipes_are_compared_with_the_best(discovery):
     run = make_run(discovery, names=("first", "second"))
     for measure in (CMD, CPR):
         assert overview.reference_outcome(run, measure) is run.best(measure)
-        (comparison,) = overview.differences(run, measure).values()
-        assert measure.better * comparison.difference <= 0
 
 
 def test_the_exported_recipe_is_the_one_whose_circuits_the_folder_has(discovery, result_folder):
@@ -305,7 +303,7 @@ def test_the_circuit_is_drawn_by_its_strongest_edges_from_below_to_above(discove
 
 def test_boxes_of_nodes_do_not_touch():
     for graph in (Graph(1, 1, 1), Graph(2, 4, 8), Graph(12, 12, 8), Graph(30, 9, 8), Graph(2, 48, 8)):
-        layout = circuit.NodeLayout.of(graph)
+        layout = circuit.NodeLayout(graph)
         boxes = layout.boxes(np.ones(graph.n_nodes, bool))
         low, high = boxes.min(1), boxes.max(1)
         apart = (high[:, None] <= low).any(-1)
@@ -316,7 +314,7 @@ def test_boxes_of_nodes_do_not_touch():
 
 def test_an_edge_between_mlps_passes_beside_the_mlps_between_them():
     graph = Graph(4, 4, 8)
-    layout = circuit.NodeLayout.of(graph)
+    layout = circuit.NodeLayout(graph)
     (path,) = layout.paths(np.array([graph.edge_index("m0->m2")]), ["MLP"])
     box = layout.boxes(np.array([name == "m1" for name in graph.node_names]))[0]
     is_inside = ((path >= box.min(0)) & (path <= box.max(0))).all(1)

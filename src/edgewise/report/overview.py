@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ..core.circuit import Circuit
 from ..core.statistics import EdgeStatistics
-from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Comparison, Measure
+from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Measure
 from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
@@ -57,13 +57,6 @@ def shown_outcomes(discovery: Discovery, measure: Measure) -> list[Outcome]:
     ordered = sorted(discovery.of(measure), key=lambda outcome: -measure.better * outcome.area)
     always = (discovery.exported(measure), reference_outcome(discovery, measure))
     return [outcome for place, outcome in enumerate(ordered) if place < MAX_RECIPES or outcome in always]
-
-
-def differences(discovery: Discovery, measure: Measure) -> dict[str, Comparison]:
-    """Return recipe -> its area minus the reference's, paired over the examples."""
-    reference = reference_outcome(discovery, measure)
-    others = [outcome for outcome in shown_outcomes(discovery, measure) if outcome is not reference]
-    return {outcome.name: outcome.resampled.minus(reference.resampled) for outcome in others}
 
 
 def omitted_recipes(discovery: Discovery) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -22,10 +20,8 @@ from .style import FAINT, INK, SMALL, add_legend, format_share, new_figure, set_
 FloatArray = NDArray[np.float64]
 # Drawing more edges would hide most of them.
 MAX_EDGES = 150
-# In inches: the width of a column, the height of a layer, and the largest width and height of a panel.
-COLUMN, LAYER, MAX_WIDTH, MAX_HEIGHT = 0.5, 0.7, 6.4, 12.0
-# In inches: the names of layers at the left.
-LABEL_WIDTH = 0.45
+# In inches: a column, a layer, the largest panel, and the names of layers at the left.
+COLUMN, LAYER, MAX_WIDTH, MAX_HEIGHT, LABEL_WIDTH = 0.5, 0.7, 6.4, 12.0, 0.45
 FONT_SIZES = (6.5, 6.0, 5.5, 5.0, 4.5)
 CHARACTER_WIDTH = 0.65 / 72  # in inches per point of the font size
 DASHED = (0, (2.5, 1.2))
@@ -33,42 +29,30 @@ DASHED = (0, (2.5, 1.2))
 ENTRY = {"q": -0.3, "k": 0.0, "v": 0.3}
 
 
-@dataclass(frozen=True, eq=False)
 class NodeLayout:
     """Positions of a graph's nodes; x is in columns, y in layers.
 
+    A layer's MLP is to the right of its heads and a little higher, because it reads them.
+
     x, y, width  [node] the middle and the width of each box; all have the same height
     panel        width and height of the drawing in inches
+    x_limits     leave room for the names of layers at the left, and for edges that pass MLPs at the right
     """
 
-    graph: Graph
-    x: FloatArray
-    y: FloatArray
-    width: FloatArray
-    height: float
-    panel: tuple[float, float]
-
-    @classmethod
-    def of(cls, graph: Graph) -> NodeLayout:
-        """Place a layer's MLP to the right of its heads and a little higher, because it reads them."""
+    def __init__(self, graph: Graph) -> None:
         n_heads, n_layers = graph.n_heads, graph.n_layers
-        x, y = np.full(graph.n_nodes, (n_heads - 1) / 2), np.empty(graph.n_nodes)
-        y[0], y[-1] = 0.0, n_layers + 0.85
-        width = np.full(graph.n_nodes, 0.84)
-        width[[0, -1]] = min(max(1.6, n_heads / 3), n_heads + 1)
+        self.graph, self.height = graph, 0.26
+        self.x, self.y = np.full(graph.n_nodes, (n_heads - 1) / 2), np.empty(graph.n_nodes)
+        self.y[0], self.y[-1] = 0.0, n_layers + 0.85
+        self.width = np.full(graph.n_nodes, 0.84)
+        self.width[[0, -1]] = min(max(1.6, n_heads / 3), n_heads + 1)
         for layer in range(n_layers):
             first, mlp = graph.attention_sources(layer), graph.mlp_source(layer)
-            x[first:mlp], y[first:mlp] = np.arange(n_heads), layer + 0.85
-            x[mlp], y[mlp] = n_heads + 0.3, layer + 1.25
-        panel = (min(COLUMN * (n_heads + 3), MAX_WIDTH), min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
-        return cls(graph, x, y, width, 0.26, panel)
-
-    @property
-    def x_limits(self) -> tuple[float, float]:
-        """Leave room for the names of layers at the left, and for edges that pass MLPs at the right."""
-        right = self.graph.n_heads + 1.4
-        labels = LABEL_WIDTH / (self.panel[0] - LABEL_WIDTH) * (right + 0.5)
-        return min(-0.5, float((self.x - self.width / 2).min())) - labels, right
+            self.x[first:mlp], self.y[first:mlp] = np.arange(n_heads), layer + 0.85
+            self.x[mlp], self.y[mlp] = n_heads + 0.3, layer + 1.25
+        self.panel = (min(COLUMN * (n_heads + 3), MAX_WIDTH), min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
+        labels = LABEL_WIDTH / (self.panel[0] - LABEL_WIDTH) * (n_heads + 1.9)
+        self.x_limits = min(-0.5, float((self.x - self.width / 2).min())) - labels, n_heads + 1.4
 
     def labels(self) -> tuple[tuple[str, ...], float]:
         """Return the label of each box and their font size: short labels if names don't fit, size 0 if none fits."""
@@ -77,9 +61,8 @@ class NodeLayout:
         names = self.graph.node_names
         short_names = tuple(name.partition(".h")[2] or name.rstrip("0123456789") for name in names)
         for labels in (names, short_names):
-            needed = max(
-                len(label) * CHARACTER_WIDTH / (width * column) for label, width in zip(labels, self.width, strict=True)
-            )
+            lengths = np.array([len(label) for label in labels])
+            needed = float((lengths * CHARACTER_WIDTH / (self.width * column)).max())
             for size in FONT_SIZES:
                 if size * needed <= 1 and size / 72 <= self.height * row:
                     return labels, size
@@ -115,7 +98,7 @@ def circuit_figure(discovery: Discovery) -> Figure:
     """Draw the exported circuit of each measure, side by side."""
     measures = discovery.measures
     exported = {measure: default_circuit(discovery, measure) for measure in measures}
-    layout = NodeLayout.of(discovery.run.graph)
+    layout = NodeLayout(discovery.run.graph)
     limited = any(circuit.n_edges > MAX_EDGES for _, _, circuit in exported.values())
     caption = (
         f"The exported circuit at {DEFAULT_SIZE}. An edge leaves the top of a box and enters a head's q, k or v from "
@@ -127,10 +110,8 @@ def circuit_figure(discovery: Discovery) -> Figure:
     figure = new_figure(max(6.6, (width + 0.3) * len(measures)), height + 1.2, run_title(discovery), caption)
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
     for axes, (measure, (row, place, circuit)) in zip(panels, exported.items(), strict=True):
-        size, faithfulness = (
-            format_share(row.curve.shares[place]),
-            format_number(row.curve.faithfulness[place], digits=2),
-        )
+        size = format_share(row.curve.shares[place])
+        faithfulness = format_number(row.curve.faithfulness[place], digits=2)
         set_heading(axes, measure.name, shorten(row.name))
         axes.annotate(
             f"{size} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in the circuit;\n"
@@ -174,16 +155,14 @@ def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatA
         (has_path, "white", INK, 3),
     )
     for nodes, face, outline, order in groups:
-        boxes = PolyCollection(
-            list(layout.boxes(nodes)), facecolors=face, edgecolors=outline, linewidths=0.6, zorder=order
-        )
-        axes.add_collection(boxes, autolim=False)
+        boxes = list(layout.boxes(nodes))
+        boxes_drawn = PolyCollection(boxes, facecolors=face, edgecolors=outline, linewidths=0.6, zorder=order)
+        axes.add_collection(boxes_drawn, autolim=False)
     has_path[[0, -1]] = True
     labels, font_size = layout.labels()
     for node in np.flatnonzero(has_path).tolist() if font_size else []:
-        axes.text(
-            layout.x[node], layout.y[node], labels[node], size=font_size, ha="center", va="center_baseline", zorder=4
-        )
+        x, y = layout.x[node], layout.y[node]
+        axes.text(x, y, labels[node], size=font_size, ha="center", va="center_baseline", zorder=4)
     for layer in range(0, graph.n_layers, -(-graph.n_layers // 40)):
         y = layout.y[graph.attention_sources(layer)]
         axes.text(layout.x_limits[0], y, f"layer {layer}", size=6, color=FAINT, va="center_baseline")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from ...evaluate import CONFIDENCE, Comparison, Measure
 from ...recipes.discovery import Discovery
 from ..formatting import format_interval, format_number, shorten, with_minus_signs
-from ..overview import differences, omitted_recipes, reference_outcome, run_title
+from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
 from .style import BLUE, FAINT, GREY, PALE, SMALL, VERMILLION, new_figure, padded_limits, set_heading
 
 ROW_HEIGHT = 0.2
@@ -54,14 +54,17 @@ def draw_dots(axes: Axes, dots: Sequence[Dot]) -> None:
 
 def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure: Measure) -> None:
     """Draw each recipe's difference from the reference, the best on top, and tint the better side of 0."""
+    if not comparisons:
+        axes.set_axis_off()
+        axes.text(0, 0.5, "There is only one recipe: there is nothing to compare", color=FAINT)
+        return
     ordered = sorted(comparisons.items(), key=lambda item: -measure.better * item[1].difference)
     dots = []
     for name, comparison in ordered:
         difference, low, high = comparison.difference, comparison.low, comparison.high
         text = with_minus_signs(f"{format_number(difference, signed=True)} {format_interval(low, high, signed=True)}")
-        is_significant = comparison.verdict in COLOURS
         colour = COLOURS.get(comparison.verdict, GREY)
-        dots.append(Dot(shorten(name), difference, low, high, colour, is_significant, text=text))
+        dots.append(Dot(shorten(name), difference, low, high, colour, comparison.verdict in COLOURS, text=text))
     draw_dots(axes, dots)
     low, high = axes.get_xlim()
     is_right = measure.better > 0
@@ -71,7 +74,12 @@ def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure:
 
 def differences_figure(discovery: Discovery) -> Figure:
     """Draw a dot plot of differences from greedy for each measure."""
-    comparisons = {measure: differences(discovery, measure) for measure in discovery.measures}
+    comparisons = {}
+    for measure in discovery.measures:
+        reference, shown = reference_outcome(discovery, measure), shown_outcomes(discovery, measure)
+        comparisons[measure] = {
+            row.name: row.resampled.minus(reference.resampled) for row in shown if row is not reference
+        }
     heights = [ROW_HEIGHT * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
     caption = (
         f"Area minus the reference recipe's area, paired over the {discovery.run.test.examples} evaluated examples, "
@@ -81,11 +89,7 @@ def differences_figure(discovery: Discovery) -> Figure:
     figure = new_figure(7.5, sum(heights), run_title(discovery), caption)
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (measure, recipes) in zip(panels, comparisons.items(), strict=True):
-        reference = shorten(reference_outcome(discovery, measure).name)
-        set_heading(axes, measure.name, f"minus {reference}'s {measure.name}, {measure.improves}")
-        if recipes:
-            draw_differences(axes, recipes, measure)
-        else:
-            axes.set_axis_off()
-            axes.text(0, 0.5, f"{reference} is the only recipe: there is nothing to compare", color=FAINT)
+        name = shorten(reference_outcome(discovery, measure).name)
+        set_heading(axes, measure.name, f"minus {name}'s {measure.name}, {measure.improves}")
+        draw_differences(axes, recipes, measure)
     return figure

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -53,10 +55,8 @@ def scores_figure(discovery: Discovery) -> Figure:
     draw_dots(left, [_edge_dot(statistics, edge) for edge in strongest])
     left.set_xlabel("mean score")
     handles = [Line2D([], [], color=colour, marker="o", markersize=4.5) for colour in COLOURS.values()]
-    handles += [
-        Line2D([], [], color=FAINT, marker="o", markersize=4.5, markerfacecolor="white"),
-        Line2D([], [], color=FAINT, marker="X", markersize=4.5),
-    ]
+    handles += [Line2D([], [], color=FAINT, marker="o", markersize=4.5, markerfacecolor="white")]
+    handles += [Line2D([], [], color=FAINT, marker="X", markersize=4.5)]
     labels = [f"into {kind}" for kind in COLOURS] + ["sign changes", "fails the bootstrap filter"]
     add_legend(left, handles, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=4, handlelength=2)
     set_heading(right, "All edges", "by absolute mean score")
@@ -95,9 +95,8 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
         counts = np.histogram(size[has_sign], bins)[0]
         unstable_counts = np.histogram(size[has_sign & statistics.sign_unstable], bins)[0]
         axes.stairs(sign * counts, bins, fill=True, color=colour, alpha=0.85, linewidth=0)
-        axes.stairs(
-            sign * unstable_counts, bins, fill=True, facecolor="none", hatch="//////", edgecolor=INK, linewidth=0
-        )
+        hatching: Any = {"facecolor": "none", "hatch": "//////", "edgecolor": INK, "linewidth": 0}
+        axes.stairs(sign * unstable_counts, bins, fill=True, **hatching)
         highest[sign] = max(1, int(counts.max()))
     axes.axhline(0, color=FAINT, linewidth=0.7)
     axes.set_ylim(-1.06 * highest[-1], 1.06 * highest[1])

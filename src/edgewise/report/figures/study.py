@@ -11,7 +11,7 @@ from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
 from .curves import BEST, REFERENCE, CurveLine, Look, draw_curves
 from .differences import ROW_HEIGHT, draw_differences
-from .style import FAINT, add_legend, new_figure, set_heading
+from .style import add_legend, new_figure, set_heading
 
 
 def study_figure(study: Study) -> Figure:
@@ -29,24 +29,16 @@ def study_figure(study: Study) -> Figure:
     definition = shorten(study.plan.settings.faithfulness.name)
     for (linear, log, right), (cell, measure) in zip(panels, rows, strict=True):
         greedy, chosen = cell.test[measure][0], cell.on_test(measure, cell.chosen(measure))
-        compared: list[tuple[Repeats, Look]] = [(greedy, REFERENCE)]
-        if chosen is not greedy:
-            compared.append((chosen, BEST))
+        compared = [(greedy, REFERENCE), (chosen, BEST)][: 1 + (chosen is not greedy)]
         log.sharey(linear)
         draw_curves(linear, log, [_curve_line(repeats, look) for repeats, look in compared], measure, definition)
         place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
         set_heading(linear, measure.name, f"{place}  ·  {measure.improves}")
         names = [f"{shorten(r.recipe.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
         add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
-        differences = {
-            r.recipe.name: r.resampled.minus(greedy.resampled) for r in cell.test[measure] if r is not greedy
-        }
-        if differences:
-            set_heading(right, measure.name, f"minus greedy's {measure.name}")
-            draw_differences(right, differences, measure)
-        else:
-            right.set_axis_off()
-            right.text(0, 0.5, "greedy is the only recipe", color=FAINT)
+        set_heading(right, measure.name, f"minus greedy's {measure.name}")
+        others = [repeats for repeats in cell.test[measure] if repeats is not greedy]
+        draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure)
     return figure
 
 

@@ -23,9 +23,9 @@ import base64
 import html
 import json
 import zlib
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.resources import files
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,21 @@ MANTISSA = 12
 def page_of(view: View) -> str:
     """Return the page of a view. Equal views give equal pages."""
     about, arrays = _packed(view)
+    assets = {file.name: file.read_text("utf-8") for file in files(__package__).joinpath("assets").iterdir()}
+    scripts = {
+        f"edgewise/{name}": "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
+        for name, text in sorted(assets.items())
+        if name.endswith(".js")
+    }
     parts = {
-        "title": _escaped(view.title),
-        **{name.removesuffix(".css"): _asset(name) for name in _assets(".css")},
-        "imports": json.dumps({"imports": {f"edgewise/{name}": _module(name) for name in _assets(".js")}}),
+        # File names may have bytes that are not valid text.
+        "title": html.escape(view.title.encode("utf-8", "replace").decode(), quote=False),
+        **{name.removesuffix(".css"): text for name, text in assets.items() if name.endswith(".css")},
+        "imports": json.dumps({"imports": scripts}),
         "about": json.dumps(about, ensure_ascii=True, separators=(",", ":")).replace("<", r"\u003c"),
         "arrays": base64.b64encode(arrays).decode(),
     }
-    before, *rest = _asset("page.html").split("<!--")
+    before, *rest = assets["page.html"].split("<!--")
     pieces = [before]
     for piece in rest:  # a comment with the name of a part is replaced by the part
         name, _, after = piece.partition("-->")
@@ -60,23 +67,23 @@ def page_of(view: View) -> str:
 
 
 def _packed(view: View) -> tuple[dict[str, Any], bytes]:
+    """Return the page's two blocks of data. Equal arrays are packed once."""
     edges = _strongest(view)
-    arrays = _Arrays()
-    graph = view.graph
-    arrays.add("source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[edges])
-    arrays.add("destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[edges])
+    block, positions, places = bytearray(), dict[bytes, int](), dict[str, dict[str, Any]]()
+    for name, kind, values in _arrays(view, edges):
+        if values is not None:
+            packed = _pack(kind, values)
+            if packed not in positions:
+                positions[packed] = len(block)
+                block += packed
+            places[name] = {"kind": kind, "shape": values.shape, "at": positions[packed]}
     about = {
-        "format": FORMAT,
-        "version": FORMAT_VERSION,
-        "edgewise": __version__,
-        "title": view.title,
-        "graph": asdict(graph) | {"edges": graph.n_edges, "held": len(edges)},
-        "shown": view.shown,
-        "size": view.size,
-        "runs": [_run(run, f"run{place}", edges, arrays) for place, run in enumerate(view.runs)],
-        "rows": [_row(row, f"row{place}", edges, arrays) for place, row in enumerate(view.rows)],
-    }
-    return about | {"arrays": arrays.places}, zlib.compress(b"".join(arrays.parts), 9)
+        "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
+        "graph": asdict(view.graph) | {"edges": view.graph.n_edges, "held": len(edges)},
+        "shown": view.shown, "size": view.size,
+        "runs": [_run(run) for run in view.runs], "rows": [_row(row) for row in view.rows], "arrays": places,
+    }  # fmt: skip
+    return about, zlib.compress(block, 9)
 
 
 def _strongest(view: View) -> NDArray[np.intp]:
@@ -92,97 +99,52 @@ def _strongest(view: View) -> NDArray[np.intp]:
     return first[np.argsort(-strength[first], kind="stable")]
 
 
-def _run(run: ViewRun, name: str, edges: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
-    for part in ("mean", "low", "high"):
-        if (values := getattr(run, part)) is not None:
-            arrays.add(f"{name}.{part}", "f4", values[edges])
-    if run.unstable is not None:
-        arrays.add(f"{name}.unstable", "bits", run.unstable[edges])
-    for part in ("full", "empty"):
-        if (values := getattr(run, part)) is not None:
-            arrays.add(f"{name}.{part}", "f4", values[:MAX_PROMPTS])
+def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDArray[Any] | None]]:
+    """Yield the name, the kind and the values of each array; None if a run or a row lacks it."""
+    graph = view.graph
+    yield "source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[edges]
+    yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[edges]
+    prompts = slice(MAX_PROMPTS)
+    for place, run in enumerate(view.runs):
+        for part, kind, index in (
+            ("mean", "f4", edges), ("low", "f4", edges), ("high", "f4", edges), ("unstable", "bits", edges),
+            ("full", "f4", prompts), ("empty", "f4", prompts),
+        ):  # fmt: skip
+            values = getattr(run, part)
+            yield f"run{place}.{part}", kind, None if values is None else values[index]
+        for number, pattern in enumerate(() if run.attention is None else run.attention.values):
+            yield f"run{place}.pattern{number}", "u1", pattern
+    for place, row in enumerate(view.rows):
+        yield f"row{place}.masks", "bits", np.stack([circuit.mask[edges] for circuit in row.circuits])
+        yield f"row{place}.metric", "f4", None if row.metric is None else row.metric[:, prompts]
+        yield f"row{place}.value", "f4", None if row.value is None else row.value[edges]
+
+
+def _run(run: ViewRun) -> dict[str, Any]:
     attention = run.attention
-    if attention is not None:
-        for place, values in enumerate(attention.values):
-            arrays.add(f"{name}.pattern{place}", "u1", values)
     return {
-        "name": run.name,
-        "scored": bool(run.mean.any()),
-        "definition": run.definition,
-        "facts": dict(run.facts),
+        "name": run.name, "scored": bool(run.mean.any()), "definition": run.definition, "facts": dict(run.facts),
         "examples": 0 if run.full is None else len(run.full),
         "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
         "patterns": None if attention is None else {"examples": attention.examples, "heads": attention.heads},
-    }
+    }  # fmt: skip
 
 
-def _row(row: ViewRow, name: str, edges: NDArray[np.intp], arrays: _Arrays) -> dict[str, Any]:
-    arrays.add(f"{name}.masks", "bits", np.stack([circuit.mask[edges] for circuit in row.circuits]))
-    if row.metric is not None:
-        arrays.add(f"{name}.metric", "f4", row.metric[:, :MAX_PROMPTS])
-    if row.value is not None:
-        arrays.add(f"{name}.value", "f4", row.value[edges])
+def _row(row: ViewRow) -> dict[str, Any]:
     return {
-        "run": row.run,
-        "benchmark": row.measure,
-        "method": row.method,
-        "parameters": row.parameters,
-        "better": row.better,
-        "area": row.area,
-        "interval": row.interval,
-        "sizes": [asdict(size) for size in row.sizes],
-    }
+        "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
+        "better": row.better, "area": row.area, "interval": row.interval, "sizes": [asdict(size) for size in row.sizes],
+    }  # fmt: skip
 
 
-class _Arrays:
-    """Packs arrays into one block, equal ones only once, and records their positions."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.places: dict[str, dict[str, Any]] = {}
-        self._at: dict[bytes, int] = {}
-        self._end = 0
-
-    def add(self, name: str, kind: str, values: NDArray[Any]) -> None:
-        packed = _PACKERS[kind](values)
-        if packed not in self._at:
-            self._at[packed] = self._end
-            self.parts.append(packed)
-            self._end += len(packed)
-        self.places[name] = {"kind": kind, "shape": values.shape, "at": self._at[packed]}
-
-
-def _floats(values: NDArray[Any]) -> bytes:
+def _pack(kind: str, values: NDArray[Any]) -> bytes:
+    if kind == "bits":
+        return np.packbits(values, axis=-1).tobytes()
+    if kind != "f4":
+        return np.ascontiguousarray(values, f"<{kind}").tobytes()
     largest = np.finfo(np.float32).max / 2
     bits = np.ascontiguousarray(np.clip(values, -largest, largest), "<f4").ravel().view("<u4")
     dropped = 23 - MANTISSA
     # Adding half of the dropped bits rounds instead of truncating.
     rounded = (bits + np.uint32(1 << (dropped - 1))) >> np.uint32(dropped) << np.uint32(dropped)
-    return rounded.astype("<u4").view(np.uint8).reshape(prod(values.shape), 4).T.tobytes()
-
-
-_PACKERS = {
-    "f4": _floats,
-    "u1": lambda values: np.ascontiguousarray(values, np.uint8).tobytes(),
-    "u2": lambda values: np.ascontiguousarray(values, "<u2").tobytes(),
-    "u4": lambda values: np.ascontiguousarray(values, "<u4").tobytes(),
-    "bits": lambda values: np.packbits(values, axis=-1).tobytes(),
-}
-
-
-def _assets(suffix: str) -> list[str]:
-    names = (one.name for one in files(__package__).joinpath("assets").iterdir())
-    return sorted(name for name in names if name.endswith(suffix))
-
-
-def _module(name: str) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(_asset(name).encode()).decode()
-
-
-def _asset(name: str) -> str:
-    return files(__package__).joinpath("assets").joinpath(name).read_text("utf-8")
-
-
-def _escaped(words: str) -> str:
-    # File names may have bytes that are not valid text.
-    return html.escape(words.encode("utf-8", "replace").decode(), quote=False)
+    return rounded.astype("<u4").view(np.uint8).reshape(values.size, 4).T.tobytes()

@@ -127,11 +127,13 @@ def view_of(paths: Sequence[str | Path]) -> View:
     parts = [_part(Path(path)) for path in paths]
     if not parts:
         raise InputError("there is nothing to show; give a result folder or a circuit file")
-    first = parts[0]
+    first, titles = parts[0], [part.title for part in parts]
+    names: list[str] = []  # equal ones get the name of their folder, and a number if that is not enough
     for path, part in zip(paths, parts, strict=True):
         if part.graph != first.graph:
             raise InputError(f"{path} is of {part.graph}, but {paths[0]} of {first.graph}; show them on separate pages")
-    names = _unique_names([part.title for part in parts], [Path(path) for path in paths])
+        names.append(f"{part.title} ({Path(path).name})" if titles.count(part.title) > 1 else part.title)
+    names = [f"{name} {number}" if names.count(name) > 1 else name for number, name in enumerate(names, start=1)]
     runs: list[ViewRun] = []
     rows: list[ViewRow] = []
     for name, part in zip(names, parts, strict=True):
@@ -141,46 +143,24 @@ def view_of(paths: Sequence[str | Path]) -> View:
 
 
 def _part(path: Path) -> View:
-    """Return the view of one path: a run, a circuit file or a folder of circuits."""
+    """Return the view of one path. Circuit files whose names differ only by their sizes become one row."""
     if is_result(path):
         return view_of_run(read_result(path))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
-    if os.path.isdir(path):
-        files = circuit_files(path)
-        if not files or os.path.isfile(path / "scores.json"):
-            raise InputError(f"{path} has no circuits to show; give a result folder, or files of circuits")
-        return _of_circuits(path, files)
-    return _of_circuits(path, [path])
-
-
-def view_of_run(discovery: Discovery) -> View:
-    """Return the view of one run."""
-    run, statistics, curve = discovery.run, centred_statistics(discovery), discovery.outcomes[0].curve
-    name = f"{short_name(run.model)} · {short_name(run.task)}"
-    view_run = ViewRun(
-        name, _facts(discovery), statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
-        curve.empty, curve.definition.name, discovery.prompts, discovery.attention,
-    )  # fmt: skip
-    rows = tuple(_row(outcome, discovery.learned) for outcome in discovery.outcomes)
-    first = discovery.exported(discovery.measures[0])
-    shown, share = discovery.outcomes.index(first), first.curve.shares[first.curve.default_size]
-    return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
-
-
-def _of_circuits(path: Path, files: Sequence[Path]) -> View:
-    """Return the view of circuit files; names that differ only by their sizes become one row."""
-    edge_files = [read_edge_file(file) for file in files]
-    graph = edge_files[0].graph
-    if any(file.graph != graph for file in edge_files):
+    paths = circuit_files(path) if os.path.isdir(path) else [path]
+    if not paths or os.path.isfile(path / "scores.json"):
+        raise InputError(f"{path} has no circuits to show; give a result folder, or files of circuits")
+    files = [read_edge_file(file) for file in paths]
+    graph = files[0].graph
+    if any(file.graph != graph for file in files):
         raise InputError(f"the circuits in {path} are of different graphs; show them on separate pages")
-    edge_files.sort(key=lambda file: np.count_nonzero(file.require_mask()))
     groups: dict[str, list[EdgeFile]] = {}
-    for file in edge_files:
+    for file in sorted(files, key=lambda file: np.count_nonzero(file.require_mask())):
         groups.setdefault(SIZE_SUFFIX.sub("", file.path.stem) if len(files) > 1 else file.path.stem, []).append(file)
     name = path.stem if path.suffix in FORMATS else path.name
     parts = [_of_files(place, label, group) for place, (label, group) in enumerate(groups.items())]
-    runs, rows = tuple(run for run, _ in parts), tuple(row for _, row in parts)
+    runs, rows = zip(*parts, strict=True)
     return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
 
 
@@ -190,12 +170,38 @@ def _of_files(place: int, name: str, files: Sequence[EdgeFile]) -> tuple[ViewRun
     score = np.full(graph.n_edges, np.nan)
     for file in reversed(files):
         score = score if file.score is None else np.where(np.isnan(score), file.score, score)
-    score = np.nan_to_num(score)
     facts = {name: str(largest.about[name]) for name in ("model", "task") if name in largest.about}
     circuits = tuple(Circuit(graph, file.require_mask()) for file in files)
     circuits = tuple(circuit for circuit in circuits if circuit.n_edges) or circuits[-1:]  # leave out empty circuits
     sizes = tuple(ViewSize(c.n_edges / graph.n_edges, c.n_edges, c.n_edges) for c in circuits)
-    return ViewRun(name, {"file": largest.path.name} | facts, score), ViewRow(place, "", name, sizes, circuits)
+    run = ViewRun(name, {"file": largest.path.name} | facts, np.nan_to_num(score))
+    return run, ViewRow(place, "", name, sizes, circuits)
+
+
+def view_of_run(discovery: Discovery) -> View:
+    """Return the view of one run."""
+    run, settings = discovery.run, discovery.settings
+    statistics, curve = centred_statistics(discovery), discovery.outcomes[0].curve
+    name = f"{short_name(run.model)} · {short_name(run.task)}"
+    facts = {
+        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
+        "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
+        "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
+        "metric": settings.metric.name,
+        "ablation": settings.ablation.name,
+        "faithfulness": settings.faithfulness.summary,
+        "accuracy of the model": f"{run.accuracy.top:.1%}",
+        "edges whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
+        "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
+    }
+    view_run = ViewRun(
+        name, facts, statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
+        curve.empty, curve.definition.name, discovery.prompts, discovery.attention,
+    )  # fmt: skip
+    rows = tuple(_row(outcome, discovery.learned) for outcome in discovery.outcomes)
+    first = discovery.exported(discovery.measures[0])
+    shown, share = discovery.outcomes.index(first), first.curve.shares[first.curve.default_size]
+    return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
 
 
 def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
@@ -204,37 +210,13 @@ def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
     intervals = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
     places = curve.nonempty_sizes or [len(curve.asked) - 1]
     sizes = tuple(
-        ViewSize(
-            curve.shares[place], curve.asked[place], curve.kept[place], interval.estimate, interval.low, interval.high
-        )
-        for place, interval in ((place, intervals[place]) for place in places)
-    )
+        ViewSize(curve.shares[at], curve.asked[at], curve.kept[at],
+                 intervals[at].estimate, intervals[at].low, intervals[at].high)
+        for at in places
+    )  # fmt: skip
     ranking = None if outcome.recipe.learner is None else learned.get(outcome.recipe.learner)
     return ViewRow(
         0, outcome.measure.name, outcome.name, sizes, tuple(circuits[place] for place in places),
         outcome.recipe.parameter_text, outcome.measure.better, outcome.area, (area.low, area.high),
         curve.values[places], None if ranking is None else ranking.value,
     )  # fmt: skip
-
-
-def _facts(result: Discovery) -> dict[str, str]:
-    run, settings = result.run, result.settings
-    return {
-        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
-        "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
-        "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
-        "metric": settings.metric.name,
-        "ablation": settings.ablation.name,
-        "faithfulness": settings.faithfulness.summary,
-        "accuracy of the model": f"{run.accuracy.top:.1%}",
-        "edges whose sign is unstable": f"{result.statistics.sign_instability:.1%}",
-        "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
-    }
-
-
-def _unique_names(names: Sequence[str], paths: Sequence[Path]) -> list[str]:
-    """Return the names of runs; equal ones get the name of their folder, and a number if that is not enough."""
-    named = [
-        f"{name} ({path.name})" if names.count(name) > 1 else name for name, path in zip(names, paths, strict=True)
-    ]
-    return [f"{name} {number}" if named.count(name) > 1 else name for number, name in enumerate(named, start=1)]
