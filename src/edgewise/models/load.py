@@ -141,7 +141,7 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
     path = Path(files.location) / files.gguf
     dtype = choose_dtype(source.dtype, None, choose_devices(source.device)[0])
     dequantise = partial(_load_files, files, replace(source, device="cpu"))
-    copy = find_or_make_copy(path, source.content, dtype, check_header(path).numbers, dequantise)
+    copy = find_or_make_copy(path, source.content, dtype, check_header(path), dequantise)
     return _load_files(files if copy is None else ModelFiles(str(copy)), source)
 
 
