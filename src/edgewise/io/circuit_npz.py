@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph
-from .arrays import Shape, read_arrays, read_headers
+from .arrays import Shape, read_arrays
 from .atomic import atomic_file
 from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, make_cfg, read_about, read_cfg
-from .reading import file_size
+from .reading import file_size, wrap_read_errors
 from .records import MAX_JSON_BYTES, parse_json
 
 CIRCUIT_FORMAT, CIRCUIT_VERSION = "edgewise-circuit", 1
@@ -31,16 +31,11 @@ ARRAYS: Mapping[str, tuple[str, Shape]] = {"about": ("u1", (None,)), "inside": (
 
 def read(path: Path) -> EdgeFile:
     """Return the content of a file. Edges outside the circuit have no score."""
-    headers = read_headers(path)
-    if sorted(headers) != sorted(ARRAYS):
-        raise InputError(f"{path} isn't a circuit that edgewise wrote: it needs the arrays {', '.join(ARRAYS)}")
-    if headers["about"].n_bytes > MAX_JSON_BYTES:
-        raise InputError(f"{path}: about has {headers['about'].n_bytes:,} bytes, but may have {MAX_JSON_BYTES:,}")
     arrays = read_arrays(path, ARRAYS)
-    try:
+    if arrays["about"].nbytes > MAX_JSON_BYTES:
+        raise InputError(f"{path}: about has {arrays['about'].nbytes:,} bytes, but may have {MAX_JSON_BYTES:,}")
+    with wrap_read_errors(f"about in {path}"):
         about = parse_json(arrays["about"].tobytes())
-    except (ValueError, RecursionError):
-        about = None
     if not isinstance(about, dict) or [about.get("format"), about.get("version")] != [CIRCUIT_FORMAT, CIRCUIT_VERSION]:
         raise InputError(
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"

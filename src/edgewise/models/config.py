@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
 
@@ -41,10 +40,10 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
     known = isinstance(kind, str) and kind in FAMILIES
     if not known:
         if not values.get("auto_map"):
-            raise unknown_name("model family", _name(kind), list(FAMILIES))
+            raise unknown_name("model family", str(kind), list(FAMILIES))
         if not trust_remote_code:
             raise InputError(
-                f"{where}: its model_type {_name(kind)!r} needs code that comes with the model and "
+                f"{where}: its model_type {str(kind)!r} needs code that comes with the model and "
                 f"isn't run; give trust_remote_code=True if you trust it, or choose one of: {', '.join(FAMILIES)}"
             )
     for names in NEEDED:
@@ -52,21 +51,9 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
             raise InputError(f"{where} lacks {' (or '.join(names)}), a whole number")
     for name, value in values.items():
         if name in MOST and not (value is None and name in MAY_BE_NULL):
-            check_whole(value, name, where)
-        if name in ("id2label", "label2id") and isinstance(value, Mapping) and len(value) > MOST["num_labels"]:
-            raise InputError(f"{where}: {name} has {len(value):,} labels, at most {MOST['num_labels']:,} are read")
+            _check_count(value, name, where)
         if name.endswith("attn_implementation") and "/" in str(value):
             raise InputError(f"{where} needs code from the hub: {name} = {short(value)}; remove it")
-    strange = next((name for name, number in _numbers(values, "") if not _is_sane(number)), None)
-    if strange is not None:
-        raise InputError(f"{where}: {strange} isn't a number that can be used")
-    for name in ("dtype", "torch_dtype"):
-        stored = values.get(name)
-        if stored is not None and not _is_float(stored):
-            raise InputError(f"{where}: {name} must be a type of floating-point numbers, not {short(stored)}")
-    quantised = values.get("quantization_config")
-    if quantised is not None and not isinstance(quantised, Mapping):
-        raise InputError(f"{where}: quantization_config must be an object, not {short(quantised)}")
 
 
 def check_read(config: Any, where: str) -> None:
@@ -74,23 +61,18 @@ def check_read(config: Any, where: str) -> None:
     counts = {name: getattr(config, name, None) for name in MOST}
     for name, value in counts.items():
         if value is not None:
-            check_whole(value, name, where)
-    heads, width = config.num_attention_heads, config.hidden_size
-    if getattr(config, "head_dim", None) is None and width % heads:
-        raise InputError(f"{where}: a width of {width} can't be divided among {heads} heads")
-    shared = counts["num_key_value_heads"] or heads
+            _check_count(value, name, where)
+    heads, shared = config.num_attention_heads, counts["num_key_value_heads"] or config.num_attention_heads
     if heads % shared:
         raise InputError(f"{where}: {heads} heads can't share {shared} keys and values")
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None and (len(kinds) != config.num_hidden_layers or not set(kinds) <= set(LAYER_TYPES)):
-        raise InputError(
-            f"{where}: layer_types must name one of {', '.join(LAYER_TYPES)} for each of the "
-            f"{config.num_hidden_layers} layers, not {short(kinds)}"
-        )
+    if not set(getattr(config, "layer_types", None) or ()) <= set(LAYER_TYPES):
+        raise InputError(f"{where}: layer_types may be {', '.join(LAYER_TYPES)}, not {short(config.layer_types)}")
+    dtype = getattr(config, "dtype", None)
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise InputError(f"{where}: dtype must be a type of floating-point numbers, not {short(dtype)}")
 
 
-def check_whole(value: Any, name: str, where: str) -> None:
-    """Raise InputError if a value isn't a whole number from 1 to the largest for `name`."""
+def _check_count(value: Any, name: str, where: str) -> None:
     if type(value) is not int or not 1 <= value <= MOST[name]:
         raise InputError(f"{where}: {name} must be a whole number from 1 to {MOST[name]:,}, not {short(value)}")
 
@@ -102,28 +84,3 @@ def least_parameters(config: Any) -> int:
     d_head = getattr(config, "head_dim", None) or width // heads
     positions = getattr(config, "n_positions", 0)
     return width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))
-
-
-def _name(kind: Any) -> str:
-    return kind if isinstance(kind, str) else short(kind)
-
-
-def _numbers(value: Any, name: str) -> Iterator[tuple[str, int | float]]:
-    """Yield every number in a config with its name."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _numbers(part, str(key))
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _numbers(part, name)
-    elif isinstance(value, int | float):
-        yield name, value
-
-
-def _is_float(stored: Any) -> bool:
-    dtype = getattr(torch, stored.removeprefix("torch."), None) if isinstance(stored, str) else stored
-    return isinstance(dtype, torch.dtype) and dtype.is_floating_point
-
-
-def _is_sane(number: int | float) -> bool:
-    return abs(number) < 1 << 63 if isinstance(number, int) else math.isfinite(number)

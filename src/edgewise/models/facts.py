@@ -18,7 +18,7 @@ from .gguf_header import check_header
 from .model import ModelFacts, ModelSource, bos_name, choose_dtype, dtype_name
 from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
 from .placement import choose_devices
-from .transformers_compat import check_config_types, read_config_dict, silence_transformers
+from .transformers_compat import read_config_dict, silence_transformers
 
 
 def inspect_model(
@@ -98,7 +98,6 @@ def read_config(source: ModelSource, files: ModelFiles) -> Any:
         written = read_config_dict(**files.pretrained_arguments())
     try:
         check_written(written, files.config_name, source.trust_remote_code)
-        check_config_types(written, files.config_name)
         with wrap_read_errors(what, MODEL_CHOICES):
             config = transformers.AutoConfig.from_pretrained(
                 **files.pretrained_arguments(), trust_remote_code=source.trust_remote_code

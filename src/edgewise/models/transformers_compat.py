@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partialmethod
 from logging import ERROR, getLogger
 from typing import Any
-
-from ..errors import InputError
 
 
 def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
@@ -18,20 +16,6 @@ def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
     # transformers 5 renamed `PretrainedConfig` to `PreTrainedConfig`.
     config_class = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
     return config_class.get_config_dict(**pretrained_arguments)[0]
-
-
-def check_config_types(config: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a config has text where transformers expects a number, or the reverse.
-
-    transformers 5 checks this itself. transformers 4 fails later, in the middle of a run.
-    """
-    for names, types, expected in (
-        (("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"), (int, float), "a number"),
-        (("activation_function", "hidden_act", "hidden_activation"), (str, type(None)), "a name"),
-    ):
-        for name in names:
-            if not isinstance(config.get(name, types[0]()), types):
-                raise InputError(f"{where}: {name} must be {expected}, not {config[name]!r}")
 
 
 @contextmanager
