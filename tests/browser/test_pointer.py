@@ -154,9 +154,8 @@ def test_pinned_nodes_keep_their_edges(page, view):
     graph, mask = view.graph, mask_of(view, ILP, 2)
     of = {name: (graph.edge_head == node) | (graph.edge_source == node) for node, name in enumerate(graph.node_names)}
     page.size(2).click_node("a1.h0").click("#pin").click_node("m2").click("#pin").click_node("a3.h1")
-    assert (
-        page.text("#caption").split(" chosen")[0].endswith(f" {(mask & (of['a1.h0'] | of['m2'] | of['a3.h1'])).sum()}")
-    )
+    n_shown = (mask & (of["a1.h0"] | of["m2"] | of["a3.h1"])).sum()
+    assert f" {n_shown} selected by node" in page.text("#caption")
     assert page.address_parts()["pins"] == "a1.h0 m2"
     # Filters don't hide what is pinned.
     page.click("#chosen [aria-label^='Show all']").click("[data-sign=negative]")
