@@ -24,8 +24,7 @@ from filelock import FileLock, Timeout
 from ..errors import InputError
 from .records import read_json
 
-# `.NAME.RANDOM.draft` is new content; `.NAME.RANDOM.old` is a folder that is being replaced.
-DRAFT_NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.(draft|old)")
+DRAFT_NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.draft")
 # Files that file managers and file systems leave in any folder.
 SYSTEM_FILES = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
 MAX_NAME_BYTES = 255 - len(f"..{'0' * 16}.draft")
@@ -114,7 +113,6 @@ def check_folder(path: Path, overwrite: bool = False, own_files: str = "") -> No
 
 def check_folder_path(path: Path) -> None:
     """Raise InputError if no folder can be written at a path, whatever is in it."""
-    _restore_old(path)
     if path.is_symlink():
         raise InputError(f"{path} is a link; name the folder that it points to: {os.path.realpath(path)}")
     if path.exists() and not path.is_dir():
@@ -158,24 +156,18 @@ def check_no_foreign_files(path: Path, own_files: str) -> None:
 
 def _is_own_content(file: Path) -> bool:
     """Return whether edgewise wrote a file of one of its names, as far as its content tells."""
-    if file.name == README:
-        return is_own_readme(file)
     if file.name not in MARKERS:
-        return True
-    try:
+        return file.name != README or is_own_readme(file)
+    with suppress(InputError):
         record = {} if file.is_symlink() else read_json(file)
-    except InputError:
-        return False
-    return isinstance(record, dict) and str(record.get("format", "")).startswith("edgewise-")
+        return isinstance(record, dict) and str(record.get("format", "")).startswith("edgewise-")
+    return False
 
 
 def is_own_readme(path: Path) -> bool:
     """Return whether a file is a page that edgewise wrote, by its first line."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(len(README_MARK)) == README_MARK.encode()
-    return False
+    is_file = path.is_file() and not path.is_symlink()
+    return is_file and path.read_bytes().startswith(README_MARK.encode())
 
 
 @contextmanager
@@ -229,25 +221,12 @@ def open_draft(path: Path) -> Iterator[Path]:
 
 def remove_drafts(folder: Path, name: str = "") -> None:
     """Remove the drafts of killed processes in a folder: of one name, or of any."""
-    for draft in _find_drafts(folder, "draft", name):
-        with suppress(OSError, Timeout), FileLock(draft / "lock", timeout=0):
-            remove(draft)
-
-
-def _find_drafts(folder: Path, kind: str, name: str = "") -> list[Path]:
-    try:
-        paths = list(folder.iterdir())
-    except OSError:
-        return []
-    parts = [(path, DRAFT_NAME.fullmatch(path.name)) for path in paths]
-    return [path for path, match in parts if match and name in ("", match[1]) and match[2] == kind]
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder that others may read: it disappears at once, not file by file."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
-    os.rename(path, draft)
-    remove(draft)
+    with suppress(OSError):
+        for draft in list(folder.iterdir()):
+            match = DRAFT_NAME.fullmatch(draft.name)
+            if match and name in ("", match[1]):
+                with suppress(OSError, Timeout), FileLock(draft / "lock", timeout=0):
+                    remove(draft)
 
 
 def remove(path: Path) -> None:
@@ -260,10 +239,10 @@ def remove(path: Path) -> None:
 
 
 def replace_folder(draft: Path, path: Path, overwrite: bool = True) -> None:
-    """Move a finished folder to `path`. Without `overwrite`, raise InputError if another folder with content is there.
+    """Move a finished folder to `path`; an old one there may be beside the draft afterwards.
 
-    The system exchanges both folders in one step if it can. If not, the old one is moved away first; after a kill
-    between the two steps, `check_folder_path` moves it back.
+    Without `overwrite`, raise InputError if another folder with content is there. The system exchanges both folders in
+    one step if it can.
     """
     if not path.exists() or not any(path.iterdir()):
         if path.exists():
@@ -271,17 +250,14 @@ def replace_folder(draft: Path, path: Path, overwrite: bool = True) -> None:
         os.rename(draft, path)
     elif not overwrite:
         raise InputError(f"{path} exists already, since a moment ago; choose another folder")
-    elif _exchange(draft, path):
-        remove(draft)
-    else:
-        old = path.with_name(f".{path.name}.{secrets.token_hex(8)}.old")
+    elif not _exchange(draft, path):
+        old = draft.with_name("old")
         os.rename(path, old)
         try:
             os.rename(draft, path)
         except BaseException:
             os.rename(old, path)
             raise
-        remove(old)
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -295,14 +271,6 @@ def _exchange(first: Path, second: Path) -> bool:
         return bool(libc.renamex_np(*paths, exchange) == 0)  # macOS
     except (AttributeError, OSError, TypeError):
         return False
-
-
-def _restore_old(path: Path) -> None:
-    """Move back a folder that a process was replacing in two steps when it was killed."""
-    old = [] if os.path.lexists(path) else _find_drafts(path.parent, "old", path.name)
-    if old:
-        with name_target_in_errors(path):
-            os.rename(max(old, key=lambda folder: folder.stat().st_mtime), path)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from logging import getLogger
 from pathlib import Path
@@ -21,16 +21,10 @@ from typing import Any
 
 import platformdirs
 import torch
+from filelock import FileLock
 
 from ..errors import InputError
-from ..io.atomic import (
-    atomic_folder,
-    file_digest,
-    hold_lock,
-    remove_drafts,
-    remove_folder,
-    write_json,
-)
+from ..io.atomic import atomic_folder, file_digest, remove, remove_drafts, write_json
 from ..io.reading import file_size, first_line
 from ..io.records import read_format
 from .memory import parse_bytes
@@ -62,6 +56,10 @@ def cache_limit() -> int:
         raise InputError(f"${LIMIT_VARIABLE}: {error}") from None
 
 
+class _NotCachedError(Exception):
+    """Why nothing can be kept in the cache."""
+
+
 def find_or_make_copy(
     gguf: Path, content: str, dtype: torch.dtype, n_numbers: int, read: Callable[[], tuple[Any, Any]]
 ) -> Path | None:
@@ -79,7 +77,8 @@ def find_or_make_copy(
     copy = _copy_path(gguf, content, str(dtype).removeprefix("torch."))
     try:
         if copy.is_dir() and not _find_damage(copy):
-            _mark_used(copy)
+            with suppress(OSError):  # a cache that can only be read
+                os.utime(copy)
         else:
             _make_copy(gguf, copy, n_numbers * dtype.itemsize + EXTRA_BYTES, read)
     except (_NotCachedError, OSError) as error:
@@ -91,15 +90,8 @@ def find_or_make_copy(
 def find_config(gguf: Path, content: str) -> Path | None:
     """Return the folder of a copy of a .gguf in any dtype whose config is intact; None if there is none."""
     prefix = _copy_path(gguf, content, "")
-    copies = [copy for copy in _list_copies(prefix.parent) if copy.name.startswith(prefix.name)]
-    copy = next((copy for copy in copies if not _find_damage(copy, only=CONFIG_FILE)), None)
-    if copy is not None:
-        _mark_used(copy)
-    return copy
-
-
-class _NotCachedError(Exception):
-    """Why nothing can be kept in the cache."""
+    copies = prefix.parent.glob(f"{prefix.name}*")
+    return next((copy for copy in copies if not _find_damage(copy, only=CONFIG_FILE)), None)
 
 
 def _copy_path(gguf: Path, content: str, dtype: str) -> Path:
@@ -107,12 +99,6 @@ def _copy_path(gguf: Path, content: str, dtype: str) -> Path:
     key = hashlib.sha256(repr(dependencies).encode()).hexdigest()[:32]
     name = re.sub(r"[^\w.-]", "_", gguf.stem, flags=re.ASCII)[:60]
     return cache_folder() / "models" / f"{name}-{key}-{dtype}"
-
-
-def _list_copies(folder: Path) -> list[Path]:
-    with suppress(OSError):
-        return [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir()]
-    return []
 
 
 def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, Any]]) -> None:
@@ -123,16 +109,12 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
             f"it would take {_format_bytes(size)} of a cache of at most {_format_bytes(limit)} (${LIMIT_VARIABLE})"
         )
     copy.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(hold_lock(copy.with_name(f".{copy.name}.lock")))
-        except InputError as error:
-            raise _NotCachedError(first_line(error)) from None
+    with FileLock(copy.with_name(f".{copy.name}.lock")):
         if not (damage := _find_damage(copy)):
             return
         if copy.exists():
             log.warning("%s is damaged: %s; it is made again", copy, damage)
-            remove_folder(copy)
+            remove(copy)
         _make_room(copy.parent, limit - size)
         free = shutil.disk_usage(copy.parent).free
         if size > free:
@@ -140,25 +122,21 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
                 f"a copy takes {_format_bytes(size)}, but {copy.parent} has {_format_bytes(free)} left"
             )
         model, tokenizer = read()
-        _save_copy(gguf, copy, model, tokenizer)
+        # transformers doesn't save a model that is marked as quantised; these weights aren't any more.
+        for marked, name in ((model, "hf_quantizer"), (model.config, "quantization_config")):
+            with suppress(AttributeError):
+                delattr(marked, name)
+        try:
+            with atomic_folder(copy) as draft:
+                model.save_pretrained(draft)
+                tokenizer.save_pretrained(draft)
+                files = {path.name: [path.stat().st_size, file_digest(path)] for path in sorted(draft.iterdir())}
+                record = {"format": COPY_FORMAT, "version": COPY_VERSION, "of": gguf.name, "files": files}
+                write_json(draft / LIST_FILE, record)
+        except Exception as error:  # any error of the libraries: the copy failed, not the model
+            raise _NotCachedError(first_line(error)) from None
     taken = _format_bytes(_folder_bytes(copy))
     log.info("%s was de-quantised once, kept in %s (%s): from now on it loads in seconds", gguf.name, copy, taken)
-
-
-def _save_copy(gguf: Path, copy: Path, model: Any, tokenizer: Any) -> None:
-    # transformers doesn't save a model that is marked as quantised; these weights aren't any more.
-    for marked, name in ((model, "hf_quantizer"), (model.config, "quantization_config")):
-        with suppress(AttributeError):
-            delattr(marked, name)
-    try:
-        with atomic_folder(copy) as draft:
-            model.save_pretrained(draft)
-            tokenizer.save_pretrained(draft)
-            files = {path.name: [path.stat().st_size, file_digest(path)] for path in sorted(draft.iterdir())}
-            record = {"format": COPY_FORMAT, "version": COPY_VERSION, "of": gguf.name, "files": files}
-            write_json(draft / LIST_FILE, record)
-    except Exception as error:  # any error of the libraries: the copy failed, not the model
-        raise _NotCachedError(first_line(error)) from None
 
 
 def _find_damage(copy: Path, only: str = "") -> str:
@@ -179,34 +157,20 @@ def _find_damage(copy: Path, only: str = "") -> str:
 def _make_room(folder: Path, room: int) -> None:
     """Remove copies until the rest takes at most `room` bytes: the least recently used first, none that is in use."""
     remove_drafts(folder)
-    sizes = {copy: _folder_bytes(copy) for copy in sorted(_list_copies(folder), key=_last_used)}
+    copies = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    last_used = {copy: copy.stat().st_mtime for copy in copies}
+    sizes = {copy: _folder_bytes(copy) for copy in sorted(copies, key=last_used.__getitem__)}
     for copy, size in list(sizes.items()):
-        if sum(sizes.values()) <= room:
-            return
-        if time.time() - _last_used(copy) > IN_USE_SECONDS:
-            with suppress(OSError):
-                remove_folder(copy)
-                del sizes[copy]
-                log.info("the cache is full: %s was removed (%s)", copy, _format_bytes(size))
+        if sum(sizes.values()) > room and time.time() - last_used[copy] > IN_USE_SECONDS:
+            remove(copy)
+            del sizes[copy]
+            log.info("the cache is full: %s was removed (%s)", copy, _format_bytes(size))
     if sum(sizes.values()) > room:
         raise _NotCachedError("copies that were used in the last ten minutes fill the cache")
 
 
-def _mark_used(copy: Path) -> None:
-    with suppress(OSError):
-        os.utime(copy)
-
-
-def _last_used(copy: Path) -> float:
-    with suppress(OSError):
-        return copy.stat().st_mtime
-    return 0.0
-
-
 def _folder_bytes(folder: Path) -> int:
-    with suppress(OSError):
-        return sum(path.stat().st_size for path in folder.iterdir())
-    return 0
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def _format_bytes(count: int) -> str:
