@@ -7,7 +7,7 @@ Nodes are those with an edge in the circuit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..graph import LETTERS, Graph
+from ..graph import LETTERS
 from ..io.edge_file import edge_name
 from ..method import as_known
 from .circuits import COLOURS, KINDS, edge_kinds
@@ -25,9 +25,6 @@ from .formatting import one_line
 
 if TYPE_CHECKING:
     from networkx import MultiDiGraph
-
-# Widths of lines in dot, in points.
-MIN_WIDTH, MAX_WIDTH = 0.5, 4.0
 
 
 @dataclass(frozen=True)
@@ -64,52 +61,45 @@ def to_networkx(circuit: Circuit, score: NDArray[np.floating] | None = None, nam
     graph, kinds, names = circuit.graph, edge_kinds(circuit.graph), circuit.graph.node_names
     exported = MultiDiGraph(name=name)
     for node in np.flatnonzero(circuit.nodes).tolist():
-        exported.add_node(names[node], **_node_attributes(graph, node))
+        layer, head = divmod(node - 1, graph.n_heads + 1)
+        if node in (0, graph.n_nodes - 1):
+            exported.add_node(names[node], kind=names[node])
+        elif head == graph.n_heads:
+            exported.add_node(names[node], kind="mlp", layer=layer)
+        else:
+            exported.add_node(names[node], kind="head", layer=layer, head=head)
     for edge in np.flatnonzero(circuit.mask).tolist():
         kind, key = KINDS[kinds[edge]], edge_name(graph, edge)
         attributes: dict[str, Any] = {"name": key, "kind": kind, "letter": kind if kind in LETTERS else ""}
         if score is not None:
             value = float(score[edge])
-            attributes["score"] = value
-            attributes["sign"] = "positive" if value > 0 else "negative" if value < 0 else "zero"
+            attributes |= {"score": value, "sign": "positive" if value > 0 else "negative" if value < 0 else "zero"}
         exported.add_edge(names[graph.edge_source[edge]], names[graph.edge_head[edge]], key, **attributes)
     return exported
 
 
-def _node_attributes(graph: Graph, node: int) -> dict[str, Any]:
-    """Heads and MLPs have a layer, heads a number in it."""
-    if node in (0, graph.n_nodes - 1):
-        return {"kind": graph.node_names[node]}
-    layer, head = divmod(node - 1, graph.n_heads + 1)
-    return {"kind": "mlp", "layer": layer} if head == graph.n_heads else {"kind": "head", "layer": layer, "head": head}
-
-
 def _to_dot(graph: MultiDiGraph) -> str:
+    def quote(value: object) -> str:
+        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+
+    def list_attributes(attributes: dict[str, Any]) -> str:
+        return f"[{', '.join(f'{name}={quote(value)}' for name, value in attributes.items())}]"
+
     largest = max((abs(score) for _, _, score in graph.edges(data="score", default=0.0)), default=0.0) or 1.0
-    lines = [f"digraph {_dot_string(graph.name)} {{", "  rankdir=BT;", "  node [shape=box, style=rounded];"]
+    lines = [f"digraph {quote(graph.name)} {{", "  rankdir=BT;", "  node [shape=box, style=rounded];"]
     layers: dict[Any, list[str]] = {}
     for node, attributes in graph.nodes(data=True):
-        lines.append(f"  {_dot_string(node)} {_dot_attributes(attributes)};")
-        layers.setdefault((attributes["kind"], attributes.get("layer")), []).append(_dot_string(node))
+        lines.append(f"  {quote(node)} {list_attributes(attributes)};")
+        layers.setdefault((attributes["kind"], attributes.get("layer")), []).append(quote(node))
     lines += [f"  {{rank=same; {'; '.join(nodes)}}}" for nodes in layers.values() if len(nodes) > 1]
     for start, end, key, attributes in graph.edges(keys=True, data=True):
-        style = "dashed" if attributes.get("sign") == "negative" else "solid"
-        look = {"color": COLOURS[attributes["kind"]], "style": style}
+        drawn = {"key": key, "label": attributes["letter"], **attributes, "color": COLOURS[attributes["kind"]]}
+        drawn["style"] = "dashed" if attributes.get("sign") == "negative" else "solid"
         if "score" in attributes:
-            share = abs(attributes["score"]) / largest
-            look["penwidth"] = f"{MIN_WIDTH + (MAX_WIDTH - MIN_WIDTH) * share:.3g}"
-        listed = _dot_attributes({"key": key, "label": attributes["letter"], **attributes, **look})
-        lines.append(f"  {_dot_string(start)} -> {_dot_string(end)} {listed};")
+            drawn["penwidth"] = f"{0.5 + 3.5 * abs(attributes['score']) / largest:.3g}"
+        lines.append(f"  {quote(start)} -> {quote(end)} {list_attributes(drawn)};")
     return "\n".join([*lines, "}", ""])
-
-
-def _dot_attributes(attributes: Mapping[str, Any]) -> str:
-    return f"[{', '.join(f'{name}={_dot_string(value)}' for name, value in attributes.items())}]"
-
-
-def _dot_string(value: object) -> str:
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _to_graphml(graph: MultiDiGraph) -> str:

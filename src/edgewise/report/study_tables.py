@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rich.text import Text
 from ..evaluate import CONFIDENCE
 from ..io.atomic import write_bytes, write_json, write_text
 from ..recipes.settings import published_words
-from ..study import Entry, Study, StudyTable, TableRow, study_tables
+from ..study import Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import figure_settings, render
 from .figures.study import study_figure
@@ -40,18 +41,13 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         "plan": study.plan.record(),
         "as_published": published,
         "cells": [
-            {
-                "task": cell.task,
-                "model": cell.model,
-                "examples": dict(cell.examples),
-                "accuracy": cell.accuracy.top,
-                "beats": cell.accuracy.beats,
-            }
+            {"task": cell.task, "model": cell.model, "examples": dict(cell.examples), "accuracy": cell.accuracy.top,
+             "beats": cell.accuracy.beats}
             for cell in study.cells
         ],
         "verdicts": sentences,
         "entries": records(tables, bool(published)),
-    }
+    }  # fmt: skip
     intro = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
     intro += "".join(f"- {_page(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
@@ -82,54 +78,70 @@ def describe_cell(cell: Mapping[str, Any]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Cell:
+    """The text of an entry, with empty strings for what it lacks, and its marks as in `StudyTable.marks`."""
+
+    number: str
+    spread: str
+    interval: str
+    note: str
+    is_bold: bool
+    is_underlined: bool
+
+
+def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
+    cells: list[_Cell | None] = []
+    for column, entry in enumerate(row.entries):
+        if entry is None:
+            cells.append(None)
+            continue
+        number = format_number(entry.value, table.is_difference, DIGITS)
+        spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
+        interval = ""
+        if entry.low is not None and entry.high is not None:
+            interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
+        cells.append(_Cell(number, spread, interval, entry.note, *table.marks(row, column)))
+    return cells
+
+
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """Return a table for the terminal without its caption; several tables if there are too many columns.
 
-    Intervals are shown for differences only; those of areas are in the files.
+    Intervals are shown for differences only; those of areas are in the files. Marks are in front of numbers.
     """
     heads = [safe_text(f"{one_line(short_name(task))}\n{one_line(short_name(model))}") for task, model in table.columns]
-    between = "\n" if width < NARROW_WIDTH else " "
-    rows = [
-        (row.label, *(_styled(table, row, column, between) for column in range(len(table.columns))))
-        for row in table.rows
-    ]
+    rows: list[list[Any]] = []
+    for row in table.rows:
+        rows.append([row.label])
+        for entry, cell in zip(row.entries, _cells(table, row), strict=True):
+            if entry is None or cell is None:
+                rows[-1].append(Text())
+                continue
+            mark, details = BEST * cell.is_bold, f" ±{cell.spread}" if cell.spread else ""
+            if table.is_difference and entry.low is not None and entry.high is not None:
+                is_worse = entry.low < entry.high and (entry.high < 0 if row.better > 0 else entry.low > 0)
+                mark = "better" if cell.is_bold else "worse" if is_worse else ""
+                details += ("\n" if width < NARROW_WIDTH else " ") + cell.interval
+            if table.name == "main" and cell.note:
+                details += "\n" + cell.note.replace(" (", "\n(")
+            style = "bold " * cell.is_bold + "underline" * cell.is_underlined
+            rows[-1].append(Text(f"{mark} " if mark else "") + Text(cell.number, style) + safe_text(details))
     ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
     return number_tables(("recipe", *heads), rows, width, ends=ends)
 
 
-def _styled(table: StudyTable, row: TableRow, column: int, between: str) -> Text:
-    """Return an entry with its mark in front; `between` separates it from its interval."""
-    entry = row.entries[column]
-    if entry is None:
-        return Text()
-    bold, underlined = table.marks(row, column)
-    mark = BEST * bold
-    if table.is_difference:
-        is_worse = entry.low is not None and entry.high is not None and entry.low < entry.high
-        is_worse = is_worse and (entry.high < 0 if row.better > 0 else entry.low > 0)  # type: ignore[operator]
-        mark = "better" if bold else "worse" if is_worse else ""
-    details = _details(table, entry, " ±{}", between + "{}" if table.is_difference else "")
-    chosen = entry.note.replace(" (", "\n(") if table.name == "main" else ""
-    style = "bold " * bold + "underline" * underlined
-    rest = safe_text("".join(details) + (f"\n{chosen}" if chosen else ""))
-    return Text(f"{mark} " if mark else "") + Text(_number(table, entry), style) + rest
-
-
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """Return all tables as a page without a heading."""
-    parts = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
+    lines = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
     for table in tables:
-        parts += ["", f"**{_page(table.caption)}**", "", *_markdown_rows(table)]
-    return "\n".join(parts) + "\n"
-
-
-def _markdown_rows(table: StudyTable) -> list[str]:
-    heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
-    lines = [f"| recipe | {heads} |", "|---" + "|---:" * len(table.columns) + "|"]
-    for row in table.rows:
-        cells = [_markdown_cell(table, row, column) for column in range(len(table.columns))]
-        lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
-    return lines
+        heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
+        lines += ["", f"**{_page(table.caption)}**", "", f"| recipe | {heads} |"]
+        lines.append("|---" + "|---:" * len(table.columns) + "|")
+        for row in table.rows:
+            cells = [_markdown_cell(cell) if cell else "" for cell in _cells(table, row)]
+            lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _page(text: str) -> str:
@@ -137,28 +149,11 @@ def _page(text: str) -> str:
     return one_line(text).replace("<", "&lt;").replace("|", r"\|")
 
 
-def _markdown_cell(table: StudyTable, row: TableRow, column: int) -> str:
-    entry = row.entries[column]
-    if entry is None:
-        return ""
-    bold, underlined = table.marks(row, column)
-    text = f"<ins>{_number(table, entry)}</ins>" if underlined else _number(table, entry)
-    details = [f"**{text}**" if bold else text, *_details(table, entry, "±{}", "{}")]
-    return " ".join([with_minus_signs(" ".join(details)), *([f"<br>{_page(entry.note)}"] if entry.note else [])])
-
-
-def _number(table: StudyTable, entry: Entry) -> str:
-    return format_number(entry.value, table.is_difference, DIGITS)
-
-
-def _details(table: StudyTable, entry: Entry, spread: str, brackets: str) -> list[str]:
-    """Return the spread and the interval in their formats; an empty format leaves one out."""
-    parts = []
-    if entry.spread is not None:
-        parts.append(spread.format(format_number(entry.spread, digits=DIGITS)))
-    if brackets and entry.low is not None and entry.high is not None:
-        parts.append(brackets.format(format_interval(entry.low, entry.high, table.is_difference, DIGITS)))
-    return parts
+def _markdown_cell(cell: _Cell) -> str:
+    text = f"<ins>{cell.number}</ins>" if cell.is_underlined else cell.number
+    text = f"**{text}**" if cell.is_bold else text
+    text = with_minus_signs(" ".join(filter(None, (text, cell.spread and f"±{cell.spread}", cell.interval))))
+    return f"{text} <br>{_page(cell.note)}" if cell.note else text
 
 
 def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
@@ -216,47 +211,42 @@ def latex(tables: Sequence[StudyTable]) -> str:
 
 
 def _latex_table(table: StudyTable) -> str:
-    groups = [(task, len(list(same))) for task, same in groupby(table.columns, key=lambda column: column[0])]
     heads, rules, first = [], [], 2
-    for task, width in groups:
+    for task, same in groupby(task for task, _ in table.columns):
+        width = len(list(same))
         heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short_name(task))}}}")
         rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
         first += width
-    lines = [
-        r"\begin{table*}[t]",
-        r"    \centering",
-        rf"    \begin{{tabular}}{{l{'r' * len(table.columns)}}}",
-        r"    \toprule",
-        f"    & {' & '.join(heads)} \\\\{''.join(rules)}",
-        rf"    \textbf{{Recipe}} & {' & '.join(_escape(short_name(model)) for _, model in table.columns)} \\",
-        r"    \midrule",
-    ]
+    models = " & ".join(_escape(short_name(model)) for _, model in table.columns)
+    rows = []
     for row in table.rows:
-        cells = [_latex_cell(table, row, column) for column in range(len(table.columns))]
-        lines += [r"    \midrule"] * row.rule + [rf"    {_escape(row.label)} & {' & '.join(cells)} \\"]
-    lines += [
-        r"    \bottomrule",
-        r"    \end{tabular}",
-        rf"    \caption{{{_escape(table.caption)}}}",
-        rf"    \label{{tab:{table.name}}}",
-        r"\end{table*}",
-        "",
-    ]
-    return "\n".join(lines)
+        cells = " & ".join(_latex_cell(cell) if cell else "" for cell in _cells(table, row))
+        rows += [r"\midrule"] * row.rule + [rf"{_escape(row.label)} & {cells} \\"]
+    body = "\n    ".join(rows)
+    return rf"""\begin{{table*}}[t]
+    \centering
+    \begin{{tabular}}{{l{"r" * len(table.columns)}}}
+    \toprule
+    & {" & ".join(heads)} \\{"".join(rules)}
+    \textbf{{Recipe}} & {models} \\
+    \midrule
+    {body}
+    \bottomrule
+    \end{{tabular}}
+    \caption{{{_escape(table.caption)}}}
+    \label{{tab:{table.name}}}
+\end{{table*}}
+"""
 
 
-def _latex_cell(table: StudyTable, row: TableRow, column: int) -> str:
+def _latex_cell(cell: _Cell) -> str:
     """Return an entry in math mode, with the chosen recipe on a separate line."""
-    entry = row.entries[column]
-    if entry is None:
-        return ""
-    bold, underlined = table.marks(row, column)
-    text = rf"$\mathbf{{{_number(table, entry)}}}$" if bold else f"${_number(table, entry)}$"
-    text = rf"\underline{{{text}}}" if underlined else text
-    details = " ".join(_details(table, entry, r"$\pm{}$", "${}$"))
+    text = rf"$\mathbf{{{cell.number}}}$" if cell.is_bold else f"${cell.number}$"
+    text = rf"\underline{{{text}}}" if cell.is_underlined else text
+    details = " ".join(filter(None, (cell.spread and rf"$\pm{cell.spread}$", cell.interval and f"${cell.interval}$")))
     text += rf" {{\scriptsize {details}}}" if details else ""
-    note = rf" \\ {{\scriptsize {_escape(entry.note)}}}"
-    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if entry.note else text
+    note = rf" \\ {{\scriptsize {_escape(cell.note)}}}"
+    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if cell.note else text
 
 
 def _escape(text: str) -> str:

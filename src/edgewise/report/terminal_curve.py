@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .formatting import format_number, format_percent
 
@@ -37,51 +38,31 @@ def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, br
         return int((high - value) / (high - low) * (HEIGHT * tall - 1) + 0.5)
 
     fixed = {height(value) // tall: format_number(value, digits=DIGITS) for value in (0.0, 1.0) if low <= value <= high}
-    ends = {height(value) // tall: format_number(value, digits=DIGITS) for value in (low, high)}
-    guides = ends | fixed
+    guides = {height(value) // tall: format_number(value, digits=DIGITS) for value in (low, high)} | fixed
     margin = max(map(len, guides.values()))
     columns = max(2, min(width - margin - 2, STEP * len(shares)))
     edge = columns // len(shares) // 2  # half a step to the left of the first and to the right of the last
     places = [edge + round(at * (columns - 1 - 2 * edge) / max(1, len(shares) - 1)) for at in range(len(shares))]
-    points = {(place, height(value) // tall) for place, value in zip(places, values, strict=True)}
-    dots = _line([place * wide for place in places], [height(value) for value in values])
+    points = [(place * wide, height(value)) for place, value in zip(places, values, strict=True)]
+    dots = set(points)  # of a line through the points without gaps, as (column, row)
+    for (x, y), (to_x, to_y) in pairwise(points):
+        steps = max(abs(to_x - x), abs(to_y - y), 1)
+        dots |= {(x + round((to_x - x) * n / steps), y + round((to_y - y) * n / steps)) for n in range(steps + 1)}
     marks = "●┄┤│└─" if braille else "*-+|+-"
+    cells = {(x // wide, y // tall): 0 for x, y in dots}
+    for x, y in dots:
+        cells[x // wide, y // tall] |= DOTS[y % tall][x % wide]
+    drawn = {cell: chr(BASE + bits) if braille else "." for cell, bits in cells.items()}
+    drawn |= {(x // wide, y // tall): marks[0] for x, y in points}
     lines = []
     for row in range(HEIGHT):
-        guide = guides.get(row)
-        empty = marks[1] if row in fixed else " "
-        cells = [
-            marks[0] if (column, row) in points else _cell(dots, column, row, tall, wide) or empty
-            for column in range(columns)
-        ]
-        axis = marks[3] if guide is None else marks[2]
-        lines.append(f"{guide or '':>{margin}} {axis}{''.join(cells)}".rstrip())
+        empty, axis = marks[1] if row in fixed else " ", marks[2] if row in guides else marks[3]
+        line = "".join(drawn.get((column, row), empty) for column in range(columns))
+        lines.append(f"{guides.get(row, ''):>{margin}} {axis}{line}".rstrip())
     lines.append(f"{'':>{margin}} {marks[4]}{marks[5] * columns}")
     lines.append(f"{'%':>{margin}}  {_labels(places, [format_percent(share) for share in shares], columns)}".rstrip())
-    numbers = [format_number(value, digits=DIGITS) for value in values]
-    if len(_labels(places, numbers, columns).split()) == len(numbers):
-        lines.append(f"{'':>{margin}}  {_labels(places, numbers, columns)}".rstrip())
-    return lines
-
-
-def _line(places: Sequence[int], heights: Sequence[int]) -> set[tuple[int, int]]:
-    """Return the dots (column, row) of a line through points, without gaps."""
-    dots = {(places[0], heights[0])}
-    for (x, y), (to_x, to_y) in zip(
-        zip(places, heights, strict=True), zip(places[1:], heights[1:], strict=True), strict=False
-    ):
-        steps = max(abs(to_x - x), abs(to_y - y), 1)
-        for step in range(steps + 1):
-            dots.add((x + round((to_x - x) * step / steps), y + round((to_y - y) * step / steps)))
-    return dots
-
-
-def _cell(dots: set[tuple[int, int]], column: int, row: int, tall: int, wide: int) -> str:
-    """Return the character of the dots at one place; empty if there are none."""
-    if tall == 1:
-        return "." if (column, row) in dots else ""
-    bits = sum(DOTS[y][x] for y in range(tall) for x in range(wide) if (column * wide + x, row * tall + y) in dots)
-    return chr(BASE + bits) if bits else ""
+    numbers = _labels(places, [format_number(value, digits=DIGITS) for value in values], columns)
+    return [*lines, f"{'':>{margin}}  {numbers}".rstrip()] if len(numbers.split()) == len(values) else lines
 
 
 def _labels(places: Sequence[int], labels: Sequence[str], columns: int) -> str:
