@@ -241,17 +241,13 @@ def test_shared_edges_agree_with_set_operations(seed):
     one, other = (OpenCircuit(str(n), random_circuit(seed + n), random_score(seed + n)) for n in (0, 50))
     pair, back = pair_circuits(one, other, top=1000), pair_circuits(other, one, top=1000)
     here, there = set(one.circuit.edges), set(other.circuit.edges)
-    assert {edge.name for edge in pair.strongest["shared"]} == here & there and pair.counts.shared == len(here & there)
-    assert {edge.name for edge in pair.strongest["only_here"]} == here - there and pair.counts.only_here == len(
-        here - there
-    )
-    assert {edge.name for edge in pair.strongest["only_there"]} == there - here and pair.counts.only_there == len(
-        there - here
-    )
-    assert pair.counts.overlap == back.counts.overlap == len(here & there) / len(here | there)
-    assert {edge.name for edge in back.strongest["only_here"]} == {edge.name for edge in pair.strongest["only_there"]}
-    assert all(e.score == other.score[GRAPH.edge_index(e.name)] for e in pair.strongest["only_there"])
-    json.dumps(pair.record(), allow_nan=False)
+    parts = {"shared": here & there, "only_here": here - there, "only_there": there - here}
+    for name, part in parts.items():
+        assert {edge["name"] for edge in pair["strongest"][name]} == part and pair[name] == len(part)
+    assert pair["overlap"] == back["overlap"] == len(here & there) / len(here | there)
+    assert back["only_here"] == pair["only_there"]
+    assert all(e["score"] == other.score[GRAPH.edge_index(e["name"])] for e in pair["strongest"]["only_there"])
+    json.dumps(pair, allow_nan=False)
     with pytest.raises(InputError, match="two graphs"):
         pair_circuits(one, OpenCircuit("x", Circuit.full(Graph(2, 2, 8)), None))
 
@@ -291,37 +287,40 @@ def write(folder: Path, found: Discovery) -> None:
 
 def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
     same = pair_runs(runs / "one", runs / "one")
-    assert same.paired and not same.notes
-    assert all(counts.overlap == 1 for recipe in same.recipes for counts in recipe.overlaps)
-    assert all(recipe.comparison.difference == 0 and recipe.comparison.p == 1 for recipe in same.recipes)
+    assert same["paired"] and not same["notes"]
+    assert all(size["overlap"] == 1 for recipe in same["overlap"] for size in recipe["sizes"])
+    assert all(recipe["difference"] == 0 and recipe["p"] == 1 for recipe in same["areas"])
     pair = pair_runs(runs / "one", runs / "two")
-    assert pair.paired and {(recipe.measure, recipe.recipe) for recipe in pair.recipes} == {
-        (b, name) for b in (CMD, CPR) for name in ("Greedy", "Mine")
-    }
-    circuits = read_circuits(runs / "one"), read_circuits(runs / "two")
-    for recipe in pair.recipes:
-        assert recipe.sizes == SIZES
-        both = zip(*(found[recipe.measure, recipe.recipe] for found in circuits), strict=True)
-        assert [counts.overlap for counts in recipe.overlaps] == [jaccard(*two) for two in both]
-        areas = tuple(
-            next(row.area for row in read_result(runs / name).of(recipe.measure) if row.name == recipe.recipe)
-            for name in ("one", "two")
+    assert pair["paired"] and [(recipe["benchmark"], recipe["method"]) for recipe in pair["overlap"]] == [
+        (measure, name) for measure in ("CMD", "CPR") for name in ("Greedy", "Mine")
+    ]
+    results = [read_result(runs / name) for name in ("one", "two")]
+    for overlap, areas in zip(pair["overlap"], pair["areas"], strict=True):
+        here, there = (
+            next(
+                row for row in result.outcomes if (row.measure.name, row.name) == (areas["benchmark"], areas["method"])
+            )
+            for result in results
         )
-        assert recipe.areas == areas and recipe.comparison.difference == pytest.approx(areas[0] - areas[1])
-    json.dumps(pair.record(), allow_nan=False)
+        assert tuple(size["share"] for size in overlap["sizes"]) == SIZES
+        expected = [jaccard(*two) for two in zip(here.circuits, there.circuits, strict=True)]
+        assert [size["overlap"] for size in overlap["sizes"]] == expected
+        assert (areas["area"], areas["other_area"]) == (here.area, there.area)
+        assert areas["difference"] == pytest.approx(here.area - there.area)
+    json.dumps(pair, allow_nan=False)
 
 
 def test_runs_on_other_examples_are_unpaired_and_other_graphs_raise(runs, tmp_path):
     pair = pair_runs(runs / "one", runs / "three")
-    assert not pair.paired and "other examples" in pair.notes[0] and pair.recipes[0].areas
+    assert not pair["paired"] and "other examples" in pair["notes"][0] and pair["areas"]
     # The same areas on examples that are said to be others: resamples of each run are drawn on their own.
     shutil.copytree(runs / "one", tmp_path / "copy")
     run = json.loads((tmp_path / "copy" / "run.json").read_text())
     run["test"]["prompts"] = "0" * 64
     (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
     pair = pair_runs(runs / "one", tmp_path / "copy")
-    assert not pair.paired and all(recipe.comparison.difference == 0 for recipe in pair.recipes)
-    assert all(recipe.comparison.high - recipe.comparison.low > 1e-4 for recipe in pair.recipes)
+    assert not pair["paired"] and all(recipe["difference"] == 0 for recipe in pair["areas"])
+    assert all(recipe["high"] - recipe["low"] > 1e-4 for recipe in pair["areas"])
     with pytest.raises(InputError, match=r"3 layers x 3 heads.*2 layers x 4 heads"):
         pair_runs(runs / "one", runs / "llama")
 
@@ -332,26 +331,21 @@ def test_areas_of_different_metrics_are_not_compared(runs, tmp_path):
     run["settings"]["metric"] = "kl"
     (tmp_path / "copy" / "run.json").write_text(json.dumps(run))
     pair = pair_runs(runs / "one", tmp_path / "copy")
-    assert "differently" in pair.notes[0]
-    for recipe in pair.recipes:
-        assert recipe.areas is None and all(counts.overlap == 1 for counts in recipe.overlaps)
+    assert "differently" in pair["notes"][0] and not pair["areas"]
+    assert all(size["overlap"] == 1 for recipe in pair["overlap"] for size in recipe["sizes"])
 
 
 def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs):
     circuits = {name: read_circuits(runs / name) for name in ("one", "two")}
-    for here, there, methods in (("one", "one", ("mine", "GREEDY")), ("one", "two", (None, None))):
-        pair = pair_exported(runs / here, runs / there, CPR, *methods, top=10_000)
-        opened = open_circuit(runs / here, methods[0], "CPR")
-        other = methods[1] or read_result(runs / there).exported(CPR).name
-        ours, theirs = opened.circuit, circuits[there][CPR, other.capitalize()][opened.place]
-        parts = (set(ours.edges) & set(theirs.edges), set(ours.edges) - set(theirs.edges),
-                 set(theirs.edges) - set(ours.edges))  # fmt: skip
-        told = [
-            {edge.name for edge in part}
-            for part in (pair.strongest["shared"], pair.strongest["only_here"], pair.strongest["only_there"])
-        ]
-        assert told == list(parts)
-        assert [pair.counts.shared, pair.counts.only_here, pair.counts.only_there] == [len(part) for part in parts]
+    for here, there, recipes in (("one", "one", ("mine", "GREEDY")), ("one", "two", (None, None))):
+        pair = pair_exported(runs / here, runs / there, "CPR", *recipes, top=10_000)
+        opened = open_circuit(runs / here, recipes[0], "CPR")
+        other = recipes[1] or read_result(runs / there).exported(CPR).name
+        edges = set(opened.circuit.edges)
+        other_edges = set(circuits[there][CPR, other.capitalize()][opened.place].edges)
+        parts = {"shared": edges & other_edges, "only_here": edges - other_edges, "only_there": other_edges - edges}
+        for name, part in parts.items():
+            assert {edge["name"] for edge in pair["strongest"][name]} == part and pair[name] == len(part)
 
 
 def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):

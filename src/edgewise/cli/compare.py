@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
 from . import options
 from .console import explain, out, print_json, print_tables, say
-
-if TYPE_CHECKING:
-    from ..report.comparisons import CircuitPair
 
 
 def command(
@@ -77,14 +74,14 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
     groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
     compared = compare_recipes(groups, recipe, other)
     if json:
-        print_json([pair.record() for pair in compared])
+        print_json(compared)
         return
-    for _, same in groupby(compared, key=lambda pair: id(pair.group)):
+    for _, same in groupby(compared, key=lambda pair: (pair["task"], pair["model"], pair["benchmark"])):
         print_tables(recipe_pair_tables(list(same), out.width))
     explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
     if recipe is not None and other is not None and is_result(folder):
         for pair in compared:
-            _show_pair(pair_exported(folder, folder, pair.group.measure, recipe, other, top))
+            _show_pair(pair_exported(folder, folder, pair["benchmark"], recipe, other, top))
     if recipe is None:
         say("The best recipe was chosen on these same examples, so its lead is overestimated.")
 
@@ -95,39 +92,40 @@ def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
 
     pair = pair_circuits(open_circuit(first), open_circuit(second), top)
     if json:
-        print_json(pair.record())
+        print_json(pair)
     else:
         _show_pair(pair)
 
 
-def _show_pair(pair: CircuitPair) -> None:
+def _show_pair(pair: dict[str, Any]) -> None:
     """Print the edges that two circuits share, and those that only one of them has."""
+    from ..report.comparisons import circuit_pair_tables
     from ..report.formatting import format_number
 
-    say(pair.one, "here")
-    say(pair.other, "there")
-    counts = pair.counts
-    say(f"shared: {counts.shared:,}; only here: {counts.only_here:,}; only there: {counts.only_there:,}", "edges")
-    say(f"{format_number(counts.overlap)}, shared edges divided by edges of either", "overlap")
-    print_tables(pair.tables(out.width))
-    if counts.shared:
+    say(pair["one"], "here")
+    say(pair["other"], "there")
+    shared, only_here, only_there = (f"{pair[name]:,}" for name in ("shared", "only_here", "only_there"))
+    say(f"shared: {shared}; only here: {only_here}; only there: {only_there}", "edges")
+    say(f"{format_number(pair['overlap'])}, shared edges divided by edges of either", "overlap")
+    print_tables(circuit_pair_tables(pair, out.width))
+    if pair["shared"]:
         explain("edges are sorted by absolute score; shared ones have their score here")
 
 
 def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.comparisons import pair_exported, pair_runs
+    from ..report.comparisons import pair_exported, pair_runs, run_pair_tables
     from ..report.tables import MARKS_LEGEND
 
     pair = pair_runs(first, second)
     if json:
-        print_json(pair.record())
+        print_json(pair)
         return
-    say(pair.one, "here")
-    say(pair.other, "there")
-    print_tables(pair.tables(out.width))
+    say(pair["one"], "here")
+    say(pair["other"], "there")
+    print_tables(run_pair_tables(pair, out.width))
     explain("overlap: shared edges divided by edges of either")
-    if any(recipe.areas for recipe in pair.recipes):
-        explain(MARKS_LEGEND + "; paired over the same examples" * pair.paired)
-    for note in pair.notes:
+    if pair["areas"]:
+        explain(MARKS_LEGEND + "; paired over the same examples" * pair["paired"])
+    for note in pair["notes"]:
         say(f"note: {note}")
-    _show_pair(pair_exported(first, second, pair.recipes[0].measure, top=top))
+    _show_pair(pair_exported(first, second, pair["overlap"][0]["benchmark"], top=top))

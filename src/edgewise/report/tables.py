@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate import CONFIDENCE, Comparison, Curve, Measure
+from ..evaluate import CONFIDENCE, Measure
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, safe_text
@@ -19,6 +19,7 @@ LOW_ACCURACY = 0.6
 # Sizes at which tables show the share of kept edges.
 KEPT_SIZES = (0.01, 0.1, 0.5)
 BEST = "best"
+SIGNIFICANT = ("better", "worse")  # verdicts that tables show
 MARKS_LEGEND = (
     f"{BEST}: of this measure; better, worse: the paired {CONFIDENCE:.0%} interval of the difference excludes 0; "
     "no mark: no significant difference"
@@ -31,11 +32,6 @@ COLUMN_GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
 
 
-def significance_mark(comparison: Comparison) -> str:
-    """Return `better` or `worse` for a significant difference, else nothing."""
-    return "better" if comparison.is_better else "worse" if comparison.is_worse else ""
-
-
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
     """Return the areas of all recipes of a measure, with marks from a comparison with greedy (see `MARKS_LEGEND`)."""
     best = max(measure.better * outcome.area for outcome in outcomes)
@@ -43,25 +39,16 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
     rows = []
     for outcome in outcomes:
         area, is_best = outcome.resampled, measure.better * outcome.area == best
-        mark = "" if greedy is None or outcome is greedy else significance_mark(area.minus(greedy.resampled))
+        verdict = "" if greedy is None or outcome is greedy else area.minus(greedy.resampled).verdict
+        mark = verdict if verdict in SIGNIFICANT else ""
         style = "bold " * is_best + "underline" * (mark == "better")
-        interval = area.interval()
-        rows.append(
-            (
-                outcome.name,
-                Text(format_number(outcome.area), style),
-                " ".join(filter(None, (BEST * is_best, mark))),
-                format_interval(interval.low, interval.high),
-                _kept_shares(outcome.curve),
-            )
-        )
+        interval, curve, marks = area.interval(), outcome.curve, " ".join(filter(None, (BEST * is_best, mark)))
+        places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
+        kept = ", ".join(f"{100 * curve.kept[place] / max(curve.asked[place], 1):.0f}" for place in places)
+        cell = Text(format_number(outcome.area), style)
+        rows.append((outcome.name, cell, marks, format_interval(interval.low, interval.high), kept))
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
     return number_tables(("recipe", measure.name, "", INTERVAL, "kept"), rows, width, title, left=(2,))
-
-
-def _kept_shares(curve: Curve) -> str:
-    places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
-    return ", ".join(f"{100 * curve.kept[place] / max(curve.asked[place], 1):.0f}" for place in places)
 
 
 def number_tables(
