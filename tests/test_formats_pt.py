@@ -181,13 +181,13 @@ def set_at(key, source, destination, value):
      (lambda d: d.update(edges_scores=[1.0]), "dense tensor"),
      (lambda d: d.update(edges_scores=d["edges_in_graph"]), "holds bool"),
      (lambda d: d.update(edges_scores=d["edges_scores"].to_sparse()), "_rebuild_sparse_tensor"),
-     (lambda d: d["src_nodes"].pop(), "6 names in src_nodes, but 7"),
-     (lambda d: d.update(src_nodes=7), "0 names in src_nodes"),
-     (lambda d: d["dst_nodes"].reverse(), r"dst_nodes\[0\] is 'logits', but 'a0.h0<q>'"),
+     (lambda d: d["src_nodes"].pop(), "src_nodes must list the nodes"),
+     (lambda d: d.update(src_nodes=7), "not iterable"),
+     (lambda d: d["dst_nodes"].reverse(), "dst_nodes must list the nodes"),
      (lambda d: d.update(edges_in_graph=d["edges_in_graph"] * 2), "true or false"),
      (set_at("edges_scores", "m0", "logits", float("nan")), "NaN.*m0->logits"),
      (set_at("edges_scores", "m0", "logits", float("inf")), "infinite.*m0->logits"),
-     (set_at("edges_in_graph", "m1", "m0", True), "m1->m0, which is no edge")],
+     (set_at("edges_in_graph", "m1", "m0", True), "false where .* has no edge")],
 )  # fmt: skip
 def test_a_broken_pt_raises(tmp_path, change, words):
     with pytest.raises(InputError, match=words):

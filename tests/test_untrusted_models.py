@@ -246,7 +246,7 @@ def test_pickled_weights_that_stand_for_more_than_they_hold_are_refused(folder):
     torch.save(weights, path)
     assert load_model(folder).graph.n_layers == 4
     torch.save(weights | {"transformer.ln_f.weight": torch.zeros(1).expand(10**9)}, path)
-    with pytest.raises(InputError, match=r"pytorch_model\.bin has a tensor 'transformer\.ln_f\.weight' of more bytes"):
+    with pytest.raises(InputError, match=r"pytorch_model\.bin can't be read: a tensor .* larger than the file"):
         load_model(folder)
     torch.save([1] * 10**6, path)
     with pytest.raises(InputError, match=r"pytorch_model\.bin must hold tensors by name, not list"):

@@ -186,9 +186,9 @@ def create_parents(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def hold_lock(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock file. Without `wait`, yield False at once if another process holds it."""
-    lock = FileLock(path, timeout=-1 if wait else 0)
+def hold_lock(path: Path) -> Iterator[bool]:
+    """Hold a lock file, and yield True. Yield False at once if another process holds it."""
+    lock = FileLock(path, timeout=0)
     with name_target_in_errors(path), suppress(Timeout):
         lock.acquire()
     try:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .atomic import atomic_file
-from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, edge_name, make_cfg, read_about, read_cfg
+from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, make_cfg, read_about, read_cfg
 from .reading import file_size, first_line, wrap_read_errors
 from .records import parse_json
 
@@ -50,7 +50,7 @@ def read(path: Path) -> EdgeFile:
     try:
         content = msgspec.json.decode(data, type=Content)
         cfg, nodes, about = (parse_json(bytes(part)) for part in (content.cfg, content.nodes, content.edgewise))
-        edges = _decode_edges(content.edges, path)
+        edges = msgspec.json.decode(content.edges, type=dict[str, Edge])
     except msgspec.ValidationError as error:
         raise InputError(f"{path} isn't an EAP-IG file with the keys cfg, nodes and edges: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -64,18 +64,6 @@ def read(path: Path) -> EdgeFile:
     if bytes(content.edges).count(b"->") > len(edges):  # msgspec does not notice a repeated key
         raise InputError(f"{path}: an edge is there more than once; give every edge once")
     return EdgeFile(path, graph, score, mask, read_about({"edgewise": about}, path), unread)
-
-
-def _decode_edges(data: msgspec.Raw, path: Path) -> dict[str, Edge]:
-    try:
-        return msgspec.json.decode(data, type=dict[str, Edge])
-    except msgspec.ValidationError:
-        for name, part in msgspec.json.decode(data, type=dict[str, msgspec.Raw]).items():
-            try:
-                msgspec.json.decode(part, type=Edge)
-            except msgspec.ValidationError as error:
-                raise InputError(f"{path}: edge {name!r} is wrong: {error}") from None
-        raise
 
 
 def _check_nodes(graph: Graph, nodes: Any, path: Path) -> tuple[str, ...]:
@@ -107,16 +95,15 @@ def _edge_arrays(
     score[indices] = np.fromiter(
         (np.nan if edge.score is None else edge.score for edge in edges.values()), np.float64, len(edges)
     )
-    absent, unknown = 0, -1
-    inside = np.full(graph.n_edges, absent, np.int8)
+    unknown = -1
+    inside = np.zeros(graph.n_edges, np.int8)
     inside[indices] = np.fromiter(
         (unknown if edge.in_graph is None else edge.in_graph for edge in edges.values()), np.int8, len(edges)
     )
     mask: NDArray[np.bool_] | None = inside == 1
     if (inside == unknown).any():
         if any(edge.in_graph is not None for edge in edges.values()):
-            name = edge_name(graph, int(np.argmax(inside == unknown)))
-            raise InputError(f"{path}: edge {name} must say whether it is in_graph, true or false")
+            raise InputError(f"{path}: some edges say whether they are in_graph, true or false, but others don't")
         mask = None
     return None if np.isnan(score).all() else score, mask
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,14 @@ def read(path: Path) -> EdgeFile:
     if score is not None and score.dtype.kind != "f":
         raise InputError(f"{path}: edges_scores holds {score.dtype}, but scores are floating-point numbers")
     for key, names in (("src_nodes", graph.source_names), ("dst_nodes", graph.destination_names)):
-        _check_names(data[key], key, names, path)
-    return EdgeFile(
-        path,
-        graph,
-        None if score is None else score[graph.edge_source, graph.edge_destination],
-        _read_mask(inside, graph, path),
-        read_about(data, path),
-        tuple(key for key in UNREAD_KEYS if data.get(key) is not None),
-    )
+        if tuple(data[key]) != names:  # the order of the tensors
+            raise InputError(f"{path}: {key} must list the nodes of {graph} in order, from {names[0]} to {names[-1]}")
+    mask = inside[graph.edge_source, graph.edge_destination]
+    if not np.isin(inside, (0, 1)).all() or np.count_nonzero(inside) != np.count_nonzero(mask):
+        raise InputError(f"{path}: edges_in_graph must be true or false, and false where {graph} has no edge")
+    score = None if score is None else score[graph.edge_source, graph.edge_destination]
+    unread = tuple(key for key in UNREAD_KEYS if data.get(key) is not None)
+    return EdgeFile(path, graph, score, mask.astype(bool), read_about(data, path), unread)
 
 
 def write(
@@ -86,31 +85,6 @@ def _read_tensor(data: dict[str, Any], key: str, shape: tuple[int, ...], path: P
     is_half = tensor.is_floating_point() and tensor.itemsize < 4
     array: NDArray[Any] = (tensor.detach().float() if is_half else tensor.detach()).numpy()
     return array
-
-
-def _check_names(stored: Any, key: str, expected: tuple[str, ...], path: Path) -> None:
-    """Raise InputError if names aren't the graph's, in its order: that is the order of the tensors."""
-    names = list(stored) if isinstance(stored, Sequence | Mapping) else []
-    if len(names) != len(expected):
-        raise InputError(f"{path} has {len(names)} names in {key}, but {len(expected)} are expected by its cfg")
-    for place, (name, other) in enumerate(zip(names, expected, strict=True)):
-        if name != other:
-            raise InputError(f"{path}: {key}[{place}] is {name!r}, but {other!r} is expected by its cfg")
-
-
-def _read_mask(matrix: NDArray[Any], graph: Graph, path: Path) -> NDArray[np.bool_]:
-    """Return the mask [edge] of a matrix [source, destination] of zeros and ones."""
-    if not np.isin(matrix, (0, 1)).all():
-        raise InputError(f"{path}: edges_in_graph must be true or false everywhere")
-    mask = matrix[graph.edge_source, graph.edge_destination].astype(bool)
-    if np.count_nonzero(matrix) != np.count_nonzero(mask):
-        wrong = (matrix != 0) & ~_pad(graph, np.ones_like(mask))
-        source, destination = (int(indices[0]) for indices in np.nonzero(wrong))
-        raise InputError(
-            f"{path}: edges_in_graph marks {graph.source_names[source]}->{graph.destination_names[destination]}, "
-            f"which is no edge in a graph of {graph}"
-        )
-    return mask
 
 
 def _pad(graph: Graph, values: NDArray[Any]) -> NDArray[Any]:

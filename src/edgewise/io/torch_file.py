@@ -75,6 +75,20 @@ def check_torch_zip(path: Path) -> int:
         return len(data)
 
 
+def check_pickled_weights(path: Path) -> None:
+    """Raise InputError if a .bin file of weights would run code or take more memory than it has bytes."""
+    import torch
+
+    size = file_size(path)
+    if zipfile.is_zipfile(path):
+        check_torch_zip(path)
+    with wrap_read_errors(path):
+        weights = torch.load(path, map_location="meta", weights_only=True)
+        if not isinstance(weights, dict):
+            raise InputError(f"{path} must hold tensors by name, not {type(weights).__name__}")
+        _check_content(weights, size, [MAX_CHARACTERS * size])
+
+
 def _check_content(value: Any, size: int, characters_left: list[int]) -> None:
     """Raise if a tensor is larger than the file, or if the values written out would be much larger than it."""
     import torch

@@ -12,6 +12,7 @@ import torch
 
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
+from ..io.torch_file import check_pickled_weights
 from .cache import find_or_make_copy
 from .config import least_parameters
 from .facts import inspect_source, read_config
@@ -19,7 +20,6 @@ from .families import build_transformer
 from .gguf_header import check_header
 from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name
 from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_model_files
-from .pickled import check_pickled
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
 from .transformers_compat import block_custom_generate, silence_transformers
@@ -159,7 +159,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         )
     for path in files.list_weight_files():
         if path.suffix == PICKLED_SUFFIX:
-            check_pickled(path)
+            check_pickled_weights(path)
     dtype = choose_dtype(source.dtype, None if files.gguf else getattr(config, "dtype", None), devices[0])
     if len(devices) == 1:
         _check_fits(source, required * dtype.itemsize, dtype, devices[0])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..io.arrays import array_header, is_array, read_array
-from ..io.atomic import hold_lock, name_target_in_errors, open_draft, remove
+from ..io.atomic import name_target_in_errors, remove
 
 # Name -> (shape of a row, type).
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]
@@ -106,26 +104,6 @@ class PartialUnit:
                 continue
 
 
-@contextmanager
-def open_partial_unit(store: Path, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
-    """Return the partial unit of a key in a store, or an empty one if another process is filling that."""
-    folder = store / f"{key}{PART}"
-    with name_target_in_errors(folder):
-        folder.mkdir(exist_ok=True)
-    with hold_lock(folder / LOCK, wait=False) as is_alone:
-        if is_alone:
-            try:
-                yield PartialUnit(rows, columns, folder)
-            except BaseException:
-                if not (folder / LOG).is_file():
-                    remove(folder)  # nothing is finished
-                raise
-            return
-    with open_draft(store / key) as draft:
-        draft.mkdir()
-        yield PartialUnit(rows, columns, draft)
-
-
 def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> None:
     """Create a .npy file of a shape and reserve its space on the disk, unless it exists."""
     if is_array(path, shape, kind):
@@ -135,13 +113,9 @@ def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> None:
     try:
         with name_target_in_errors(path), path.open("wb") as file:
             file.write(header)
-            file.flush()
-            try:
+            file.truncate(size)
+            if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
-            except (AttributeError, OSError) as error:
-                if getattr(error, "errno", errno.EINVAL) not in (errno.EINVAL, errno.EOPNOTSUPP):
-                    raise
-                os.truncate(file.fileno(), size)  # this system or file system can't reserve space
     except InputError:
         remove(path)
         raise

@@ -30,7 +30,7 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.records import read_format
-from .partial_unit import LOCK, LOG, PART, Columns, PartialUnit, open_partial_unit
+from .partial_unit import LOCK, LOG, PART, Columns, PartialUnit
 
 FORMAT, VERSION = "edgewise-unit", 2
 ARRAY_NAME = re.compile(r"[\w-]+")
@@ -89,7 +89,7 @@ class Store:
         self.open(also_allowed)
         with create_parents(self.folder):
             self._create()
-            with hold_lock(self.folder / LOCK, wait=False) as is_alone:
+            with hold_lock(self.folder / LOCK) as is_alone:
                 if not is_alone:
                     raise InputError(
                         f"{target} is being written by another process; wait for it, or choose another place"
@@ -159,13 +159,29 @@ class Store:
 
     @contextmanager
     def open_partial(self, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
-        """Return the partial unit of a key, with the rows that are finished. `finish` makes it a unit."""
+        """Return the partial unit of a key, with the rows that are finished. `finish` makes it a unit.
+
+        It is empty if another process is filling the same one.
+        """
         if self.folder is None:
             yield PartialUnit(rows, columns)
             return
         self._create()
-        with open_partial_unit(self.folder, key, rows, columns) as partial:
-            yield partial
+        folder = self.folder / f"{key}{PART}"
+        with name_target_in_errors(folder):
+            folder.mkdir(exist_ok=True)
+        with hold_lock(folder / LOCK) as is_alone:
+            if is_alone:
+                try:
+                    yield PartialUnit(rows, columns, folder)
+                except BaseException:
+                    if not (folder / LOG).is_file():
+                        remove(folder)  # nothing is finished
+                    raise
+                return
+        with open_draft(self.folder / key) as draft:
+            draft.mkdir()
+            yield PartialUnit(rows, columns, draft)
 
     def finish(self, key: str, partial: PartialUnit, about: Any = None) -> Unit:
         """Make a unit of a partial unit, all of whose rows are finished."""
