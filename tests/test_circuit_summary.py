@@ -13,8 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from conftest import build, random_task
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from rich.console import Console
 
 from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover

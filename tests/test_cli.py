@@ -468,7 +468,9 @@ def test_options_without_effect_are_errors(edgewise, tmp_path):
 
 
 def test_help_lists_every_choice():
-    from edgewise.cli import MODULES, options
+    from importlib import import_module
+
+    from edgewise.cli import COMMANDS, load_command, options
     from edgewise.core.statistics import INTERVALS
     from edgewise.evaluate import ABLATIONS, FAITHFULNESS, MEASURES
     from edgewise.score import SCORERS
@@ -484,9 +486,11 @@ def test_help_lists_every_choice():
         ("evaluate", (METRICS, ABLATIONS, FAITHFULNESS)),
         ("convert", (MEASURES,)),
     ):
-        parameters, _ = options.expand(MODULES[command].command)
+        parameters, _ = options.expand(import_module(f"edgewise.cli.{command}").command)
         choices = [getattr(parameter.default, "choices", ()) for parameter in parameters]
         assert all(tuple(family) in choices for family in families)
+    for command, summary in COMMANDS.items():
+        assert load_command(command).help.startswith(summary)
 
 
 def test_help_comes_without_waiting_for_torch():
@@ -499,8 +503,8 @@ class NoTorch:
             asked.append(name)
             raise ImportError(name)
 sys.meta_path.insert(0, NoTorch())
-from edgewise.cli import MODULES, main
-for words in ([], *([name] for name in MODULES)):
+from edgewise.cli import COMMANDS, main
+for words in ([], *([name] for name in COMMANDS)):
     sys.argv = ["edgewise", *words, "--help"]
     try:
         main()

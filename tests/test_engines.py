@@ -33,8 +33,7 @@ from edgewise import (
     wrap_model,
 )
 from edgewise.evaluate import Mean, Zero
-from edgewise.runtime import Session, open_engine
-from edgewise.runtime import local_engine as local
+from edgewise.runtime import Session, local_engine as local, open_engine
 from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
 from edgewise.runtime.local_engine import Local
 from edgewise.runtime.model_copy import make_model_copy

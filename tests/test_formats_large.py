@@ -6,8 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import test_cli
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.io.formats import read_edge_file

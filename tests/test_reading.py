@@ -14,8 +14,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgewise import Circuit, EdgeScores, Graph, InputError

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from plain_ilp import plain_optimum
 
 from edgewise import Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve

@@ -7,8 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from edgewise import Bootstrap, EdgeScores, Graph, InputError, NoFilter, Shrinkage, summarise
 from edgewise.core.statistics import resampling_weights

@@ -17,8 +17,7 @@ from conftest import build, random_task
 from edgewise import Bootstrap, Eap, EapIg, InputError, Metric, Settings, Store, discover, load_model, wrap_model
 from edgewise.models import ModelSource, load_source
 from edgewise.recipes import curves
-from edgewise.runtime import Session
-from edgewise.runtime import store as store_module
+from edgewise.runtime import Session, store as store_module
 from edgewise.runtime.partial_unit import PartialUnit
 from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
 from edgewise.runtime.unit_keys import unit_key

@@ -17,7 +17,7 @@ from edgewise import InputError, PromptPair, evaluate_circuits, load_model, load
 from edgewise.cli import main
 from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
-from edgewise.tasks.hub import check_unpacked_size
+from edgewise.tasks.mib import check_unpacked_size
 
 GOOD = {
     "clean": "When Mary and John went to the store, John gave a drink to",

@@ -201,7 +201,7 @@ def test_the_package_datasets_reads_the_same_rows(model, tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         write(folder / "train.jsonl", SETS[name][0])
         write(folder / "test.jsonl", SETS[name][0][:1])
-        monkeypatch.setitem(DATA_SETS, name, replace(DATA_SETS[name], repository=str(folder)))
+        monkeypatch.setitem(DATA_SETS, name, DATA_SETS[name]._replace(repository=str(folder)))
         check(name, load_task(name, model), "train", model)
         assert len(load_task(name, model, "test")) == 1
 

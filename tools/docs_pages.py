@@ -36,11 +36,12 @@ def command_line() -> str:
     """Return the page with every command, its arguments and its options, from their help texts."""
     import typer
 
-    from edgewise.cli import app
+    from edgewise.cli import COMMANDS, app, load_command
 
     group = typer.main.get_command(app)
     lines = ["# Command line", "", group.help, "", "`edgewise COMMAND --help` shows the same in the terminal."]
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
+    for name in COMMANDS:
+        command = load_command(name)
         lines += ["", f"## edgewise {name}", "", _text(command.help)]
         for kind in ("argument", "option"):
             params = [param for param in command.params if param.param_type_name == kind and not param.hidden]

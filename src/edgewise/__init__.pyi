@@ -1,36 +1,41 @@
 """The public names. `import edgewise` reads this list, and imports a module when one of its names is first used."""
 
+from . import (
+    core as core,
+    evaluate as evaluate,
+    learn as learn,
+    models as models,
+    recipes as recipes,
+    report as report,
+    results as results,
+    runtime as runtime,
+    score as score,
+    select as select,
+    study as study,
+    tasks as tasks,
+)
 from .core.circuit import Circuit as Circuit
 from .core.ranking import Ranking as Ranking
 from .core.scores import EdgeScores as EdgeScores
 from .core.statistics import (
     Bootstrap as Bootstrap,
-)
-from .core.statistics import (
     NoFilter as NoFilter,
-)
-from .core.statistics import (
     Shrinkage as Shrinkage,
-)
-from .core.statistics import (
     summarise as summarise,
 )
 from .errors import InputError as InputError
 from .evaluate.ablations import Ablation as Ablation
 from .evaluate.intervals import compare as compare
-from .evaluate.measures import CMD as CMD
-from .evaluate.measures import CPR as CPR
+from .evaluate.measures import CMD as CMD, CPR as CPR
 from .evaluate.run_circuits import evaluate_circuits as evaluate_circuits
 from .graph import Graph as Graph
 from .learn.run_learner import learn_ranking as learn_ranking
 from .learn.top_k_learner import TopKLearner as TopKLearner
-from .models.load import load_model as load_model
-from .models.load import wrap_model as wrap_model
+from .models.load import load_model as load_model, wrap_model as wrap_model
 from .models.model import Model as Model
 from .pipeline import discover as discover
 from .recipes.discovery import Discovery as Discovery
-from .recipes.recipe import Recipe as Recipe
-from .recipes.recipe import paper_recipes as paper_recipes
+from .recipes.recipe import Recipe as Recipe, paper_recipes as paper_recipes
 from .recipes.settings import Settings as Settings
 from .recipes.stability import jaccard as jaccard
 from .recipes.tuning import tune as tune
@@ -40,15 +45,12 @@ from .runtime.local_engine import Local as Local
 from .runtime.ray_engine import Ray as Ray
 from .runtime.session import Session as Session
 from .runtime.store import Store as Store
-from .score.base import BatchScores as BatchScores
-from .score.base import Scorer as Scorer
+from .score.base import BatchScores as BatchScores, Scorer as Scorer
 from .score.eap import Eap as Eap
 from .score.eap_ig import EapIg as EapIg
 from .score.mask_ig import MaskIg as MaskIg
 from .score.run_scorer import score_edges as score_edges
-from .select.base import Solution as Solution
-from .select.base import Solver as Solver
-from .select.base import Status as Status
+from .select.base import Solution as Solution, Solver as Solver, Status as Status
 from .select.greedy import Greedy as Greedy
 from .select.ilp import Ilp as Ilp
 from .select.problem import SelectionProblem as SelectionProblem
@@ -56,11 +58,8 @@ from .select.run_solver import solve as solve
 from .select.top_n import TopN as TopN
 from .study.plan import Plan as Plan
 from .study.run import run_study as run_study
-from .tasks.load import load_task as load_task
-from .tasks.load import make_task as make_task
-from .tasks.metrics import Accuracy as Accuracy
-from .tasks.metrics import Metric as Metric
-from .tasks.task import PromptPair as PromptPair
-from .tasks.task import Task as Task
+from .tasks.load import load_task as load_task, make_task as make_task
+from .tasks.metrics import Accuracy as Accuracy, Metric as Metric
+from .tasks.task import PromptPair as PromptPair, Task as Task
 
 __version__: str

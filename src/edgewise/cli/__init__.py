@@ -4,37 +4,36 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from inspect import Parameter, cleandoc
-from types import ModuleType
 from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from ..errors import InputError, visible
-from . import (
-    check,
-    compare,
-    convert,
-    evaluate,
-    export,
-    learn,
-    models,
-    options,
-    report,
-    run,
-    score,
-    select,
-    show,
-    study,
-    tasks,
-    view,
-)
+from ..version import __version__
+from . import options
 from .console import check_arguments, flush_output, print_log, show_versions, verbosity
 
-COMMANDS = (
-    run, study, score, learn, select, evaluate, view, show, compare, export, report, convert, check, models, tasks,
-)  # fmt: skip
-MODULES = {module.__name__.rpartition(".")[2]: module for module in COMMANDS}
+# Every command is a module of this package. `edgewise --help` shows these lines without importing the modules.
+COMMANDS = {
+    "run": "Find circuits with every recipe of the paper, for both measures, and evaluate how faithful they are.",
+    "study": "Run the paper's experiments: all recipes, hyper-parameters and seeds, into the paper's tables.",
+    "score": "Score every edge for every example: how much does corrupting the edge hurt?",
+    "learn": "Learn one value per edge by gradient descent through weighted circuits.",
+    "select": "Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.",
+    "evaluate": "Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.",
+    "view": "Write a page that shows circuits layer by layer: one file that needs no server and no network.",
+    "show": "Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.",
+    "compare": "Compare recipes of a run on the same examples, or two circuits, or two runs.",
+    "export": "Export a circuit as a graph: Graphviz' dot, GraphML, or Cytoscape's JSON. networkx reads all of them.",
+    "report": "Print the tables of a run or a study, and rebuild what is derived from its data.",
+    "convert": "Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.",
+    "check": "Check whether the MIB leaderboard would accept a submission, folder by folder.",
+    "models": "List the supported model families, or describe one model: its graph, and the memory that it needs.",
+    "tasks": "List the tasks, or show prompt pairs of one and how many of its rows the model can use.",
+}
 # Option names of earlier versions, which still work but aren't in --help.
 SCORE_ALIASES = {"method": "scorer", "rate": "learning-rate", "bootstrap": "resamples"}
 SHOW_ALIASES = {"method": "recipe", "metric": "measure"}
@@ -51,17 +50,21 @@ ALIASES = {
 # typer has its own copy of click, or uses the installed one. This class is in either.
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
-app = typer.Typer(
-    name="edgewise",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+
+class LazyGroup(TyperGroup):
+    """A group of commands that imports a command's module when the command is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that is called, in place of its line in `edgewise --help`."""
+        if args[0] in COMMANDS:
+            self.commands[args[0]] = load_command(args[0])
+        return super().resolve_command(ctx, args)
 
 
-def _add_command(name: str, module: ModuleType) -> None:
-    """Add a command with its option groups expanded, and with --quiet and --verbose."""
-    parameters, call = options.expand(module.command)
+def load_command(name: str) -> Any:
+    """Import a command. Its option groups are expanded, and it has --quiet and --verbose."""
+    function = import_module(f"{__name__}.{name}").command
+    parameters, call = options.expand(function)
 
     def command(quiet: bool, verbose: bool, **values: Any) -> None:
         with verbosity(quiet, verbose), print_log():
@@ -73,21 +76,29 @@ def _add_command(name: str, module: ModuleType) -> None:
         for name, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE))
     ]
     # Line breaks within a paragraph are removed, because the terminal has its own width.
-    paragraphs = (" ".join(part.split()) for part in cleandoc(module.command.__doc__ or "").split("\n\n"))
+    paragraphs = [" ".join(part.split()) for part in cleandoc(function.__doc__).split("\n\n")]
     aliases = ALIASES.get(name, {})
     settings = {"token_normalize_func": lambda token: aliases.get(token, token)}
-    register = app.command(name=name, help="\n\n".join(paragraphs), context_settings=settings)
-    register(options.with_parameters(parameters, command))
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(
+        options.with_parameters(parameters, command)
+    )
+    return typer.main.get_command(single)
 
 
-for _name, _module in MODULES.items():
-    _add_command(_name, _module)
+app = typer.Typer(
+    name="edgewise",
+    cls=LazyGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
 def _print_version(value: bool) -> None:
     if value:
-        from ..version import __version__
-
         print(__version__)
         raise typer.Exit
 
@@ -136,7 +147,7 @@ def _usage_message(error: Any) -> str:
     message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
     command = error.ctx.command_path if error.ctx else "edgewise"
     is_unknown = message.startswith("No such command")
-    advice = f"choose from {', '.join(MODULES)}" if is_unknown else f"see `{command} --help`"
+    advice = f"choose from {', '.join(COMMANDS)}" if is_unknown else f"see `{command} --help`"
     return f"{message[0].lower()}{message[1:]}; {advice}" if message else ""
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from ..report.tables import list_table
+from ..results import check_submission
 from . import options
 from .console import out, print_json, say
 
@@ -19,9 +21,6 @@ def command(
 
     The exit code is 0 if all of it would be accepted, else 1. Circuits of edges are checked, not of neurons.
     """
-    from ..report.tables import list_table
-    from ..results import check_submission
-
     checked = check_submission(folder)
     if json:
         print_json(checked.record())

@@ -9,6 +9,24 @@ from typing import Any
 
 import typer
 
+from ..errors import InputError
+from ..io.formats import FORMATS
+from ..report.circuits import open_circuit
+from ..report.comparisons import (
+    areas_of_run,
+    areas_of_study,
+    circuit_pair_tables,
+    compare_recipes,
+    pair_circuits,
+    pair_exported,
+    pair_runs,
+    recipe_pair_tables,
+    run_pair_tables,
+)
+from ..report.formatting import format_number
+from ..report.tables import MARKS_LEGEND
+from ..results import is_result, read_result
+from ..study import is_study, read_study
 from . import options
 from .console import explain, out, print_json, print_tables, say
 
@@ -36,9 +54,6 @@ def command(
     difference of its areas, paired if both were evaluated on the same examples. For two runs, and for two recipes of
     one run, also the edges of their circuits, at the smallest faithful size.
     """
-    from ..errors import InputError
-    from ..results import is_result
-
     if recipe is not None and _is_path(recipe):
         if other is not None:
             raise InputError(f"two runs or two circuits have no recipe to choose; omit {other!r}")
@@ -59,18 +74,10 @@ def command(
 
 def _is_path(argument: str) -> bool:
     """Whether an argument is, or looks like, a run or a circuit rather than a recipe's name."""
-    from ..io.formats import FORMATS
-    from ..results import is_result
-
     return os.path.isfile(argument) or is_result(argument) or "/" in argument or argument.endswith(tuple(FORMATS))
 
 
 def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: int, json: bool) -> None:
-    from ..report.comparisons import areas_of_run, areas_of_study, compare_recipes, pair_exported, recipe_pair_tables
-    from ..report.tables import MARKS_LEGEND
-    from ..results import is_result, read_result
-    from ..study import is_study, read_study
-
     groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
     compared = compare_recipes(groups, recipe, other)
     if json:
@@ -87,9 +94,6 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
 
 
 def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.circuits import open_circuit
-    from ..report.comparisons import pair_circuits
-
     pair = pair_circuits(open_circuit(first), open_circuit(second), top)
     if json:
         print_json(pair)
@@ -99,9 +103,6 @@ def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
 
 def _show_pair(pair: dict[str, Any]) -> None:
     """Print the edges that two circuits share, and those that only one of them has."""
-    from ..report.comparisons import circuit_pair_tables
-    from ..report.formatting import format_number
-
     say(pair["one"], "here")
     say(pair["other"], "there")
     shared, only_here, only_there = (f"{pair[name]:,}" for name in ("shared", "only_here", "only_there"))
@@ -113,9 +114,6 @@ def _show_pair(pair: dict[str, Any]) -> None:
 
 
 def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
-    from ..report.comparisons import pair_exported, pair_runs, run_pair_tables
-    from ..report.tables import MARKS_LEGEND
-
     pair = pair_runs(first, second)
     if json:
         print_json(pair)

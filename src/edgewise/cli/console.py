@@ -5,29 +5,25 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from enum import IntEnum
+from importlib.metadata import version
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
+from .. import models, runtime
+from ..core.ranking import Ranking
 from ..errors import InputError
 from ..report.formatting import one_line, safe_text
 from ..runtime.progress import ignore_progress, progress_bars
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from ..core.ranking import Ranking
-    from ..models import Model, ModelSource
-    from ..runtime.engine import Engine
-    from ..runtime.session import Session
 
 # With fewer examples than this, bootstrap intervals are too narrow.
 FEW_EXAMPLES = 10
@@ -40,25 +36,14 @@ out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 
-class Verbosity(IntEnum):
-    """How much a command prints beside its results."""
-
-    QUIET = 0
-    NORMAL = 1
-    VERBOSE = 2
-
-
-_verbosity: ContextVar[Verbosity] = ContextVar("verbosity", default=Verbosity.NORMAL)
+# How much a command prints beside its results.
+QUIET, NORMAL, VERBOSE = range(3)
+_verbosity = ContextVar("verbosity", default=NORMAL)
 
 
 def is_quiet() -> bool:
     """Whether only results are printed."""
-    return _verbosity.get() == Verbosity.QUIET
-
-
-def is_verbose() -> bool:
-    """Whether details for bug reports are printed too."""
-    return _verbosity.get() == Verbosity.VERBOSE
+    return _verbosity.get() == QUIET
 
 
 @contextmanager
@@ -66,8 +51,7 @@ def verbosity(quiet: bool, verbose: bool) -> Iterator[None]:
     """Print as much as the options --quiet and --verbose ask for; without either, as much as before."""
     if quiet and verbose:
         raise InputError("--quiet and --verbose are opposites; give one of them")
-    level = Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else _verbosity.get()
-    token = _verbosity.set(level)
+    token = _verbosity.set(QUIET if quiet else VERBOSE if verbose else _verbosity.get())
     try:
         yield
     finally:
@@ -75,7 +59,7 @@ def verbosity(quiet: bool, verbose: bool) -> Iterator[None]:
 
 
 @contextmanager
-def show_progress(session: Session) -> Iterator[Session]:
+def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
     """Return the session with progress on stderr: bars or lines, nothing with --quiet.
 
     With --verbose, print how long each stage took and how much it did at once.
@@ -181,7 +165,7 @@ def note(text: str) -> None:
 
 def detail(text: str) -> None:
     """Print a line for bug reports to stderr, with --verbose only."""
-    if is_verbose():
+    if _verbosity.get() == VERBOSE:
         warn(text)
 
 
@@ -207,12 +191,8 @@ def print_log() -> Iterator[None]:
 
 def show_versions() -> None:
     """Print the versions of everything that results depend on, with --verbose only."""
-    if is_verbose():
-        import platform
-        from importlib.metadata import version
-
-        detail(f"edgewise {version('edgewise')}, Python {platform.python_version()}, {platform.platform()}")
-        detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
+    detail(f"edgewise {version('edgewise')}, Python {platform.python_version()}, {platform.platform()}")
+    detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
 
 
 def warn_of_few(n_examples: int) -> None:
@@ -247,38 +227,30 @@ def print_json(data: Any) -> None:
 
 
 @contextmanager
-def open_engine(name: str, address: str | None, workers: int | None) -> Iterator[Engine]:
+def open_engine(name: str, address: str | None, workers: int | None) -> Iterator[runtime.Engine]:
     """Open the engine that runs the work. What a cluster prints meanwhile goes to stderr."""
-    from .. import runtime
-
-    is_local = name == "local"
-    with nullcontext() if is_quiet() or is_local else err.status("starting workers"):
+    if name == "local":
+        with runtime.open_engine(name, address, workers) as engine:
+            yield engine
+        return
+    with nullcontext() if is_quiet() else err.status("starting workers"):
         engine = runtime.open_engine(name, address, workers)
-    with engine, nullcontext() if is_local else _redirect_others():
-        yield engine
-
-
-@contextmanager
-def _redirect_others() -> Iterator[None]:
-    """Send what other libraries print to stderr; `out` still prints to stdout."""
     stdout = out.file
-    with redirect_stdout(sys.stderr):
+    with engine, redirect_stdout(sys.stderr):
         out.file = stdout
         try:
-            yield
+            yield engine
         finally:
             out.file = None  # type: ignore[assignment]  # None follows sys.stdout
 
 
-def open_model(source: ModelSource) -> Model:
+def open_model(source: models.ModelSource) -> models.Model:
     """Load a model, with a status line."""
     began = time.perf_counter()
     with nullcontext() if is_quiet() else err.status(safe_text(one_line(f"loading {source.name}"))):
-        from ..models import load_source
-        from ..runtime.engine import thread_count
+        model = models.load_source(source)
+    from ..runtime.engine import thread_count
 
-        model = load_source(source)
-    transformer = model.transformer
-    place = f"on {transformer.device_names}, {transformer.dtype}, {thread_count()} threads"
-    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {place}: {model.graph}")
+    where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {thread_count()} threads"
+    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model

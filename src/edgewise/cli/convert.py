@@ -6,7 +6,10 @@ from pathlib import Path
 
 import typer
 
+from ..errors import InputError
 from ..evaluate.measures import MEASURES
+from ..method import choose
+from ..results import convert, convert_to_submission
 from . import options
 from .console import print_json, say
 from .options import option
@@ -45,10 +48,6 @@ def command(
     circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. Files have no example axis, so the scores
     of a score folder are averaged. `edgewise check` tells whether a submission would be accepted.
     """
-    from ..errors import InputError
-    from ..method import choose
-    from ..results import convert, convert_to_submission
-
     if submission is None:
         given = {"--task": task, "--model": model, "--measure": measure, "--recipe": recipe}
         unused = [name for name, value in given.items() if value is not None]

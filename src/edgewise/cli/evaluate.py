@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..evaluate.faithfulness import Faithfulness
+from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+from ..io.atomic import check_file, write_json
+from ..recipes.settings import Settings
+from ..report.formatting import format_interval, format_number
+from ..report.tables import INTERVAL, number_tables
 from . import options
 from .console import note, out, print_json, print_tables, say, show_progress, warn_of_copies, warn_of_few
 from .forecast import show_forecast
 from .options import option
-
-if TYPE_CHECKING:
-    from ..evaluate.faithfulness import Faithfulness
 
 
 def command(
@@ -38,13 +43,8 @@ def command(
     Faithfulness is printed with its interval over resamples of the examples. With --out, run the same command again to
     resume a stopped one.
     """
-    from ..core.circuit import Circuit
-    from ..errors import InputError
-    from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
     from ..evaluate.run_circuits import evaluate_circuits
-    from ..io.atomic import check_file, write_json
     from ..recipes.forecast import EvaluateWork, forecast
-    from ..recipes.settings import Settings
 
     if out_file is not None:
         check_file(out_file, overwrite, [*circuits, model.model, task.task])
@@ -117,8 +117,6 @@ def command(
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
-    from ..report.formatting import format_interval, format_number
-    from ..report.tables import INTERVAL, number_tables
 
     rows = [
         (

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import typer
 
-from ..report.exports import EXPORTS
+from ..errors import InputError
+from ..io.atomic import check_file, write_text
+from ..report.circuits import open_circuit
+from ..report.exports import EXPORTS, export_format, export_text
 from . import options
 from .console import print_json, say
 from .options import option
@@ -29,11 +32,6 @@ def command(
     Nodes have their kind, layer and head; edges have their input (q, k or v), score and sign. Edges into q, k and v of
     the same head are separate.
     """
-    from ..errors import InputError
-    from ..io.atomic import check_file, write_text
-    from ..report.circuits import open_circuit
-    from ..report.exports import export_format, export_text
-
     kind = export_format(to, out_file)
     if out_file is not None:
         check_file(out_file, overwrite, [circuit])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from .. import recipes
+from ..report.tables import number_tables
 from .console import explain, out, print_json, print_tables, say
 
-if TYPE_CHECKING:
-    from ..recipes.forecast import Forecast
 
-
-def show_forecast(forecast: Forecast, dry_run: bool, json: bool) -> bool:
+def show_forecast(forecast: recipes.Forecast, dry_run: bool, json: bool) -> bool:
     """Print a forecast: in full for a dry run, else in one line before a long run. Return `dry_run`."""
     if dry_run and json:
         print_json(forecast.record())
@@ -25,7 +23,7 @@ def show_forecast(forecast: Forecast, dry_run: bool, json: bool) -> bool:
     return dry_run
 
 
-def show_forecasts(forecasts: Sequence[Forecast], json: bool) -> None:
+def show_forecasts(forecasts: Sequence[recipes.Forecast], json: bool) -> None:
     """Print several forecasts in full, and their sum."""
     seconds = sum(forecast.seconds or 0 for forecast in forecasts)
     if json:
@@ -37,8 +35,7 @@ def show_forecasts(forecasts: Sequence[Forecast], json: bool) -> None:
         say(f"in all: about {duration(seconds)}")
 
 
-def _show(forecast: Forecast) -> None:
-    from ..report.tables import number_tables
+def _show(forecast: recipes.Forecast) -> None:
 
     heads = ("stage", "examples", "tokens", "batches of", "times", "memory", "about")
     rows = [

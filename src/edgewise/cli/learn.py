@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
+from ..evaluate.ablations import ABLATIONS
 from ..evaluate.measures import MEASURES
+from ..io.atomic import SCORE_FILES, check_folder
+from ..method import choose
+from ..recipes.settings import Settings
+from ..report.formatting import format_score
+from ..report.tables import number_tables
+from ..tasks.metrics import METRICS
 from . import options
 from .console import note, out, print_json, print_tables, say, show_progress, warn_of_trend
 from .forecast import show_forecast
@@ -34,17 +43,8 @@ def command(
     Writes ranking.npy and ranking.json, which `edgewise select` reads. Run the same command again to resume a
     stopped one.
     """
-    import numpy as np
-
-    from ..evaluate.ablations import ABLATIONS
-    from ..io.atomic import SCORE_FILES, check_folder
     from ..learn.run_learner import learn_ranking
-    from ..method import choose
     from ..recipes.forecast import LearnWork, forecast
-    from ..recipes.settings import Settings
-    from ..report.formatting import format_score
-    from ..report.tables import number_tables
-    from ..tasks.metrics import METRICS
 
     check_folder(out_folder, overwrite, SCORE_FILES)
     learner = options.build_learner(steps, learning_rate, task.seed, measure, resamples)

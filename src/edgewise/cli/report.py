@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
+from ..recipes.discovery import Discovery
+from ..report.formatting import short_name
+from ..report.tables import key_value_table
+from ..report.write_result import write_derived
+from ..results import read_result, result_summary
+from ..study import is_study, read_study
 from . import options
 from .console import out, print_json, say
-from .run import show_areas
+from .run import show_areas, show_published
 from .study import report_study
-
-if TYPE_CHECKING:
-    from ..recipes.discovery import Discovery
 
 
 def command(
@@ -25,12 +27,6 @@ def command(
 
     That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
     """
-    from ..recipes.settings import published_words
-    from ..report.tables import key_value_table
-    from ..report.write_result import write_derived
-    from ..results import read_result, result_summary
-    from ..study import is_study, read_study
-
     if is_study(folder):
         report_study(folder, read_study(folder), json)
         return
@@ -40,16 +36,13 @@ def command(
         print_json({"run": result_summary(result), "written": [str(path) for path in written]})
         return
     out.print(key_value_table(str(folder), run_facts(result)))
-    for sentence in (published_words(result.settings) or {}).values():
-        say(f"as published: {sentence}")
+    show_published(result.settings)
     show_areas(result)
     say(f"rebuilt: {', '.join(str(path) for path in written)}")
 
 
 def run_facts(result: Discovery) -> dict[str, str]:
     """Return what a run did, as rows of a table."""
-    from ..report.formatting import short_name
-
     run, settings = result.run, result.settings
     return {
         "model": f"{short_name(run.model)} ({run.graph.n_edges:,} edges)",

@@ -5,8 +5,21 @@ from __future__ import annotations
 import warnings
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .. import models
+from ..errors import InputError
+from ..evaluate.curve import SIZES
+from ..io.atomic import check_folder
+from ..recipes.discovery import Discovery
+from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
+from ..recipes.settings import Settings, published_words
+from ..report.circuits import open_run_circuit
+from ..report.formatting import format_interval, format_number
+from ..report.tables import KEPT_LEGEND, LOW_ACCURACY, MARKS_LEGEND, area_table
+from ..report.write_result import NotShownWarning, write_result
+from ..results.result_folder import FILES, result_summary
+from ..tasks import Task, has_splits, is_task_file
 from . import options
 from .console import (
     explain,
@@ -24,15 +37,6 @@ from .console import (
 from .forecast import show_forecast
 from .options import option
 from .show import show_open
-
-if TYPE_CHECKING:
-    from ..models import Model
-    from ..recipes.discovery import Discovery
-    from ..recipes.forecast import Forecast
-    from ..recipes.recipe import Recipes
-    from ..recipes.settings import Settings
-    from ..runtime.engine import Engine
-    from ..tasks import Task
 
 MOST_RESAMPLES = 1000
 # Rankings of graphs with at most this many edges are learned in seconds.
@@ -81,12 +85,9 @@ def command(
     With --kappa, there are also recipes on shrunk scores. With --learned, rankings are also learned on train, and a
     portfolio takes for every size the recipe that is best on validation.
     """
-    from ..errors import InputError
-    from ..io.atomic import check_folder
     from ..pipeline import discover
-    from ..recipes.recipe import learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
-    from ..recipes.tuning import tuning_recipes
-    from ..results.result_folder import FILES, result_summary
+    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
+    from ..recipes.tuning import tuning_recipes, tuning_task
     from ..score.run_scorer import has_partial_scores
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
@@ -105,7 +106,9 @@ def command(
     by_learning = learned_recipes(learning.build(task.seed), solver.time_limit)
     with machine.session(folder, dry_run) as session:
         loaded = model.load()
-        train, test = _load_tasks(loaded, task, split, tune)
+        train, test = _load_tasks(loaded, task, split)
+        if tune:
+            train = tuning_task(train, task.load(loaded, "validation"), test)
         is_small = loaded.graph.n_edges <= SMALL_GRAPH
         learns = is_small and not as_published if learning.learned is None else learning.learned
         learning.check_used(learns)
@@ -114,13 +117,20 @@ def command(
             recipes = merge_recipes(recipes, by_learning)
             # With --tune, rankings are learned on validation too, so they can't be compared there.
             validation = None if tune else _load_validation(loaded, task, split)
-        forecast = _forecast(loaded, session.engine, train, test, validation, recipes, settings, dry_run)
-        if show_forecast(forecast, dry_run, json):
+        every = [recipe for listed in recipes.values() for recipe in listed]
+        learners = dict.fromkeys(recipe.learner for recipe in every if recipe.learner)
+        work = [ScoreWork(train, settings), *(LearnWork(train, settings, learner) for learner in learners)]
+        evaluated = [test] if validation is None else [test, validation]
+        work += [EvaluateWork(examples, settings, len(every) * len(SIZES)) for examples in evaluated]
+        if show_forecast(forecast(loaded, work, session.engine, exact=dry_run), dry_run, json):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
         if not json:
-            _show_inputs(loaded, train, test, settings)
+            explain(f"{loaded.graph}, {loaded.graph.n_edges:,} edges", _short_name(loaded.name))
+            pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
+            explain(pairs, train.name)
+            show_published(settings)
         candidates = merge_recipes(
             tuning_recipes(bootstrap, solver.time_limit), by_learning if learning.learned else {}
         )
@@ -135,19 +145,20 @@ def command(
             )  # fmt: skip
         for learner, ranking in discovery.learned.items():
             warn_of_trend(learner.measure.name, ranking)
-        _write(discovery, folder, overwrite, eap_ig_json)
+        with warnings.catch_warnings(record=True) as raised:
+            warnings.simplefilter("always", NotShownWarning)
+            write_result(discovery, folder, overwrite, eap_ig_json)
+        for warning in raised:
+            if issubclass(warning.category, NotShownWarning):
+                warn(f"warning: {warning.message}")
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})
     else:
         _show(folder, discovery)
 
 
-def _load_tasks(model: Model, task: options.TaskOptions, split: str, tune: bool) -> tuple[Task, Task]:
+def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:
     """Return the examples to score on and those to evaluate on. Print a note if they overlap."""
-    from ..errors import InputError
-    from ..recipes.tuning import tuning_task
-    from ..tasks import has_splits, is_task_file
-
     name, train, test = task.task, task.load(model, "train"), task.load(model, split)
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
@@ -158,13 +169,11 @@ def _load_tasks(model: Model, task: options.TaskOptions, split: str, tune: bool)
         note(f"{shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
     warn_of_few(len(test))
     warn_of_copies(test.copies, len(test))
-    return (tuning_task(train, task.load(model, "validation"), test) if tune else train), test
+    return train, test
 
 
-def _load_validation(model: Model, task: options.TaskOptions, split: str) -> Task | None:
+def _load_validation(model: models.Model, task: options.TaskOptions, split: str) -> Task | None:
     """Return the examples that a portfolio is chosen on; None if there are none that aren't evaluated on."""
-    from ..tasks import has_splits, is_task_file
-
     if split == "validation":
         return None
     if is_task_file(task.task) and not has_splits(Path(task.task), "validation"):
@@ -174,53 +183,14 @@ def _load_validation(model: Model, task: options.TaskOptions, split: str) -> Tas
     return task.load(model, "validation")
 
 
-def _forecast(
-    model: Model,
-    engine: Engine,
-    train: Task,
-    test: Task,
-    validation: Task | None,
-    recipes: Recipes,
-    settings: Settings,
-    exact: bool,
-) -> Forecast:
-    """Estimate the cost of the run without tuning."""
-    from ..evaluate.curve import SIZES
-    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
-
-    every = [recipe for listed in recipes.values() for recipe in listed]
-    tasks = [test] if validation is None else [test, validation]
-    learners = dict.fromkeys(recipe.learner for recipe in every if recipe.learner)
-    learned = [LearnWork(train, settings, learner) for learner in learners]
-    circuits = [EvaluateWork(task, settings, len(every) * len(SIZES)) for task in tasks]
-    return forecast(model, [ScoreWork(train, settings), *learned, *circuits], engine, exact=exact)
-
-
-def _show_inputs(model: Model, train: Task, test: Task, settings: Settings) -> None:
-    from ..recipes.settings import published_words
-
-    explain(f"{model.graph}, {model.graph.n_edges:,} edges", _short_name(model.name))
-    explain(f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})", train.name)
+def show_published(settings: Settings) -> None:
+    """Print how a run with --as-published differs from others."""
     for sentence in (published_words(settings) or {}).values():
         say(f"as published: {sentence}")
 
 
-def _write(discovery: Discovery, folder: Path, overwrite: bool, eap_ig_json: bool) -> None:
-    """Write the result folder. Print a warning for each figure or page that can't be made."""
-    from ..report.write_result import NotShownWarning, write_result
-
-    with warnings.catch_warnings(record=True) as raised:
-        warnings.simplefilter("always", NotShownWarning)
-        write_result(discovery, folder, overwrite, eap_ig_json)
-    for warning in raised:
-        if issubclass(warning.category, NotShownWarning):
-            warn(f"warning: {warning.message}")
-
-
 def show_areas(result: Discovery) -> None:
     """Print the areas of all recipes, with a legend."""
-    from ..report.tables import KEPT_LEGEND, MARKS_LEGEND, area_table
-
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
     for sentence in (MARKS_LEGEND, KEPT_LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
@@ -229,10 +199,6 @@ def show_areas(result: Discovery) -> None:
 
 def _show(folder: Path, result: Discovery) -> None:
     """Print the result of a run."""
-    from ..report.circuits import open_run_circuit
-    from ..report.tables import LOW_ACCURACY
-    from ..results import result_summary
-
     record, graph = result_summary(result), result.run.graph
     top, beats = result.run.accuracy.top, result.run.accuracy.beats
     say(f"accuracy: the top answer is right in {top:.1%}; the correct answer beats the incorrect in {beats:.1%}")
@@ -264,7 +230,6 @@ def _show(folder: Path, result: Discovery) -> None:
 
 
 def _show_tuning(record: dict[str, Any]) -> None:
-    from ..report.formatting import format_interval, format_number
 
     tuning = record["tuning"] or {"chosen": {}}
     for measure, best in tuning["chosen"].items():

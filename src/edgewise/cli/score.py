@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from ..io.atomic import SCORE_FILES, check_folder
+from ..method import choose
+from ..recipes.settings import Settings
+from ..report.formatting import format_score
+from ..report.tables import number_tables
+from ..score import SCORERS
+from ..tasks.metrics import METRICS
 from . import options
 from .console import note, out, print_json, print_tables, say, show_progress
 from .forecast import show_forecast
@@ -32,17 +41,8 @@ def command(
     Writes scores.npy [example, edge] and scores.json. A positive score marks an edge that helps the task. Run the same
     command again to resume a stopped one.
     """
-    import numpy as np
-
-    from ..io.atomic import SCORE_FILES, check_folder
-    from ..method import choose
     from ..recipes.forecast import ScoreWork, forecast
-    from ..recipes.settings import Settings
-    from ..report.formatting import format_score
-    from ..report.tables import number_tables
-    from ..score import SCORERS
     from ..score.run_scorer import has_partial_scores, score_edges
-    from ..tasks.metrics import METRICS
 
     check_folder(out_folder, overwrite, SCORE_FILES)
     settings = Settings(

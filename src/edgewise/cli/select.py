@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
-from ..select import SOLVERS
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..core.statistics import NO_FILTER, Shrinkage, summarise
+from ..errors import InputError
+from ..io.atomic import atomic_folder, check_file, check_folder
+from ..io.formats import check_suffix
+from ..method import choose
+from ..report.tables import key_value_table, number_tables
+from ..runtime.store import open_partial_store
+from ..select import SOLVERS, Selection, SelectionProblem, Status, parse_edges, solve, solve_path
 from ..select.problem import RANKINGS
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
 from .show import show_circuit
-
-if TYPE_CHECKING:
-    from ..select import Selection
 
 # The names of the files in a folder of circuits.
 CIRCUIT_FILES = r"circuit-\d+\.json"
@@ -49,15 +55,6 @@ def command(
 
     EAP-IG and MIB can read the files, too.
     """
-    from ..core.ranking import Ranking
-    from ..core.scores import EdgeScores
-    from ..core.statistics import NO_FILTER, Shrinkage, summarise
-    from ..errors import InputError
-    from ..io.atomic import atomic_folder
-    from ..method import choose
-    from ..runtime.store import open_partial_store
-    from ..select import SelectionProblem, parse_edges, solve, solve_path
-
     if resamples and kappa is not None:
         raise InputError("--resamples and --kappa are two filters; give one of them")
     if intervals.given and not resamples:
@@ -111,9 +108,6 @@ def command(
 
 def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:
     """Raise InputError if circuits can't be written to `path`."""
-    from ..io.atomic import check_file, check_folder
-    from ..io.formats import check_suffix
-
     if has_sizes:
         check_folder(path, overwrite, CIRCUIT_FILES)
     else:
@@ -123,9 +117,6 @@ def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) ->
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:
     """Print the selections, and how the solver ended."""
-    from ..report.tables import key_value_table, number_tables
-    from ..select import Status
-
     # Heuristics have no bound.
     hidden = {"gap", "bound"} if selections[-1].status == Status.HEURISTIC else set()
     if len(records) > 1:

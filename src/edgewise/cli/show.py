@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
+from ..core.circuit import Circuit
+from ..report.circuits import OpenCircuit, circuit_tables, describe, open_circuit
+from ..report.formatting import format_number
+from ..report.terminal_curve import can_show, curve_lines
 from . import options
 from .console import out, print_json, print_tables, say
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..core.circuit import Circuit
-    from ..report.circuits import OpenCircuit
 
 
 def command(
@@ -33,8 +31,6 @@ def command(
     Of a result folder, show the circuit of one recipe at one size: by default of the recipe in its circuits/, and the
     smallest with a faithfulness of at least 0.9.
     """
-    from ..report.circuits import describe, open_circuit
-
     opened = open_circuit(circuit, recipe, measure, size)
     if not json:
         show_open(opened, top)
@@ -49,9 +45,6 @@ def command(
 
 def show_open(opened: OpenCircuit, top: int = 8) -> None:
     """Print an opened circuit: its edges and nodes, and, if it is of a run, the curve of its recipe."""
-    from ..report.formatting import format_number
-    from ..report.terminal_curve import can_show, curve_lines
-
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
     if opened.row is None:
         return
@@ -70,8 +63,6 @@ def show_circuit(
     name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
 ) -> None:
     """Print a circuit: its size, its strongest edges, its heads and MLPs."""
-    from ..report.circuits import circuit_tables, describe
-
     summary = describe(circuit, score, signed, top)
     say(summary.sentence, name)
     print_tables(circuit_tables(summary, out.width))

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from .. import study as studies
 from ..errors import InputError
+from ..report.formatting import safe_text
+from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
+from ..select import Greedy, Ilp, TopN
+from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
 from .console import note, out, print_json, print_tables, say, show_progress, warn_of_copies
 from .forecast import show_forecasts
 from .options import option
-
-if TYPE_CHECKING:
-    from ..study import Plan, Study
 
 Number = TypeVar("Number", int, float)
 
@@ -66,11 +68,7 @@ def command(
     Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Run the same command
     again to resume a stopped study; the tables are the same.
     """
-    from ..report.study_tables import write_study
     from ..runtime.engine import thread_count
-    from ..select import Greedy, Ilp, TopN
-    from ..study import Grid, Plan, open_study, resume_study, study_forecasts
-    from ..tasks import check_task, has_splits, is_task_file
 
     bootstrap = intervals.bootstrap(10)
     settings = options.build_settings(scoring, evaluation, bootstrap, solver, machine, batch_size, as_published)
@@ -82,9 +80,9 @@ def command(
     for name in tasks:
         check_task(name)
     unsplit = tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name)))
-    plan = Plan(
+    plan = studies.Plan(
         _names(model.model or ["demo"]), tasks, seeds, examples,
-        Grid(resamples, kappas, _numbers(grid.pnr_grid, float), solvers), settings,
+        studies.Grid(resamples, kappas, _numbers(grid.pnr_grid, float), solvers), settings,
         model.device, model.dtype, model.bos, unsplit, learner, model.trust_remote_code,
     )  # fmt: skip
     uses_cache = not model.no_cache
@@ -92,24 +90,22 @@ def command(
     _show_notes(plan, solver.time_limit)
     if dry_run:
         with machine.session() as session:
-            forecasts = study_forecasts(plan, session.engine, uses_cache)
+            forecasts = studies.study_forecasts(plan, session.engine, uses_cache)
         show_forecasts(forecasts, json)
         return
-    with open_study(out_folder, plan, overwrite) as opened, machine.session() as session:
+    with studies.open_study(out_folder, plan, overwrite) as opened, machine.session() as session:
         if opened.resumes:
             note(f"resuming the study in {out_folder}")
         if opened.threads != thread_count():
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
-            study = resume_study(plan, opened, uses_cache, session)
+            study = studies.resume_study(plan, opened, uses_cache, session)
         summary = write_study(study, opened.folder)
     _show(out_folder, study, summary, json)
 
 
-def _show_notes(plan: Plan, time_limit: float | None) -> None:
+def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
     """Print notes on what the tables will depend on."""
-    from ..tasks import count_copies, is_task_file
-
     for name in plan.unsplit:
         note(f"{name} has no `split` column, so its rows are split into train, validation and test, a third each")
     for name in sorted(set(plan.tasks) - set(plan.unsplit)):  # rows of unsplit files are made distinct
@@ -119,24 +115,19 @@ def _show_notes(plan: Plan, time_limit: float | None) -> None:
         note("with a time limit, circuits and tables depend on the speed of the machine")
 
 
-def report_study(folder: Path, study: Study, json: bool) -> None:
+def report_study(folder: Path, study: studies.Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them."""
-    from ..report.study_tables import write_study
-
     _show(folder, study, write_study(study, folder), json)
 
 
-def _show(folder: Path, study: Study, summary: Mapping[str, Any], json: bool) -> None:
-    from ..report.formatting import safe_text
-    from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal
-    from ..study import study_tables
+def _show(folder: Path, study: studies.Study, summary: Mapping[str, Any], json: bool) -> None:
 
     if json:
         print_json({**summary, "out": str(folder)})
         return
     for difference in (summary["as_published"] or {}).values():
         say(f"as published: {difference}")
-    for table in study_tables(study):
+    for table in studies.study_tables(study):
         out.print(safe_text(table.caption), style="bold")
         print_tables(terminal(table, out.width))
     for line in TERMINAL_LEGEND:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from ..report.tables import key_value_table, list_table
+from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
 from . import options
 from .console import out, print_json, say
 from .options import option
@@ -25,9 +27,6 @@ def command(
     mib/NAME reads the benchmark's data from the hub and needs the extra `hub`. mib/NAME=PATH reads a local copy: a
     folder as on the hub, or one of its files (.jsonl, .parquet).
     """
-    from ..report.tables import key_value_table, list_table
-    from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
-
     if name is None:
         if json:
             print_json({"tasks": DESCRIPTIONS, "metrics": list(METRICS)})

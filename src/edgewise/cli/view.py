@@ -8,6 +8,10 @@ from pathlib import Path
 
 import typer
 
+from ..io.atomic import check_file, write_text
+from ..report.viewer.page import page_of
+from ..report.viewer.view import view_of
+from ..results import is_result
 from . import options
 from .console import print_json, say
 from .options import option
@@ -32,11 +36,6 @@ def command(
     A slider over circuit sizes is tied to the curve of faithfulness. The page compares recipes, and runs if there are
     several folders. It shows what heads attend to, and on which prompts a circuit fails.
     """
-    from ..io.atomic import check_file, write_text
-    from ..report.viewer.page import page_of
-    from ..report.viewer.view import view_of
-    from ..results import is_result
-
     is_own_page = out_path is None and len(paths) == 1 and is_result(paths[0])
     target = out_path or (paths[0] / "viewer.html" if is_own_page else Path("viewer.html"))
     # The page inside a result folder is derived from it, so it may be replaced.

@@ -11,8 +11,7 @@ from ..evaluate import CMD, CPR, Measure
 from ..io.atomic import README, README_MARK, is_own_readme, write_text
 from ..recipes.discovery import Discovery
 from ..study import Plan
-from .formatting import describe_method, format_number, short_name
-from .formatting import markdown_code as code
+from .formatting import describe_method, format_number, markdown_code as code, short_name
 
 # Glob pattern -> description; patterns without files are left out.
 RESULT_FILES = {

@@ -45,8 +45,14 @@ def progress_bars() -> Iterator[Progress]:
         yield ProgressLines(sys.stderr)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress as RichProgress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("{task.description:<9}", markup=False), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn(),

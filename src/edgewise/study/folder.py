@@ -35,8 +35,7 @@ from ..io.atomic import (
 from ..io.records import convert_record, read_format
 from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
-from ..runtime.store import FILES as STORE_FILES
-from ..runtime.store import Store, Unit
+from ..runtime.store import FILES as STORE_FILES, Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
 from .cells import Cell, Repeats, Study, recipes_to_test
 from .plan import TEST, VALIDATION, Plan

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Sequence
-from typing import TypeVar
 
 from ..errors import InputError
 
-T = TypeVar("T")
 SPLITS = ("train", "validation", "test")
 TENTHS = {"train": range(0, 6), "validation": range(6, 8), "test": range(8, 10)}
 MOST_MISSES = 5000
@@ -23,22 +20,11 @@ class Draw:
     """
 
     def __init__(self, task: str, seed: int) -> None:
+        source = random.Random(f"{task}/{seed}")
+        self.choice, self.sample, self.between = source.choice, source.sample, source.randint
         self._task = task
-        self._random = random.Random(f"{task}/{seed}")
         self._accepted: set[tuple[object, ...]] = set()
         self._misses = 0
-
-    def choice(self, items: Sequence[T]) -> T:
-        """Return one item."""
-        return self._random.choice(items)
-
-    def sample(self, items: Sequence[T], count: int) -> list[T]:
-        """Return `count` different items, in random order."""
-        return self._random.sample(items, count)
-
-    def between(self, low: int, high: int) -> int:
-        """Return a whole number from `low` to `high`, both included."""
-        return self._random.randint(low, high)
 
     def belongs(self, item: tuple[object, ...], split: str) -> bool:
         """Whether `item` is in `split`."""

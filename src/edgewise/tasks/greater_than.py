@@ -11,9 +11,8 @@ the clean prompt forbids is then allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from .draw import Draw
@@ -32,8 +31,7 @@ NEAREST, FARTHEST = 2, 98
 LEAST_YEARS = 40
 
 
-@dataclass(frozen=True)
-class Endings:
+class Endings(NamedTuple):
     """The possible answers after the century.
 
     starts   the years in which a prompt can start, so that there is an answer on either side
@@ -42,45 +40,32 @@ class Endings:
     digits   how many digits it has
     """
 
-    starts: tuple[int, ...]
-    answers: tuple[int, ...]
+    starts: Sequence[int]
+    answers: Sequence[int]
     years: int
     digits: int
 
 
-def usable_years(tokenizer: Any) -> tuple[int, ...]:
-    """Return the two-digit years that are one token, alone and after every century."""
+def usable_endings(tokenizer: Any) -> Endings:
+    """Return two-digit years if enough of them are tokens, else single digits if the tokenizer splits numbers."""
     years = []
     for year in range(NEAREST, FARTHEST + 1):
         token = answer_tokens(f"{year:02d}", tokenizer)
-        behind = (answer_tokens(f" {century}{year:02d}", tokenizer)[-1:] for century in CENTURIES)
-        if len(token) == 1 and all(last == token for last in behind):
+        in_centuries = (answer_tokens(f" {century}{year:02d}", tokenizer)[-1:] for century in CENTURIES)
+        if len(token) == 1 and all(last == token for last in in_centuries):
             years.append(year)
-    return tuple(years)
-
-
-def splits_digits(tokenizer: Any) -> bool:
-    """Whether each digit after a century is one token, and so is the digit after that."""
+    if len(years) >= LEAST_YEARS:
+        return Endings(years[1:-1], years, years=1, digits=2)
     for century in CENTURIES:
         tokens = {next_token(f" {century}", f"{digit}", tokenizer) for digit in range(10)}
         longer = {next_token(f" {century}{digit}", "0", tokenizer) for digit in range(10)}
         if len(tokens) < 10 or None in tokens | longer:
-            return False
-    return True
-
-
-def usable_endings(tokenizer: Any) -> Endings:
-    """Return two-digit years if enough of them are tokens, else single digits if the tokenizer splits numbers."""
-    years = usable_years(tokenizer)
-    if len(years) >= LEAST_YEARS:
-        return Endings(years[1:-1], years, years=1, digits=2)
-    if splits_digits(tokenizer):
-        return Endings(tuple(range(10, 90)), tuple(range(10)), years=10, digits=1)
-    raise InputError(
-        f"task 'greater-than' needs years whose last two digits are one token, or one token each, but this tokenizer "
-        f"has only {len(years)} of {FARTHEST - NEAREST + 1} two-digit years and doesn't split all others digit by "
-        "digit; use another model, or a task file: --task FILE.jsonl"
-    )
+            raise InputError(
+                "task 'greater-than' needs years whose last two digits are one token, or one token each, but this "
+                f"tokenizer has only {len(years)} of {FARTHEST - NEAREST + 1} two-digit years and doesn't split all "
+                "others digit by digit; use another model, or a task file: --task FILE.jsonl"
+            )
+    return Endings(range(10, 90), range(10), years=10, digits=1)
 
 
 def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:

@@ -13,8 +13,7 @@ from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
 from .files import read_task, task_of_rows
-from .hub import EXTRA
-from .mib import DATA_SETS, read_data_set
+from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import PromptPair, Task, TokenReader, check_rows, tokenize
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {

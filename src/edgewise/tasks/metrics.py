@@ -83,7 +83,6 @@ class LogitDifference(Metric):
     is_difference: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """Return the metric [example]."""
         return run.answer_logits[:, 0] - run.answer_logits[:, 1]
 
 
@@ -96,7 +95,6 @@ class ProbabilityDifference(Metric):
     is_difference: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """Return the metric [example]."""
         probabilities = (run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)).exp()
         return probabilities[:, 0] - probabilities[:, 1]
 
@@ -110,7 +108,6 @@ class Kl(Metric):
     flat_at_clean: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """Return the metric [example]."""
         clean_log, run_log = clean.all_logits.log_softmax(-1), run.all_logits.log_softmax(-1)
         return -(clean_log.exp() * (clean_log - run_log)).sum(-1)
 
@@ -124,7 +121,6 @@ class Accuracy(Metric):
     differentiable: ClassVar[bool] = False
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """Return the metric [example]."""
         logits = run.all_logits
         return (logits.argmax(-1, keepdim=True) == run.right).any(-1).to(logits.dtype)
 
