@@ -19,8 +19,8 @@ from edgewise import EdgeScores
 from edgewise.core.statistics import summarise
 from edgewise.evaluate import SIZES, Attention, area
 from edgewise.graph import Graph
+from edgewise.recipes.discovery import Prompt
 from edgewise.recipes.recipe import paper_recipes, select_circuits
-from edgewise.recipes.run_info import Prompt
 from edgewise.recipes.settings import DEFAULTS
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize

@@ -96,7 +96,7 @@ def test_the_grid_combines_all_solvers_filters_and_pnrs():
     cmd, cpr = grid.recipes(CMD, bootstrap), grid.recipes(CPR, bootstrap)
     assert cmd[0] == cpr[0] == GREEDY and len(set(cmd)) == len(cmd) == 3 * 7 * 10 and len(cpr) == 3 * 7
     assert {recipe.filter.seed for recipe in cmd if isinstance(recipe.filter, Bootstrap)} == {4}
-    assert not any(recipe.has_pnr for recipe in cpr)
+    assert not any(recipe.pnr is not None for recipe in cpr)
     assert {recipe.name for recipe in Grid(kappa=()).recipes(CMD, bootstrap)} > set(PAPER)
 
 

@@ -157,8 +157,7 @@ def test_quiet_explains_nothing(edgewise, folder):
     loud, quiet = (edgewise(*words, "compare", folder, "ILP + pnr", "greedy")[1] for words in ((), ("--quiet",)))
     told = [line for line in loud.splitlines() if line not in quiet.splitlines()]
     assert told and all(
-        "excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line
-        for line in told
+        "excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line for line in told
     )
     assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
 

@@ -27,8 +27,8 @@ from edgewise import (
     write_result,
 )
 from edgewise.learn import TopKLearner
+from edgewise.recipes.discovery import Prompt
 from edgewise.recipes.recipe import GREEDY
-from edgewise.recipes.run_info import Prompt
 from edgewise.report import figures
 from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
@@ -36,7 +36,7 @@ from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
 from edgewise.report.write_result import NotShownWarning, write_derived
 from edgewise.results import read_result
-from edgewise.results.examples import read_attention
+from edgewise.results.result_folder import read_attention
 from edgewise.select import Ilp
 
 EVIL = "</script><script>alert(1)</script><!-- <b>& \"'"
@@ -336,7 +336,7 @@ def test_circuit_files_show_their_own_scores_or_none(tmp_path):
 def test_long_prompts_are_truncated(tmp_path, monkeypatch):
     test = random_task(4, seed=1)
     first, second = (2 * example.length for example in test.examples[:2])
-    monkeypatch.setattr("edgewise.recipes.run_info.MAX_TOKENS", first + second + 1)
+    monkeypatch.setattr("edgewise.recipes.discovery.MAX_TOKENS", first + second + 1)
     found = discover(wrap_model(build("gpt2")), random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
     write_result(found, tmp_path / "r")
     assert [len(prompt.clean) for prompt in read_result(tmp_path / "r").prompts] == [first / 2, second / 2]

@@ -24,19 +24,16 @@ from .recipes.curves import (
     MeasureRecipe,
     evaluate_selections,
     learn_rankings,
+    portfolio,
     rank_edges,
     score_task,
     select_recipes,
 )
-from .recipes.discovery import Discovery, exported_outcome
-from .recipes.outcome import Outcome
-from .recipes.portfolio import portfolios
+from .recipes.discovery import Discovery, Outcome, decode_prompts, describe_run, exported_outcome
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
-from .recipes.run_info import decode_prompts, describe_run
 from .recipes.settings import DEFAULTS, Settings
-from .recipes.stability import overlap_by_size
+from .recipes.stability import recipe_overlap
 from .recipes.tuning import tune
-from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task
 
@@ -88,30 +85,48 @@ def discover(
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
-    clock = _Clock()
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+
+    def end_stage(stage: str) -> None:
+        seconds[stage] = time.perf_counter() - started - sum(seconds.values())
+
     with session.reporting() as session:
-        scores, test_scores = _score(model, train, test, settings, pairs, session)
-        clock.lap("score")
-        statistics = _summarise(scores, test_scores, settings)
-        clock.lap("bootstrap")
-        tuning, pairs = _tune(model, train, scores, settings, pairs, tune_among, seed, session)
-        clock.lap("tune")
+        scores, test_scores = score_task(model, train, settings, session), None
+        if any(recipe.filter.on_evaluated for _, recipe in pairs):  # as the paper's public script does
+            test_scores = score_task(model, test, settings, session)
+        end_stage("score")
+        resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
+        # A single example can't be resampled.
+        statistics = summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
+        end_stage("bootstrap")
+        tuning, tuned = None, {}
+        if tune_among is not None:
+            tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
+            tuned = tuning.chosen
+            pairs += [(measure, recipe) for measure, recipes in tuned.items() for recipe in recipes]
+            measures = list(dict.fromkeys(measure for measure, _ in pairs))
+            pairs.sort(key=lambda pair: measures.index(pair[0]))  # the tuned recipe is the last of its measure
+        end_stage("tune")
         learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
         ranked = rank_edges(pairs, scores, test_scores, learned)
-        clock.lap("learn")
+        end_stage("learn")
         selections = select_recipes(ranked, settings, session)
-        clock.lap("select")
+        end_stage("select")
         outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-        outcomes = _mark_tuned(outcomes, tuning, train.split)
+        outcomes = tuple(
+            replace(o, chosen_on=train.split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes
+        )
         if validation is not None:
             validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
-            outcomes += portfolios(validated, outcomes, validation.split)
-        clock.lap("evaluate")
+            measures = list(dict.fromkeys(outcome.measure for outcome in outcomes))
+            outcomes += tuple(portfolio(validated, outcomes, m, validation.split) for m in measures)
+        end_stage("evaluate")
         overlap = _overlap(scores, outcomes, settings, stability, seed, session)
-        clock.lap("overlap")
+        end_stage("overlap")
         patterns = _attention(model, test, outcomes, statistics, attention)
-        clock.lap("attention")
-    seconds = clock.seconds | {"score": scores.provenance["seconds"], "total": sum(clock.seconds.values())}
+        end_stage("attention")
+    seconds |= {"total": sum(seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, train, test, accuracy, seed, seconds),
         settings=settings,
@@ -126,47 +141,6 @@ def discover(
     )
 
 
-def _score(
-    model: Model, train: Task, test: Task, settings: Settings, pairs: Sequence[MeasureRecipe], session: Session
-) -> tuple[EdgeScores, EdgeScores | None]:
-    """Return the scores of train, and those of test if a filter resamples them, as the paper's public script does."""
-    needs_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
-    scores = score_task(model, train, settings, session)
-    return scores, score_task(model, test, settings, session) if needs_test else None
-
-
-def _summarise(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
-    """Return the statistics of the settings' bootstrap. A single example can't be resampled."""
-    resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
-    return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
-
-
-def _tune(
-    model: Model,
-    train: Task,
-    scores: EdgeScores,
-    settings: Settings,
-    pairs: list[MeasureRecipe],
-    among: Recipes | None,
-    seed: int,
-    session: Session,
-) -> tuple[Tuning | None, list[MeasureRecipe]]:
-    """Return the tuning, and all recipes with the tuned one as the last of its measure."""
-    if among is None:
-        return None, pairs
-    tuning = tune(model, train, scores, settings, among, seed=seed, session=session)
-    pairs = [*pairs, *((measure, recipe) for measure, chosen in tuning.chosen.items() for recipe in chosen)]
-    measures = dict.fromkeys(measure for measure, _ in pairs)
-    return tuning, [pair for measure in measures for pair in pairs if pair[0] == measure]
-
-
-def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str) -> tuple[Outcome, ...]:
-    """Set `chosen_on` of the tuned recipes."""
-    if tuning is None:
-        return outcomes
-    return tuple(replace(o, chosen_on=split) if o.recipe in tuning.chosen.get(o.measure, ()) else o for o in outcomes)
-
-
 def _overlap(
     scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
 ) -> dict[Measure, dict[str, FloatArray]]:
@@ -175,7 +149,7 @@ def _overlap(
         return {}
     return {
         measure: {
-            recipe.name: overlap_by_size(scores, recipe, measure, settings, resamples, seed, session)
+            recipe.name: recipe_overlap(scores, recipe, measure, settings, resamples, seed, session.store)
             for recipe in dict.fromkeys((GREEDY, exported_outcome(outcomes, measure).recipe))
             if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
         }
@@ -192,9 +166,8 @@ def _attention(
     """
     if not n_examples:
         return None
-    exported = [
-        exported_outcome(outcomes, measure) for measure in dict.fromkeys(outcome.measure for outcome in outcomes)
-    ]
+    measures = dict.fromkeys(outcome.measure for outcome in outcomes)
+    exported = [exported_outcome(outcomes, measure) for measure in measures]
     n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in exported:
         n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)
@@ -206,15 +179,3 @@ def _attention(
     order = order[: np.count_nonzero(~np.isnan(by_example))]
     spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)
     return record_attention(model, test, order[np.unique(spread)].tolist(), heads.tolist())
-
-
-class _Clock:
-    """Measures how long each stage took."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.seconds[stage], self._since = now - self._since, now

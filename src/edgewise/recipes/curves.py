@@ -12,19 +12,18 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..evaluate import Curve, Measure
-from ..evaluate.run_circuits import Evaluation, evaluate_circuits
+from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
 from ..method import Method
 from ..models import Model
 from ..runtime.session import Session
-from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
-from .outcome import ModelAccuracy, Outcome, RankedRecipe
-from .recipe import Recipe, select_circuits, selection_key, settings_key
+from .discovery import ModelAccuracy, Outcome, RankedRecipe
+from .recipe import PORTFOLIO, Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
 
 MeasureRecipe = tuple[Measure, Recipe]
@@ -88,6 +87,8 @@ def rank_edges(
 
 def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> list[tuple[Selection, ...]]:
     """Return, for every recipe, a selection of every size. They are stored in the session's store."""
+    store, graph = session.store, ranked[0].ranking.graph
+    columns = {"masks": ((len(settings.sizes), -(-graph.n_edges // 8)), np.uint8)}
     selections: list[tuple[Selection, ...]] = []
     session.report("select", 0, len(ranked))
     for start in range(0, len(ranked), CHUNK_SIZE):
@@ -98,33 +99,24 @@ def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: 
             recipes=[selection_key(entry.measure, entry.recipe) for entry in part],
             how=settings_key(settings),
         )
-        unit = session.store.find(key)
+        unit = store.find(key)
         if unit is None:
-            unit = _select_part(key, part, settings, _shifted(session, start, len(ranked)))
-        selections += _read_selections(unit, part[0].ranking)
+            # Masks are stored as packed bits [recipe, size, byte], with a record of how each solver ended.
+            with store.open_partial(key, len(part), columns) as partial:
+                for row, entry in enumerate(part):
+                    if partial.is_missing([row]):
+                        selected = select_circuits(entry.ranking, entry.recipe, entry.measure, settings)
+                        packed = np.stack([np.packbits(selection.circuit.mask) for selection in selected])
+                        partial.write_rows([row], [selection.record() for selection in selected], masks=packed[None])
+                    session.report("select", start + row + 1, len(ranked))
+                unit = store.finish(key, partial, [partial.notes[row] for row in range(len(part))])
+        masks = np.unpackbits(unit.arrays["masks"], axis=-1, count=graph.n_edges).astype(bool)
+        selections += [
+            tuple(Selection.from_record(Circuit(graph, mask), record) for mask, record in zip(*row, strict=True))
+            for row in zip(masks, unit.about, strict=True)
+        ]
         session.report("select", len(selections), len(ranked))
     return selections
-
-
-def _select_part(key: str, ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> Unit:
-    """Select circuits and store them: masks as packed bits [recipe, size, byte], and how each solver ended."""
-    shape = (len(settings.sizes), -(-ranked[0].ranking.graph.n_edges // 8))
-    with session.store.open_partial(key, len(ranked), {"masks": (shape, np.uint8)}) as partial:
-        for row, entry in enumerate(ranked):
-            if partial.is_missing([row]):
-                selections = select_circuits(entry.ranking, entry.recipe, entry.measure, settings)
-                masks = np.stack([np.packbits(selection.circuit.mask) for selection in selections])
-                partial.write_rows([row], [selection.record() for selection in selections], masks=masks[None])
-            session.report("select", row + 1, len(ranked))
-        return session.store.finish(key, partial, [partial.notes[row] for row in range(len(ranked))])
-
-
-def _read_selections(unit: Unit, ranking: Ranking) -> list[tuple[Selection, ...]]:
-    masks = np.unpackbits(unit.arrays["masks"], axis=-1, count=ranking.graph.n_edges).astype(bool)
-    return [
-        tuple(Selection.from_record(Circuit(ranking.graph, mask), record) for mask, record in zip(*row, strict=True))
-        for row in zip(masks, unit.about, strict=True)
-    ]
 
 
 def evaluate_selections(
@@ -135,14 +127,29 @@ def evaluate_selections(
     settings: Settings,
     session: Session,
 ) -> tuple[tuple[Outcome, ...], ModelAccuracy]:
-    """Evaluate selected circuits on a task, distinct ones once.
+    """Evaluate selected circuits on a task, distinct ones once, `CHUNK_SIZE` in a call.
 
     Returns
     -------
     One outcome per recipe, and how well the model itself does the task.
     """
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
-    evaluation = _evaluate(model, task, circuits, settings, session)
+    parts, total = [], len(circuits) * len(task)
+    for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
+        before = start * len(task)
+
+        def report_part(stage: str, done: int, _: int, before: int = before) -> None:
+            session.report(stage, before + done, max(1, total))
+
+        parts.append(
+            evaluate_circuits(
+                model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
+                of_model=() if start else (TOP_ANSWER, ANSWER_DIFFERENCE), batch_size=settings.batch_size,
+                memory=settings.memory, session=session.with_progress(report_part),
+            )
+        )  # fmt: skip
+        session.report("evaluate", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
+    evaluation = replace(parts[0], values=np.concatenate([part.values for part in parts]))
     row_of = {circuit: row for row, circuit in enumerate(circuits)}
     outcomes = []
     for entry, row in zip(ranked, selections, strict=True):
@@ -160,28 +167,34 @@ def evaluate_selections(
     return tuple(outcomes), ModelAccuracy(float(top.mean()), float((difference > 0).mean()))
 
 
-def _evaluate(
-    model: Model, task: Task, circuits: Sequence[Circuit], settings: Settings, session: Session
-) -> Evaluation:
-    """Evaluate circuits, `CHUNK_SIZE` in a call. The first call also evaluates the model itself."""
-    parts, total = [], len(circuits) * len(task)
-    for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
-        parts.append(
-            evaluate_circuits(
-                model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
-                of_model=() if start else (TOP_ANSWER, ANSWER_DIFFERENCE), batch_size=settings.batch_size,
-                memory=settings.memory, session=_shifted(session, start * len(task), total),
-            )
-        )  # fmt: skip
-        session.report("evaluate", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
-    return replace(parts[0], values=np.concatenate([part.values for part in parts]))
+def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
+    """Return the outcome on test that takes, at every size, the recipe of the best height on validation.
 
+    Which ranking and solver is best differs by size. An area is a sum over sizes with positive weights, so choosing
+    the best height at every size gives the best area. The evaluated examples are not used.
 
-def _shifted(session: Session, before: int, total: int) -> Session:
-    """Return a session that reports the progress of a part as progress of everything."""
-    report = session.report
-
-    def progress(stage: str, done: int, _: int) -> None:
-        report(stage, before + done, max(1, total))
-
-    return session.with_progress(progress)
+    Parameters
+    ----------
+    validation, test
+        Outcomes of the same recipes in the same order. Ties go to the first.
+    split
+        The name of the examples that recipes are chosen on.
+    """
+    rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
+    heights = measure.better * np.array([measure.height(validation[row].curve.faithfulness) for row in rows])
+    chosen = [test[rows[best]] for best in heights.argmax(0)]
+    first, sizes = chosen[0].curve, range(len(chosen))
+    curve = replace(
+        first,
+        kept=tuple(chosen[size].curve.kept[size] for size in sizes),
+        values=np.stack([chosen[size].curve.values[size] for size in sizes]),
+    )
+    return Outcome(
+        measure,
+        Recipe(alias=PORTFOLIO),
+        tuple(chosen[size].selections[size] for size in sizes),
+        curve,
+        tuple(chosen[size].rankings[size] for size in sizes),
+        chosen_on=split,
+        choices=tuple(outcome.name for outcome in chosen),
+    )

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
-from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
+from ..learn import Learner, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import Need, circuit_need
@@ -36,24 +37,15 @@ SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "learn": 10, "evaluate": 1}
 class Stage:
     """The cost of a part of a run.
 
-    Attributes
-    ----------
-    name
-        'score', 'learn' or 'evaluate'.
-    task
-        The examples, and the measure that is learned for.
-    examples, length
-        Number of examples, and tokens of the longest.
-    batches, batch_size
-        Number of batches, and examples in the largest.
-    passes
-        How often all batches are run: the number of circuits, or of learning steps (each of a single batch).
-    need, least
-        Bytes of a batch, and of a single example, beyond the model.
-    pieces
-        How many workers can share it at most.
-    seconds
-        In one process, roughly. None if nothing was timed.
+    name                 'score', 'learn' or 'evaluate'
+    task                 the examples, and the measure that is learned for
+    examples, length     number of examples, and tokens of the longest
+    batches, batch_size  number of batches, and examples in the largest
+    passes               how often all batches are run: the number of circuits, or of learning steps (each of a single
+                         batch)
+    need, least          bytes of a batch, and of a single example, beyond the model
+    pieces               how many workers can share it at most
+    seconds              in one process, roughly. None if nothing was timed.
     """
 
     name: str
@@ -82,16 +74,10 @@ class Stage:
 class Forecast:
     """The cost of a run.
 
-    Attributes
-    ----------
-    weights
-        Bytes of the model's weights.
-    available
-        Device -> bytes that are free beside the weights. Devices that don't report it are left out.
-    disk
-        Bytes of the scores that are stored.
-    workers
-        Processes that share the examples, each with a copy of the model.
+    weights    bytes of the model's weights
+    available  device -> bytes that are free beside the weights. Devices that don't report it are left out.
+    disk       bytes of the scores that are stored
+    workers    processes that share the examples, each with a copy of the model
     """
 
     model: str
@@ -131,6 +117,10 @@ class Forecast:
         return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
 
 
+# Times batches of a stage and returns the seconds of all of them; see `_time_job`.
+Timer = Callable[[float], float]
+
+
 @dataclass(frozen=True)
 class Work(ABC):
     """A part of a run whose cost is forecast. `times` is how often it is repeated with other examples."""
@@ -140,27 +130,20 @@ class Work(ABC):
     times: int = field(default=1, kw_only=True)
 
     @abstractmethod
-    def plan(self, model: Model, engine: Engine) -> Stage:
-        """Return the cost without running anything."""
-
-    @abstractmethod
-    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
-        """Return the seconds of one repetition, from timed batches; see `_time_job`."""
+    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+        """Return the cost of one repetition, without running anything, and a function that times it."""
 
 
 @dataclass(frozen=True)
 class ScoreWork(Work):
     """Scoring all edges on a task."""
 
-    def plan(self, model: Model, engine: Engine) -> Stage:
-        """Return the cost without running anything."""
+    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+        """Plan one pass of the scorer."""
         need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
-        return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
-
-    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
-        """Time the scorer."""
+        stage = _plan_stage("score", model, engine, self.task, need, self.settings, 1)
         job = ScoreJob(self.settings.scorer, self.settings.metric)
-        return _time_job(model, engine, self.task, stage, job, enough)
+        return stage, partial(_time_job, model, engine, self.task, stage, job)
 
 
 @dataclass(frozen=True)
@@ -169,22 +152,23 @@ class EvaluateWork(Work):
 
     n_circuits: int = 1
 
-    def plan(self, model: Model, engine: Engine) -> Stage:
-        """Return the cost without running anything."""
+    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+        """Plan one pass per circuit. A batch is timed with one circuit, and without any."""
         need = circuit_need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, self.n_circuits)
         groups = circuit_groups(engine, model, self.n_circuits, stage.batches)
-        return replace(stage, pieces=stage.batches * len(groups))
+        stage = replace(stage, pieces=stage.batches * len(groups))
 
-    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
-        """Time a batch with one circuit, and without any."""
-        inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
-        circuit = Circuit(model.graph, inside | (np.arange(model.graph.n_edges) == model.graph.n_edges - 1)).prune()
-        ablation = _without_task(self.settings.ablation)
-        job = EvaluateJob(self.settings.metric, ablation, (), (), self.settings.memory)
-        shared = _time_job(model, engine, self.task, stage, job, enough)
-        both = _time_job(model, engine, self.task, stage, replace(job, circuits=(circuit,)), enough)
-        return shared + self.n_circuits * max(0.0, both - shared)
+        def measure_seconds(enough: float) -> float:
+            inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
+            inside[-1] = True
+            circuit = Circuit(model.graph, inside).prune()
+            job = EvaluateJob(self.settings.metric, _without_task(self.settings.ablation), (), (), self.settings.memory)
+            shared = _time_job(model, engine, self.task, stage, job, enough)
+            both = _time_job(model, engine, self.task, stage, replace(job, circuits=(circuit,)), enough)
+            return shared + self.n_circuits * max(0.0, both - shared)
+
+        return stage, measure_seconds
 
 
 @dataclass(frozen=True)
@@ -193,25 +177,20 @@ class LearnWork(Work):
 
     learner: Learner = field(default_factory=TopKLearner)
 
-    def plan(self, model: Model, engine: Engine) -> Stage:
-        """Return the cost without running anything."""
-        cost = self._cost(model)
-        settings = replace(self.settings, batch_size=None)
-        stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
-        name = f"{self.task.name} ({self.task.split}) for {self.learner.measure.name}"
-        return replace(stage, task=name, pieces=-(-cost.batch // stage.batch_size))
+    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+        """Plan the steps of all rankings. One step is timed."""
+        settings, task = self.settings, self.task
+        ablation = _without_task(settings.ablation)
+        problem = LearningProblem(model, task, settings.metric, ablation, settings.sizes, settings.memory)
+        cost = self.learner.cost(problem)
+        stage = _plan_stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
+        label = f"{stage.task} for {self.learner.measure.name}"
+        stage = replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
 
-    def measure_seconds(self, model: Model, engine: Engine, stage: Stage, enough: float) -> float:
-        """Time a step."""
-        cost = self._cost(model)
-        seconds = _time_job(model, engine, self.task, stage, cost.job, enough)
-        return cost.steps * cost.batch * seconds / len(self.task)
+        def measure_seconds(enough: float) -> float:
+            return cost.steps * cost.batch * _time_job(model, engine, task, stage, cost.job, enough) / len(task)
 
-    def _cost(self, model: Model) -> LearningCost:
-        settings, ablation = self.settings, _without_task(self.settings.ablation)
-        return self.learner.cost(
-            LearningProblem(model, self.task, settings.metric, ablation, settings.sizes, settings.memory)
-        )
+        return stage, measure_seconds
 
 
 def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
@@ -220,11 +199,12 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     With `exact`, batches of every stage are timed. Otherwise they are timed only if the run may take minutes, judged by
     the sizes of model and examples.
     """
-    parts, transformer = list(works), model.transformer
-    stages = []
-    for work in parts:
-        stage = work.plan(model, engine)
+    transformer = model.transformer
+    stages, timers = [], []
+    for work in works:
+        stage, timer = work.plan(model, engine)
         stages.append(replace(stage, passes=work.times * stage.passes))
+        timers.append((work.times, timer))
     free = {str(device): free_bytes(device) for device in transformer.devices}
     weights = [] if model.module is None else list(model.module.parameters())
     workers = engine.workers(model)
@@ -241,14 +221,12 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     planned.check()
     n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in stages)
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
-    if weights and not exact and rough_seconds < 2 * LONG_SECONDS:
-        return replace(planned, workers=workers)
-    enough = 0.0 if exact else LONG_SECONDS / 4
-    timed = tuple(
-        replace(stage, seconds=work.times * work.measure_seconds(model, engine, stage, enough))
-        for work, stage in zip(parts, stages, strict=True)
-    )
-    return replace(planned, stages=timed, workers=workers)
+    if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
+        enough = 0.0 if exact else LONG_SECONDS / 4
+        seconds = [times * timer(enough) for times, timer in timers]
+        timed = tuple(replace(stage, seconds=each) for stage, each in zip(stages, seconds, strict=True))
+        planned = replace(planned, stages=timed)
+    return replace(planned, workers=workers)
 
 
 def _without_task(ablation: Ablation) -> Ablation:

@@ -28,18 +28,11 @@ from .settings import DEFAULTS, Settings
 class Recipe:
     """A combination of methods that selects circuits.
 
-    Attributes
-    ----------
-    solver
-        Selects the edges.
-    filter
-        Turns scores per example into a ranking.
-    pnr
-        The least share of positive edges. None for any.
-    alias
-        Replaces the name.
-    learner
-        Learns the ranking. Such a ranking has neither examples nor signs, so it goes with no filter and no PNR.
+    solver   selects the edges
+    filter   turns scores per example into a ranking
+    pnr      the least share of positive edges. None for any.
+    alias    replaces the name
+    learner  learns the ranking. Such a ranking has neither examples nor signs, so it goes with no filter and no PNR.
     """
 
     solver: Solver = field(default_factory=Greedy)
@@ -64,16 +57,12 @@ class Recipe:
     @property
     def combination(self) -> str:
         """The name in the paper's tables, which leave out top-n beside PNR and greedy beside anything else."""
-        added = [self.filter.title] * bool(self.filter.title) + ["PNR"] * self.has_pnr
+        added = [self.filter.title] if self.filter.title else []
+        added += [] if self.pnr is None else ["PNR"]
         added += [] if self.learner is None else [self.learner.title]
-        implied = TopN if self.has_pnr else Greedy
+        implied = Greedy if self.pnr is None else TopN
         named = [] if added and isinstance(self.solver, implied) else [self.solver.title]
         return " + ".join(named + added)
-
-    @property
-    def has_pnr(self) -> bool:
-        """Whether a share of positive edges is asked for."""
-        return self.pnr is not None
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -123,7 +112,7 @@ def paper_recipes(bootstrap: Bootstrap | None = None, pnr: float = 0.5, time_lim
     Returns
     -------
     dict
-        Measure -> recipes.
+        measure -> recipes.
 
     Examples
     --------
@@ -140,7 +129,7 @@ def paper_recipes(bootstrap: Bootstrap | None = None, pnr: float = 0.5, time_lim
         Recipe(TopN(), bootstrap, pnr),
         Recipe(ilp, bootstrap, pnr),
     )
-    return {m: tuple(recipe for recipe in recipes if m.uses_pnr or not recipe.has_pnr) for m in BOTH_MEASURES}
+    return {m: tuple(recipe for recipe in recipes if m.uses_pnr or recipe.pnr is None) for m in BOTH_MEASURES}
 
 
 def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None = None) -> Recipes:
@@ -214,25 +203,21 @@ def select_circuits(
     problem = SelectionProblem.of(ranking, measure.rank, 0, recipe.pnr)
     if settings.pnr_after_absolute:
         problem = replace(problem, is_positive=ranking.value != 0)
-    if recipe.filter.drop_failed and ranking.kept is not None and not ranking.kept.all():
-        return _select_kept(problem, ranking.kept, budgets, recipe.solver, settings)
-    return solve_path(problem, budgets, recipe.solver, settings.fill, settings.nested)
-
-
-def _select_kept(
-    problem: SelectionProblem, kept: np.ndarray, budgets: Sequence[int], solver: Solver, settings: Settings
-) -> tuple[Selection, ...]:
-    """Select only edges that passed the filter. Such circuits stop growing."""
-    # A failed edge costs more than all others are worth. A heuristic may still take one: it is removed afterwards.
-    value = np.where(kept, problem.value, -1 - np.abs(problem.value).sum())
-    n_kept = int(np.count_nonzero(kept))
-    reachable = [min(budget, n_kept) for budget in budgets]
-    selections = solve_path(replace(problem, value=value), reachable, solver, settings.fill, settings.nested)
-    circuits = [Circuit(problem.graph, selection.circuit.mask & kept).prune() for selection in selections]
-    return tuple(
-        replace(selection, circuit=circuit, asked=budget, objective=problem.objective(circuit.mask))
-        for selection, circuit, budget in zip(selections, circuits, budgets, strict=True)
-    )
+    kept = ranking.kept
+    if not recipe.filter.drop_failed or kept is None or kept.all():
+        return solve_path(problem, budgets, recipe.solver, settings.fill, settings.nested)
+    # Only edges that passed the filter are selected, so these circuits stop growing. A failed edge costs more than all
+    # others are worth. A heuristic may still take one: it is removed afterwards.
+    priced = replace(problem, value=np.where(kept, problem.value, -1 - np.abs(problem.value).sum()))
+    reachable = [min(budget, int(np.count_nonzero(kept))) for budget in budgets]
+    selections = []
+    for selection, budget in zip(
+        solve_path(priced, reachable, recipe.solver, settings.fill, settings.nested), budgets, strict=True
+    ):
+        circuit = Circuit(problem.graph, selection.circuit.mask & kept).prune()
+        objective = problem.objective(circuit.mask)
+        selections.append(replace(selection, circuit=circuit, asked=budget, objective=objective))
+    return tuple(selections)
 
 
 def selection_key(measure: Measure, recipe: Recipe) -> tuple[Any, ...]:

@@ -20,20 +20,14 @@ from ..tasks import METRICS, LogitDifference, Metric
 class Settings:
     """How to score, resample and evaluate. The defaults are the paper's, with MIB's faithfulness.
 
-    Attributes
-    ----------
-    bootstrap
-        Of the reported statistics, and of the recipes that filter by a bootstrap.
-    sizes
-        Shares of the edges, increasing.
-    fill, nested
-        Whether solvers fill up circuits after pruning, and whether larger circuits contain the smaller ones.
-    pnr_after_absolute
-        Read signs after taking absolute values, so that every edge counts as positive. The paper's public script does
-        this; see `as_published`.
-    batch_size, memory
-        Examples in a batch, or bytes that a batch may take (a number, or text such as '2GB'). Changing the batch size
-        changes rounding.
+    bootstrap           of the reported statistics, and of the recipes that filter by a bootstrap
+    sizes               shares of the edges, increasing
+    fill, nested        whether solvers fill up circuits after pruning, and whether larger circuits contain the smaller
+                        ones
+    pnr_after_absolute  read signs after taking absolute values, so that every edge counts as positive. The paper's
+                        public script does this; see `as_published`.
+    batch_size, memory  examples in a batch, or bytes that a batch may take (a number, or text such as '2GB'). Changing
+                        the batch size changes rounding.
     """
 
     scorer: Scorer = field(default_factory=EapIg)

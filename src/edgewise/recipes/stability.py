@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,10 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import Measure
-from ..runtime.store import Unit
+from ..runtime.store import NO_STORE, Store, Unit
 from ..runtime.unit_keys import unit_key
 from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
-
-if TYPE_CHECKING:
-    from ..runtime.session import Session  # imports torch
 
 
 def jaccard(one: Circuit, other: Circuit) -> float:
@@ -50,10 +46,7 @@ def jaccard(one: Circuit, other: Circuit) -> float:
 
 
 def overlap(
-    scores: EdgeScores,
-    select: Callable[[EdgeScores], Sequence[Circuit]],
-    resamples: int = 10,
-    seed: int = 0,
+    scores: EdgeScores, select: Callable[[EdgeScores], Sequence[Circuit]], resamples: int = 10, seed: int = 0
 ) -> NDArray[np.float64]:
     """Return the mean overlap [size] of circuits over all pairs of resamples of the examples.
 
@@ -93,7 +86,13 @@ def mean_overlap(by_size: NDArray[np.float64], shares: Sequence[float]) -> float
 
 
 def recipe_overlap(
-    scores: EdgeScores, recipe: Recipe, measure: Measure, settings: Settings, resamples: int = 10, seed: int = 0
+    scores: EdgeScores,
+    recipe: Recipe,
+    measure: Measure,
+    settings: Settings,
+    resamples: int = 10,
+    seed: int = 0,
+    store: Store = NO_STORE,
 ) -> NDArray[np.float64]:
     """Return the overlap [size] of a recipe's circuits over resamples of the scores; see `overlap`."""
 
@@ -101,25 +100,9 @@ def recipe_overlap(
         ranking = summarise(rows, recipe.filter).ranking
         return [selection.circuit for selection in select_circuits(ranking, recipe, measure, settings)]
 
-    return overlap(scores, select, resamples, seed)
-
-
-def overlap_by_size(
-    scores: EdgeScores,
-    recipe: Recipe,
-    measure: Measure,
-    settings: Settings,
-    resamples: int,
-    seed: int,
-    session: Session,
-) -> NDArray[np.float64]:
-    """Return `recipe_overlap`, from the session's store if it has been computed before."""
     how = (*settings_key(settings), resamples, seed)
     key = unit_key("overlap", scores=scores.digest, recipe=selection_key(measure, recipe), how=how)
-    unit = session.store.find(key)
-    if unit is None:
-        by_size = recipe_overlap(scores, recipe, measure, settings, resamples, seed)
-        unit = session.store.save(key, Unit({"overlap": by_size}))
+    unit = store.find(key) or store.save(key, Unit({"overlap": overlap(scores, select, resamples, seed)}))
     return unit.arrays["overlap"]
 
 

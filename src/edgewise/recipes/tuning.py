@@ -16,14 +16,13 @@ from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Comparison, Curve, Measure, compare
 from ..method import check_is
-from ..runtime.progress import Progress
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
 from .curves import evaluate_selections, learn_rankings, rank_edges, select_recipes
+from .discovery import Candidate, Tuning, find_baseline
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
-from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -80,7 +79,7 @@ def tune(
     scores
         Of the task, [example, edge].
     recipes
-        Measure -> candidates, by default `tuning_recipes`. Ties go to the first. They are compared with greedy, or with
+        measure -> candidates, by default `tuning_recipes`. Ties go to the first. They are compared with greedy, or with
         the first if greedy isn't among them.
     seed
         Of the folds.
@@ -111,7 +110,12 @@ def tune(
             others = np.flatnonzero(fold_of != fold)
             learned = learn_rankings(model, task.part(others), [recipe for _, recipe in pairs], settings, session)
             ranked = rank_edges(pairs, replace(scores, values=scores.values[others]), None, learned)
-            within = session.with_progress(_fold_progress(session.report, fold))
+
+            def report_fold(stage: str, done: int, total: int, fold: int = fold) -> None:
+                if stage == "evaluate":
+                    session.report("tune", fold * total + done, FOLDS * total)
+
+            within = session.with_progress(report_fold)
             selections = select_recipes(ranked, settings, within)
             outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
             curves.append([outcome.curve for outcome in outcomes])
@@ -129,16 +133,6 @@ def tune(
         base = find_baseline([candidate.recipe for candidate in candidates[measure]])
         lead[measure] = compare(joined[numbers[best]], joined[numbers[base]], measure)
     return Tuning(len(task), FOLDS, candidates, lead)
-
-
-def _fold_progress(progress: Progress, fold: int) -> Progress:
-    """Report the progress of one fold's evaluation as progress of the tuning."""
-
-    def report(stage: str, done: int, total: int) -> None:
-        if stage == "evaluate":
-            progress("tune", fold * total + done, FOLDS * total)
-
-    return report
 
 
 def _area_or_none(curve: Curve, measure: Measure) -> float | None:

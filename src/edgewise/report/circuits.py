@@ -21,8 +21,7 @@ from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
 from ..io.formats import read_edge_file
 from ..method import as_known
-from ..recipes.discovery import Discovery
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import Discovery, Outcome
 from ..results import is_result, read_result
 from .formatting import format_number, format_percent, format_score
 from .tables import number_tables

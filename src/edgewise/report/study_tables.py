@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,7 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
                     about = {"table": table.name, "benchmark": row.about, "method": row.label}
                     how = {"faithfulness": table.faithfulness, "as_published": as_published}
                     marks = {"bold": bold, "underlined": underlined}
-                    entries.append(about | {"task": task, "model": model} | entry.record() | marks | how)
+                    entries.append(about | {"task": task, "model": model} | asdict(entry) | marks | how)
     return entries
 
 

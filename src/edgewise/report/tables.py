@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..evaluate import CONFIDENCE, Measure
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, safe_text
 

@@ -18,12 +18,12 @@ from ..evaluate import CMD, Measure
 from ..graph import Graph
 from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import Outcome
 from ..recipes.recipe import TUNED
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
 from .result_folder import is_result, read_result
-from .submission import LAYOUTS, SHARES, check_field_suffix, circuit_files, write_circuits, write_importances
+from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,8 @@ class Conversion:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {
-            "source": str(self.source),
-            "written": [str(path) for path in self.written],
-            "graph": str(self.graph),
-            "edges": self.graph.n_edges,
-            "notes": list(self.notes),
-        }
+        files = {"source": str(self.source), "written": [str(path) for path in self.written]}
+        return files | {"graph": str(self.graph), "edges": self.graph.n_edges, "notes": list(self.notes)}
 
 
 def convert(
@@ -74,7 +69,18 @@ def convert(
             graph, notes = _convert_file(source, target)
         return Conversion(source, (target,), graph, notes)
     if os.path.isdir(source) and not any((source / name).exists() for name in MARKERS) and circuit_files(source):
-        return _convert_circuits(source, target, suffix)
+        if suffix not in EAP_SUFFIXES:
+            raise unknown_name("suffix", suffix, EAP_SUFFIXES)
+        files = circuit_files(source)
+        names = [f"{path.stem}{suffix}" for path in files]
+        if len(set(names)) < len(names):
+            raise InputError(f"{source} has circuits whose names differ in their suffix only; move some away")
+        all_notes: dict[str, None] = {}
+        with atomic_folder(target) as draft:  # an existing folder is never replaced: its files may be the user's
+            for path, name in zip(files, names, strict=True):
+                graph, notes = _convert_file(path, draft / name)
+                all_notes |= dict.fromkeys(notes)
+        return Conversion(source, tuple(target / name for name in names), graph, tuple(all_notes))
     scores = _load_scores(source)
     scores.save(target, overwrite)
     notes = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
@@ -148,8 +154,6 @@ def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), "no edge is in_graph: a score folder has no circuit")
     notes = []
-    if file.score is None:
-        notes.append("every score is 0: the source has none")
     if file.mask is None:
         notes.append("no edge is in_graph: the source doesn't say")
     if file.unread:
@@ -157,6 +161,7 @@ def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     score: NDArray[np.floating]
     if file.score is None:
         score = np.zeros(file.graph.n_edges)
+        notes.insert(0, "every score is 0: the source has none")
     elif source.suffix == NPZ:
         score = np.nan_to_num(file.score)
         if target.suffix != NPZ:
@@ -168,21 +173,6 @@ def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     circuit = Circuit.empty(file.graph) if file.mask is None else Circuit(file.graph, file.mask)
     circuit.save(target, score, file.about)
     return file.graph, tuple(notes)
-
-
-def _convert_circuits(source: Path, target: Path, suffix: str) -> Conversion:
-    """Convert a folder of circuits. An existing target is never replaced: its files may be the user's."""
-    check_field_suffix(suffix)
-    files = circuit_files(source)
-    names = [f"{path.stem}{suffix}" for path in files]
-    if len(set(names)) < len(names):
-        raise InputError(f"{source} has circuits whose names differ in their suffix only; move some away")
-    notes: dict[str, None] = {}
-    with atomic_folder(target) as draft:
-        for path, name in zip(files, names, strict=True):
-            graph, file_notes = _convert_file(path, draft / name)
-            notes |= dict.fromkeys(file_notes)
-    return Conversion(source, tuple(target / name for name in names), graph, tuple(notes))
 
 
 def _load_scores(source: Path) -> EdgeScores:

@@ -8,7 +8,8 @@ learned.npz       learned rankings, one array [edge] per learner; missing if the
 circuits/         one file per size of each measure's exported recipe
 curve.json        every recipe and how its solver ended; for people also areas, which readers ignore
 curve.csv         a table for people: edges, metric and faithfulness per recipe and size
-examples.json     the evaluated prompts as text; attention.npz has the attention of heads on a few of them
+examples.json     the first 500 evaluated prompts and answers as text, fewer if they are long
+attention.npz     the attention of heads on a few of them: examples, lengths, heads (nodes) and values
 
 `report` adds figures/, viewer.html and README.md, which explains every file and array.
 """
@@ -20,7 +21,8 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypedDict, overload
 
@@ -32,7 +34,8 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores, fill_folder
 from ..core.statistics import EdgeStatistics
 from ..errors import InputError
-from ..evaluate import MEASURES, Curve, Measure, check_metric
+from ..evaluate import MEASURES, Attention, Curve, Measure, check_metric
+from ..evaluate.attention import pairs
 from ..graph import Graph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
@@ -40,15 +43,11 @@ from ..io.formats import NPZ
 from ..io.records import convert_record, read_format, read_json
 from ..learn import Learner
 from ..method import from_record, parameters, plain, record_name
-from ..recipes.discovery import Discovery
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import MAX_PROMPTS, Discovery, Outcome, Prompt, RunInfo, Tuning
 from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED, Recipe
-from ..recipes.run_info import RunInfo
 from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
-from ..recipes.tuning_result import Tuning
 from ..select import Selection
-from .examples import read_attention, read_prompts, write_examples
 
 FORMAT, VERSION = "edgewise-result", 3
 # The files of a result folder, by their paths in it.
@@ -58,8 +57,9 @@ FILES = (
     r"|README\.md|viewer\.html|examples\.json|attention\.npz|learned\.npz"
 )
 STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
-# Keys of curve.json that are for people: readers compute these numbers from the values per example.
-DERIVED = ("area", "interval", "against_greedy")
+EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
+# The arrays of attention.npz; `values` are those of `Attention` in one row.
+ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
 
 
 class RunRecord(TypedDict):
@@ -89,7 +89,7 @@ class SelectionRecord(TypedDict):
 
 
 class CurveRecord(TypedDict):
-    """One recipe in curve.json."""
+    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values."""
 
     benchmark: Any
     method: str
@@ -100,7 +100,18 @@ class CurveRecord(TypedDict):
     learner: Any
     chosen_on: str
     choices: tuple[str, ...]
+    area: Any
+    interval: Any
+    against_greedy: Any
     sizes: list[SelectionRecord]
+
+
+class ExamplesRecord(TypedDict):
+    """The content of examples.json. `left_out` counts the examples whose prompts it doesn't have."""
+
+    split: str
+    prompts: list[Prompt]
+    left_out: int
 
 
 def is_result(path: str | Path) -> bool:
@@ -123,7 +134,7 @@ def fill_result(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
         names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
         write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
     _write_exported(folder / "circuits", result, suffix)
-    write_examples(folder, result)
+    _write_examples(folder, result)
     write_json(folder / "curve.json", [_curve_record(result, outcome) for outcome in result.outcomes])
     _write_csv(folder / "curve.csv", result.outcomes)
     write_json(folder / "run.json", {"format": FORMAT, "version": VERSION} | _run_record(result))
@@ -173,8 +184,7 @@ def _nan_to_none(values: NDArray[np.floating]) -> list[float | None]:
 
 
 def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
-    greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY), None)
-    compared = greedy is not None and greedy is not outcome
+    greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY and o is not outcome), None)
     return {
         "benchmark": plain(outcome.measure),
         "method": outcome.name,
@@ -183,7 +193,7 @@ def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
         "choices": list(outcome.choices),
         "area": outcome.area,
         "interval": outcome.resampled.interval().record(),
-        "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy and compared else None,
+        "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy else None,
         "sizes": [
             {"share": share} | selection.record()
             for share, selection in zip(outcome.curve.shares, outcome.selections, strict=True)
@@ -266,12 +276,15 @@ def read_result(folder: str | Path) -> Discovery:
         return scores
 
     try:
-        record, curves = _read_records(folder)
-        info_names = parameters(RunInfo)
-        run: RunInfo = convert_record(RunInfo, {k: v for k, v in record.items() if k in info_names}, "run.json")
-        rest: RunRecord = convert_record(
-            RunRecord, {k: v for k, v in record.items() if k not in info_names}, "run.json"
-        )
+        content, curves = read_json(folder / "run.json"), read_json(folder / "curve.json")
+        is_old = isinstance(content, dict) and content.get("version") == 2
+        record = read_format(folder / "run.json", FORMAT, 2 if is_old else VERSION)
+        if is_old:
+            record, curves = _upgrade_version_2(record, curves)
+        info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
+        run: RunInfo = convert_record(RunInfo, info, "run.json")
+        rest: RunRecord = convert_record(RunRecord, record, "run.json")
+        curves = convert_record(list[CurveRecord], curves, "curve.json")
         settings = Settings.from_record(rest["settings"])
         outcomes = _read_outcomes(folder, run, settings, curves)
         return Discovery(
@@ -282,26 +295,12 @@ def read_result(folder: str | Path) -> Discovery:
             learned=_read_learned(folder, run.graph, outcomes),
             tuning=None if rest["tuning"] is None else Tuning.from_record(rest["tuning"]),
             overlap=_read_overlap(rest["overlap"], settings),
-            prompts=read_prompts(folder, run),
+            prompts=_read_prompts(folder, run),
             attention=read_attention(folder, run),
             load_scores=load_scores,
         )
     except InputError as error:
         raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
-
-
-def _read_records(folder: Path) -> tuple[dict[str, Any], list[CurveRecord]]:
-    """Return the contents of run.json and curve.json. Those of version 2 are converted to version 3."""
-    path = folder / "run.json"
-    content = read_json(path)
-    is_old = isinstance(content, dict) and content.get("version") == 2
-    run = read_format(path, FORMAT, 2 if is_old else VERSION)
-    curves = convert_record(list[dict[str, Any]], read_json(folder / "curve.json"), "curve.json")
-    if is_old:
-        run, curves = _upgrade_version_2(run, curves)
-    curves = [{key: value for key, value in curve.items() if key not in DERIVED} for curve in curves]
-    records: list[CurveRecord] = convert_record(list[CurveRecord], curves, "curve.json")
-    return run, records
 
 
 def _upgrade_version_2(
@@ -324,8 +323,8 @@ def _upgrade_version_2(
             if Recipe.from_record(recipe).name != method:
                 recipe["alias"] = method
             sizes = [{k: v for k, v in size.items() if k not in ("metric", "faithfulness")} for size in curve["sizes"]]
-            about = {"benchmark": measure, "method": method, "chosen_on": chosen_on, "choices": curve["choices"]}
-            records.append(about | recipe | {"sizes": sizes})
+            upgraded_curve = curve | recipe | {"chosen_on": chosen_on, "sizes": sizes}
+            records.append({name: upgraded_curve[name] for name in CurveRecord.__annotations__})
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"run.json or curve.json of version 2 is damaged ({error!r})") from None
     return upgraded, records
@@ -352,6 +351,17 @@ def _read_outcomes(
     def read_masks() -> NDArray[np.uint8]:
         return read_arrays(folder / "circuits.npz", shapes, ("masks",))["masks"]
 
+    def read_selection(records: Sequence[SelectionRecord], row: int, size: int) -> Selection:
+        record = records[size]
+        try:
+            mask = np.unpackbits(read_masks()[row, size], count=graph.n_edges).astype(bool)
+            circuit = Circuit(graph, mask)
+            if circuit.n_edges != record["edges_kept"]:
+                raise InputError(f"a circuit has {circuit.n_edges} edges, but curve.json says {record['edges_kept']}")
+            return Selection.from_record(circuit, record)
+        except ValueError as error:  # also a status that isn't known
+            raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
+
     outcomes = []
     for row, record in enumerate(records):
         sizes = record["sizes"]
@@ -367,7 +377,7 @@ def _read_outcomes(
             settings.sizes, asked, kept, arrays["values"][row], arrays["full"], arrays["empty"], settings.faithfulness
         )
         measure = from_record("measure", MEASURES, record["benchmark"], Measure)
-        selections = _StoredSelections(folder, graph, sizes, row, read_masks)
+        selections = _StoredSelections(len(sizes), partial(read_selection, sizes, row))
         outcomes.append(
             Outcome(measure, recipe, selections, curve, chosen_on=record["chosen_on"], choices=record["choices"])
         )
@@ -375,37 +385,21 @@ def _read_outcomes(
 
 
 class _StoredSelections(Sequence[Selection]):
-    """The selections of one recipe. Their circuits are read from the folder when they are accessed."""
+    """The selections of one recipe. Each is read from the folder when it is accessed."""
 
-    def __init__(
-        self,
-        folder: Path,
-        graph: Graph,
-        records: Sequence[SelectionRecord],
-        row: int,
-        read_masks: Callable[[], NDArray[np.uint8]],
-    ) -> None:
-        self.folder, self.graph, self.records, self.row, self.read_masks = folder, graph, records, row, read_masks
+    def __init__(self, n_sizes: int, read: Callable[[int], Selection]) -> None:
+        self.n_sizes, self.read = n_sizes, read
 
     def __len__(self) -> int:
-        return len(self.records)
+        return self.n_sizes
 
     @overload
     def __getitem__(self, size: int) -> Selection: ...
     @overload
     def __getitem__(self, size: slice) -> Sequence[Selection]: ...
     def __getitem__(self, size: int | slice) -> Selection | Sequence[Selection]:
-        if isinstance(size, slice):
-            return [self[place] for place in range(len(self))[size]]
-        record = self.records[size]
-        try:
-            mask = np.unpackbits(self.read_masks()[self.row, size], count=self.graph.n_edges).astype(bool)
-            circuit = Circuit(self.graph, mask)
-            if circuit.n_edges != record["edges_kept"]:
-                raise InputError(f"a circuit has {circuit.n_edges} edges, but curve.json says {record['edges_kept']}")
-            return Selection.from_record(circuit, record)
-        except ValueError as error:  # also a status that isn't known
-            raise InputError(f"{self.folder} isn't a complete result folder: {error}; run it again") from None
+        sizes = range(self.n_sizes)[size]
+        return self.read(sizes) if isinstance(sizes, int) else [self.read(each) for each in sizes]
 
 
 def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
@@ -433,14 +427,67 @@ def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> di
 def _read_overlap(
     record: Mapping[str, Mapping[str, list[float | None]]], settings: Settings
 ) -> dict[Measure, dict[str, NDArray[np.float64]]]:
-    overlap = {
-        from_record("measure", MEASURES, measure, Measure): {
-            name: np.array(values, np.float64) for name, values in by_recipe.items()
-        }
-        for measure, by_recipe in record.items()
-    }
-    for by_recipe in overlap.values():
-        for values in by_recipe.values():
+    overlap: dict[Measure, dict[str, NDArray[np.float64]]] = {}
+    for measure, by_recipe in record.items():
+        arrays = {name: np.array(values, np.float64) for name, values in by_recipe.items()}
+        for values in arrays.values():
             if values.shape != (len(settings.sizes),) or not ((values >= 0) & (values <= 1) | np.isnan(values)).all():
                 raise InputError("an overlap in run.json must be a share per size, from 0 to 1")
+        overlap[from_record("measure", MEASURES, measure, Measure)] = arrays
     return overlap
+
+
+def _write_examples(folder: Path, result: Discovery) -> None:
+    """Write the prompts of a run, and the attention of heads, into a folder."""
+    record = {
+        "split": result.run.test.split,
+        "left_out": result.run.test.examples - len(result.prompts),
+        "prompts": [asdict(prompt) for prompt in result.prompts],
+    }
+    write_json(folder / "examples.json", {"format": EXAMPLES_FORMAT, "version": EXAMPLES_VERSION} | record)
+    if (attention := result.attention) is not None:
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.array(getattr(attention, name), np.int64) for name in ("examples", "lengths", "heads")
+        }
+        values = np.concatenate([patterns.ravel() for patterns in attention.values])
+        write_arrays(folder / "attention.npz", arrays | {"values": values})
+
+
+def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
+    """Return the prompts of a run's evaluated examples, or of the first of them. Early versions wrote none."""
+    path = folder / "examples.json"
+    if not os.path.isfile(path):
+        return ()
+    record: ExamplesRecord = convert_record(
+        ExamplesRecord, read_format(path, EXAMPLES_FORMAT, EXAMPLES_VERSION), str(path)
+    )
+    prompts = tuple(record["prompts"])
+    is_complete = record["left_out"] >= 0 and len(prompts) + record["left_out"] == run.test.examples
+    if not is_complete or len(prompts) > MAX_PROMPTS or record["split"] != run.test.split:
+        raise InputError(f"{path} has other prompts than those that the run was evaluated on")
+    if not all(len(prompt.clean) == len(prompt.corrupted) > 0 for prompt in prompts):
+        raise InputError(f"{path} has a pair of prompts of different lengths")
+    return prompts
+
+
+def read_attention(folder: Path, run: RunInfo) -> Attention | None:
+    """Return the attention of heads on some examples of a run. None if it wasn't written."""
+    path = folder / "attention.npz"
+    if not os.path.isfile(path):
+        return None
+    arrays = read_arrays(path, ATTENTION)  # type: ignore[arg-type]
+    examples, lengths, heads = (arrays[name].tolist() for name in ("examples", "lengths", "heads"))
+    n_values, graph = len(arrays["values"]), run.graph
+    is_distinct = len(set(examples)) == len(examples) == len(lengths) > 0 and len(set(heads)) == len(heads) > 0
+    is_known = all(0 <= row < run.test.examples for row in examples) and all(_is_head(graph, node) for node in heads)
+    if not is_distinct or not is_known or not all(0 < length <= n_values for length in lengths):
+        raise InputError(f"{path} has examples or heads that the run hasn't")
+    ends = np.cumsum([2 * len(heads) * pairs(length) for length in lengths])
+    if ends[-1] != n_values:
+        raise InputError(f"{path} has {n_values:,} numbers, but its heads and examples need {ends[-1]:,}")
+    patterns = (part.reshape(2, len(heads), -1) for part in np.split(arrays["values"], ends[:-1]))
+    return Attention(tuple(examples), tuple(lengths), tuple(heads), tuple(patterns))
+
+
+def _is_head(graph: Graph, node: int) -> bool:
+    return 0 < node < graph.n_sources and (node - 1) % (graph.n_heads + 1) < graph.n_heads

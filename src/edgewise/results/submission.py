@@ -11,7 +11,7 @@ separate folders `abs-True` and `abs-False`, which contain the folders of tasks 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,6 @@ class FolderCheck:
 
     @property
     def accepted(self) -> bool:
-        """Whether there are no problems."""
         return not self.problems
 
 
@@ -74,7 +73,6 @@ class SubmissionCheck:
 
     @property
     def accepted(self) -> bool:
-        """Whether there are no problems, in any folder or with all together."""
         return not self.problems and all(check.accepted for check in self.folders)
 
     def record(self) -> dict[str, Any]:
@@ -99,8 +97,7 @@ def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, s
     """Write the folder of a task and model with one file of mean scores. Return that file."""
     target = folder / folder_name(task, model)
     _check_graph(scores.graph, model, "the scores are")
-    check_field_suffix(suffix)
-    with _new_folder(target) as draft:
+    with _new_folder(target, suffix) as draft:
         Circuit.empty(scores.graph).save(draft / f"importances{suffix}", scores.mean(), scores.provenance)
     return target / f"importances{suffix}"
 
@@ -110,7 +107,6 @@ def write_circuits(
 ) -> tuple[Path, ...]:
     """Write the folder of a task and model with nine circuits, one per size. Return their files, smallest first."""
     target = folder / folder_name(task, model)
-    check_field_suffix(suffix)
     for circuit in circuits:
         _check_graph(circuit.graph, model, "a circuit is")
     counts = [circuit.n_edges for circuit in circuits]
@@ -118,7 +114,7 @@ def write_circuits(
     if problems:
         raise InputError("; ".join(problems))
     names = [f"{share:g}{suffix}" for share in SHARES]
-    with _new_folder(target) as draft:
+    with _new_folder(target, suffix) as draft:
         for name, circuit in zip(names, sorted(circuits, key=lambda circuit: circuit.n_edges), strict=True):
             circuit.save(draft / name, about={"task": task, "model": model})
     return tuple(target / name for name in names)
@@ -131,7 +127,11 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
         raise InputError(
             f"{folder} is no folder; give the one that holds a folder per task and model, such as ioi_gpt2"
         )
-    checks = tuple(_check_folder(path, str(path.relative_to(folder))) for path in _task_folders(folder))
+    paths: list[Path] = []
+    for path in _subfolders(folder):  # the tasks and models are one level down, or below `abs-True` and `abs-False`
+        name = path.name.lower()
+        paths += _subfolders(path) if "abs" in name and ("true" in name or "false" in name) else [path]
+    checks = tuple(_check_folder(path, str(path.relative_to(folder))) for path in paths)
     if not checks:
         return SubmissionCheck(
             (), (f"{folder} has no folder for a task and a model, such as ioi_gpt2; if it is one, give that above it",)
@@ -155,14 +155,6 @@ def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> l
             for path in folder.iterdir()
             if path.suffix in suffixes and path.name[0] != "." and os.path.isfile(path)
         )
-
-
-def _task_folders(folder: Path) -> Iterator[Path]:
-    """Yield the folders of tasks and models: one level down, or two below `abs-True` and `abs-False`."""
-    for path in _subfolders(folder):
-        name = path.name.lower()
-        is_part = "abs" in name and ("true" in name or "false" in name)
-        yield from _subfolders(path) if is_part else [path]
 
 
 def _subfolders(folder: Path) -> list[Path]:
@@ -226,14 +218,10 @@ def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) ->
     return missing + too_large
 
 
-def check_field_suffix(suffix: str) -> None:
-    """Raise InputError for a suffix that isn't one of EAP-IG's files."""
+def _new_folder(target: Path, suffix: str) -> AbstractContextManager[Path]:
+    """Open a folder that is written atomically. Raise InputError for a wrong suffix, or if the folder isn't empty."""
     if suffix not in EAP_SUFFIXES:
         raise unknown_name("suffix", suffix, EAP_SUFFIXES)
-
-
-def _new_folder(target: Path) -> AbstractContextManager[Path]:
-    """Open a folder that is written atomically. Raise InputError if it exists and isn't empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} exists already; remove it, or choose another folder for the submission")
     return atomic_folder(target)

@@ -15,13 +15,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
+from ..evaluate import BOTH_MEASURES, Curve, Measure, Resampled, check_metric, mean_resampled, resample
 from ..io.atomic import (
     check_folder_path,
     check_no_foreign_files,
@@ -33,11 +35,10 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.records import convert_record, read_format
-from ..recipes.outcome import ModelAccuracy
+from ..recipes.discovery import ModelAccuracy
 from ..recipes.recipe import Recipe
 from ..runtime.store import FILES as STORE_FILES, Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
-from .cells import Cell, Repeats, Study, recipes_to_test
 from .plan import TEST, VALIDATION, Plan
 
 FORMAT, VERSION = "edgewise-study", 5
@@ -48,6 +49,96 @@ REPLACEMENT = "study"
 FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md|store/({STORE_FILES})"
 # Stored with the plan: digests of custom methods and of the files that it reads, and versions.
 SOURCES = ("methods", "files", "versions")
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """The curves of one recipe, one per seed, and the seed that each one's examples were drawn with."""
+
+    measure: Measure
+    recipe: Recipe
+    curves: tuple[Curve, ...]
+    data_seeds: tuple[int, ...]
+
+    @cached_property
+    def areas(self) -> NDArray[np.float64]:
+        """[seed] CPR or CMD."""
+        return np.array([curve.area(self.measure) for curve in self.curves])
+
+    @property
+    def mean(self) -> float:
+        """The mean area over seeds."""
+        return float(self.areas.mean())
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds. None for a single one."""
+        return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
+
+    @cached_property
+    def resampled(self) -> Resampled:
+        """The mean area over seeds, on resampled examples. Seeds that share examples share resamples."""
+        curves = zip(self.curves, self.data_seeds, strict=True)
+        return mean_resampled([resample(curve, self.measure, seed=seed) for curve, seed in curves])
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The results of a model on a task.
+
+    examples    split -> number of examples
+    accuracy    of the model on the test examples, mean over seeds
+    validation  measure -> every recipe, in the plan's order
+    test        measure -> for every combination of methods the hyper-parameters that were best on validation. Greedy is
+                first.
+    overlap     measure -> 'greedy' or 'chosen' -> for every draw of examples, the mean overlap of circuits over
+                resamples of train. Empty for rankings that were learned without resamples.
+    """
+
+    model: str
+    task: str
+    examples: Mapping[str, int]
+    accuracy: ModelAccuracy
+    validation: Mapping[Measure, tuple[Repeats, ...]]
+    test: Mapping[Measure, tuple[Repeats, ...]]
+    overlap: Mapping[Measure, Mapping[str, tuple[float, ...]]]
+
+    def chosen(self, measure: Measure) -> Recipe:
+        """Return the recipe that was best on validation."""
+        return best(self.validation[measure]).recipe
+
+    def on_test(self, measure: Measure, recipe: Recipe) -> Repeats:
+        """Return the curves of a recipe on test."""
+        return next(repeats for repeats in self.test[measure] if repeats.recipe == recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A finished study: a cell for every model and task, in the order of the paper's columns, tasks first."""
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+
+    def __repr__(self) -> str:
+        return f"Study({', '.join(f'{cell.task} x {cell.model}' for cell in self.cells)}; {self.plan.seeds} seeds)"
+
+
+def best(listed: Sequence[Repeats]) -> Repeats:
+    """Return the repeats of the best mean area. Ties go to the first, which is the simpler."""
+    return max(listed, key=lambda repeats: repeats.measure.better * repeats.mean)
+
+
+def by_name(listed: Sequence[Repeats]) -> dict[str, list[Repeats]]:
+    """Group by the recipe's name, which doesn't include hyper-parameters."""
+    groups: dict[str, list[Repeats]] = {}
+    for repeats in listed:
+        groups.setdefault(repeats.recipe.name, []).append(repeats)
+    return groups
+
+
+def recipes_to_test(validation: Mapping[Measure, Sequence[Repeats]]) -> list[tuple[Measure, Recipe]]:
+    """Return for every combination of methods the hyper-parameters that were best on validation."""
+    return [(m, best(group).recipe) for m in BOTH_MEASURES for group in by_name(validation[m]).values()]
 
 
 class StudyRecord(TypedDict):
@@ -67,10 +158,7 @@ class CellRecord(TypedDict):
 
 @dataclass(frozen=True)
 class OpenStudy:
-    """The folder of a running study, whether it resumes earlier work, and the number of threads that it started with.
-
-    A resumed study uses the same number of threads, because another number changes rounding.
-    """
+    """The folder of a running study, whether it resumes earlier work, and the number of threads that it began with."""
 
     folder: Path
     resumes: bool
@@ -89,13 +177,14 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     InputError
         If the folder holds finished work of another plan, or files that aren't a study's. Nothing is changed then.
     """
-    record = _plan_record(plan)
+    sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
+    record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))  # as it will be read back
     check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     with Store(partial).lock(folder, f"{REPLACEMENT}/({FILES})") as store:
         exists = folder.is_dir() and any(folder.iterdir())
         if exists and is_study(folder):
-            read_record(folder)
+            read_study_file(folder)  # raises if this isn't one of edgewise's files
         if exists and (overwrite or not is_study(folder)):
             check_no_foreign_files(folder, FILES)
         if not (exists and overwrite):
@@ -103,7 +192,7 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
                 yield opened
             return
         replacement = partial / REPLACEMENT
-        if is_study(replacement) and read_record(replacement) != record:
+        if is_study(replacement) and read_study_file(replacement)["plan"] != record:
             remove(replacement)  # an unfinished study of another plan
         with _start(replacement, record) as opened:
             yield opened
@@ -122,13 +211,13 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
         try:
             resumes = is_study(folder) and not store.is_empty
             if resumes:
-                stored = read_record(folder)
+                stored = read_study_file(folder)["plan"]
                 if different := [name for name, value in record.items() if stored.get(name) != value]:
                     raise InputError(
                         f"{folder} holds a study of another plan ({', '.join(different)} differ); "
                         "choose another folder, or replace it with --overwrite"
                     )
-            threads = _read_study_file(folder)["threads"] if resumes else thread_count()
+            threads = read_study_file(folder)["threads"] if resumes else thread_count()
             remove_drafts(folder)
             write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
             yield OpenStudy(folder, resumes, threads)
@@ -138,26 +227,14 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
             raise
 
 
-def _plan_record(plan: Plan) -> dict[str, Any]:
-    """Return the plan as it will be read back from JSON, with `SOURCES`."""
-    sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
-    record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))
-    return record
-
-
 def is_study(folder: Path) -> bool:
     """Return whether a folder holds a study, finished or not."""
     return os.path.isfile(folder / PLAN)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Return the plan of a study folder as plain data, with `SOURCES`."""
-    return _read_study_file(folder)["plan"]
-
-
 def read_plan(folder: Path) -> Plan:
     """Return the plan of a study folder."""
-    record = read_record(folder)
+    record = read_study_file(folder)["plan"]
     try:
         for name in SOURCES:
             convert_record(list[str] if name == "versions" else dict[str, str], record.get(name), f"plan.{name}")
@@ -166,7 +243,8 @@ def read_plan(folder: Path) -> Plan:
         raise InputError(f"{folder / PLAN} can't be read: {error}") from None
 
 
-def _read_study_file(folder: Path) -> StudyRecord:
+def read_study_file(folder: Path) -> StudyRecord:
+    """Return the content of study.json."""
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
     record: StudyRecord = convert_record(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
@@ -176,7 +254,7 @@ def _read_study_file(folder: Path) -> StudyRecord:
 def read_study(folder: str | Path) -> Study:
     """Return the finished study of a folder. Needs no model."""
     folder = Path(folder)
-    plan, record, store = read_plan(folder), read_record(folder), Store(folder / STORE)
+    plan, record, store = read_plan(folder), read_study_file(folder)["plan"], Store(folder / STORE)
     cells = []
     for task in plan.tasks:
         for model in plan.models:

@@ -72,17 +72,11 @@ class Grid:
 class Plan:
     """Everything that decides the tables of a study, however often it is stopped and resumed.
 
-    Attributes
-    ----------
-    seeds
-        How many. A seed draws the examples of a built-in task (all splits) and the bootstrap's resamples. Data sets and
-        files are the same for every seed, so only the resamples differ there.
-    unsplit
-        The tasks that are files without splits. Their rows are split into thirds.
-    learner
-        Learns a ranking on every draw of train, for each measure. None for no learned rankings.
-    trust_remote_code
-        Whether code that comes with a model is run.
+    seeds              how many. A seed draws the examples of a built-in task (all splits) and the bootstrap's
+                       resamples. Data sets and files are the same for every seed, so only the resamples differ there.
+    unsplit            the tasks that are files without splits. Their rows are split into thirds.
+    learner            learns a ranking on every draw of train, for each measure. None for no learned rankings.
+    trust_remote_code  whether code that comes with a model is run
     """
 
     models: tuple[str, ...] = ("demo",)

@@ -16,28 +16,35 @@ from ..evaluate import BOTH_MEASURES, Measure
 from ..models import Model, load_source
 from ..pipeline import discover
 from ..recipes.curves import MeasureRecipe
-from ..recipes.discovery import Discovery
+from ..recipes.discovery import Discovery, ModelAccuracy
 from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
-from ..recipes.outcome import ModelAccuracy
 from ..recipes.recipe import Recipe
-from ..recipes.stability import mean_overlap, overlap_by_size, ranking_overlap
+from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
 from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
 from ..tasks import load_task, load_unsplit
-from .cells import Cell, Repeats, Study, best, recipes_to_test
-from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_record, save_cell
+from .folder import (
+    STORE,
+    Cell,
+    OpenStudy,
+    Repeats,
+    Study,
+    best,
+    cell_key,
+    find_cell,
+    open_study,
+    read_study_file,
+    recipes_to_test,
+    save_cell,
+)
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 OVERLAP_RESAMPLES = 5
 
 
 def run_study(
-    plan: Plan,
-    folder: str | Path,
-    overwrite: bool = False,
-    cache: bool = True,
-    session: Session = DEFAULT_SESSION,
+    plan: Plan, folder: str | Path, overwrite: bool = False, cache: bool = True, session: Session = DEFAULT_SESSION
 ) -> Study:
     """Run the unfinished cells of a plan in a folder. A model whose cells are all finished is not loaded.
 
@@ -65,9 +72,10 @@ def run_study(
 
 def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Session = DEFAULT_SESSION) -> Study:
     """Run the unfinished cells of a plan in a folder that is open for it."""
-    store, record = Store(opened.folder / STORE), read_record(opened.folder)
+    store, record = Store(opened.folder / STORE), read_study_file(opened.folder)["plan"]
     cells: dict[tuple[str, str], Cell] = {}
-    n_steps = {task: _count_steps(plan, task) for task in plan.tasks}
+    # Every draw of examples has a step for validation and one for test. The overlap is one more.
+    n_steps = {task: 2 * len(plan.data_seeds(task)) + 1 for task in plan.tasks}
     done, total = 0, len(plan.models) * sum(n_steps.values())
     with session.reporting() as reporting:
         session = replace(reporting, store=store)
@@ -85,11 +93,6 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
                 done += n_steps[task]
                 session.report("study", done, total)
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
-
-
-def _count_steps(plan: Plan, task: str) -> int:
-    """Return the steps of a cell's progress: validation and test of every draw of examples, and the overlap."""
-    return 2 * len(plan.data_seeds(task)) + 1
 
 
 def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, done: int, total: int) -> Cell:
@@ -123,9 +126,19 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     tested = evaluate(TEST, chosen_recipes)
 
     def overlaps(measure: Measure, recipe: Recipe) -> tuple[float, ...]:
-        row = recipes[0].index((measure, recipe))
-        means = [_mean_overlap(result, *recipes[seed][row], session) for seed, result in validated.items()]
-        return tuple(mean for mean in means if mean is not None)
+        """Return the mean overlap for every draw. Rankings that were learned without resamples have none."""
+        row, means = recipes[0].index((measure, recipe)), []
+        for seed, result in validated.items():
+            of_seed, settings = recipes[seed][row][1], result.settings
+            if of_seed.learner is not None:
+                by_size = ranking_overlap(result.learned[of_seed.learner], of_seed, measure, settings)
+            else:
+                by_size = recipe_overlap(
+                    result.scores, of_seed, measure, settings, OVERLAP_RESAMPLES, store=session.store
+                )
+            if by_size is not None:
+                means.append(mean_overlap(by_size, settings.sizes))
+        return tuple(means)
 
     accuracies = [result.run.accuracy for result in tested.values()]
     return Cell(
@@ -140,19 +153,6 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
             for m in BOTH_MEASURES
         },
     )
-
-
-def _mean_overlap(result: Discovery, measure: Measure, recipe: Recipe, session: Session) -> float | None:
-    """Return the mean overlap of a recipe's circuits over resamples of train, over the sizes that leave a choice.
-
-    None for a ranking that was learned without resamples.
-    """
-    settings = result.settings
-    if recipe.learner is not None:
-        by_size = ranking_overlap(result.learned[recipe.learner], recipe, measure, settings)
-    else:
-        by_size = overlap_by_size(result.scores, recipe, measure, settings, OVERLAP_RESAMPLES, 0, session)
-    return None if by_size is None else mean_overlap(by_size, settings.sizes)
 
 
 def _collect_repeats(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure
 from ..recipes.recipe import GREEDY
-from .cells import Repeats, Study, best, by_name
+from .folder import Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
 
 DIGITS = 4
@@ -27,25 +27,15 @@ class Entry:
     note: str = ""
     p: float | None = None
 
-    def record(self) -> dict[str, Any]:
-        """Return plain data for JSON and CSV."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class TableRow:
     """A row of a table.
 
-    Attributes
-    ----------
-    about
-        The measure, or what else is measured. Rows of the same are compared with each other.
-    better
-        1 if higher is better, -1 if lower is.
-    entries
-        One per column. None if there is none.
-    rule
-        Whether a line is drawn above the row.
+    about    the measure, or what else is measured. Rows of the same are compared with each other.
+    better   1 if higher is better, -1 if lower is
+    entries  one per column. None if there is none.
+    rule     whether a line is drawn above the row
     """
 
     about: str
@@ -59,18 +49,11 @@ class TableRow:
 class StudyTable:
     """A table in the paper's form.
 
-    Attributes
-    ----------
-    columns
-        (task, model) pairs.
-    baseline
-        Whether the first row of a measure is the baseline. Better entries are underlined.
-    is_difference
-        Whether entries are differences to greedy. Bold then means that the interval excludes 0.
-    is_contest
-        Whether the best entry of a measure is bold.
-    faithfulness
-        The definition behind CMD and CPR. Empty for other tables.
+    columns        (task, model) pairs
+    baseline       whether the first row of a measure is the baseline. Better entries are underlined.
+    is_difference  whether entries are differences to greedy. Bold then means that the interval excludes 0.
+    is_contest     whether the best entry of a measure is bold
+    faithfulness   the definition behind CMD and CPR. Empty for other tables.
     """
 
     name: str
@@ -167,10 +150,6 @@ def _mean_entry(values: Sequence[float]) -> Entry | None:
     return Entry(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None) if len(array) else None
 
 
-def _named(listed: Sequence[Repeats], name: str) -> Repeats | None:
-    return next((repeats for repeats in listed if repeats.recipe.name == name), None)
-
-
 def _main_table(study: Study) -> StudyTable:
     rows: list[TableRow] = []
     for measure in BOTH_MEASURES:
@@ -181,7 +160,7 @@ def _main_table(study: Study) -> StudyTable:
             note = f"{chosen.name} ({chosen.parameter_text})" if chosen.parameter_text else chosen.name
             chosen_entries.append(_entry(cell.on_test(measure, chosen), note))
         greedy_entries = [_entry(cell.test[measure][0]) for cell in study.cells]
-        paper_entries = [_entry(_named(cell.test[measure], paper)) for cell in study.cells]
+        paper_entries = [_entry(by_name(cell.test[measure]).get(paper, [None])[0]) for cell in study.cells]
         rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries, bool(rows)))
         if any(paper_entries):
             rows.append(_row(measure, f"{name} ({paper})", paper_entries))
@@ -197,8 +176,7 @@ def _difference_table(study: Study, measure: Measure) -> StudyTable:
     for name in by_name(study.cells[0].test[measure]):
         entries = []
         for cell in study.cells:
-            repeats = _named(cell.test[measure], name)
-            assert repeats is not None
+            (repeats,) = by_name(cell.test[measure])[name]
             less = repeats.resampled.minus(cell.test[measure][0].resampled)
             entries.append(Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p))
         if name != GREEDY.name:
@@ -256,8 +234,7 @@ def _kept_table(study: Study) -> StudyTable:
         for name in by_name(study.cells[0].test[measure]):
             entries = []
             for cell in study.cells:
-                repeats = _named(cell.test[measure], name)
-                assert repeats is not None
+                (repeats,) = by_name(cell.test[measure])[name]
                 sizes = [zip(curve.shares, curve.asked, curve.kept, strict=True) for curve in repeats.curves]
                 shares = [[kept / asked for share, asked, kept in of if asked and share < 1] for of in sizes]
                 entries.append(_mean_entry([float(np.mean(of)) for of in shares]))

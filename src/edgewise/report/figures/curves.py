@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from ...evaluate import CONFIDENCE, Measure, faithfulness_intervals
-from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome
+from ...recipes.discovery import Discovery, Outcome
 from ..formatting import format_number, shorten, with_minus_signs
 from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
 from .style import (

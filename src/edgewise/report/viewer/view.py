@@ -19,9 +19,7 @@ from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
-from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome
-from ...recipes.run_info import Prompt
+from ...recipes.discovery import Discovery, Outcome, Prompt
 from ...results import is_result, read_result
 from ...results.submission import circuit_files
 from ...study import is_study
