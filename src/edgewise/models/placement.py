@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,31 +18,25 @@ AUTO, ALL = "auto", "all"
 RESERVED_TOKENS = 64
 
 
-def choose_device(name: str) -> torch.device:
-    """Return the torch device called `name`; for 'auto', the accelerator if there is one, else the CPU."""
-    if name == AUTO:
-        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()  # fails on a device that holds no numbers, such as meta
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} can't be used here ({reason}); try device='auto' or device='cpu'") from None
-    return device
-
-
 def choose_devices(name: str) -> tuple[torch.device, ...]:
     """Return the devices of a list such as 'cuda:0,cuda:1' or 'cuda:0,cpu'; for 'all', all accelerators and the CPU.
 
-    The CPU comes last in any case: it takes the layers that do not fit on the other devices.
+    'auto' is the accelerator if there is one, else the CPU. The CPU comes last in any case: it takes the layers that do
+    not fit on the other devices.
     """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
     if name == ALL:
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
         count = 0 if accelerator is None else torch.accelerator.device_count()
         names = [f"{accelerator}:{index}" for index in range(count)] + ["cpu"]
     else:
-        names = [part.strip() for part in name.split(",")]
-    devices = dict.fromkeys(choose_device(part) for part in names)
+        names = [str(accelerator or "cpu") if part.strip() == AUTO else part.strip() for part in name.split(",")]
+    devices = {}
+    for part in names:
+        try:
+            devices[torch.device(part)] = torch.ones(1, device=part).item()  # fails on devices such as meta
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"device {part!r} can't be used here ({reason}); try device='auto' or 'cpu'") from None
     return tuple(sorted(devices, key=lambda device: device.type == "cpu"))
 
 
@@ -54,24 +49,14 @@ def free_bytes(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
         return None
-    amounts = [_available_memory(Path("/proc/meminfo")), _control_group_memory(Path("/sys/fs/cgroup"))]
-    return min((amount for amount in amounts if amount is not None), default=None)
-
-
-def _available_memory(path: Path) -> int | None:
-    try:
-        lines = path.read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
-
-
-def _control_group_memory(folder: Path) -> int | None:
-    try:
-        limit, used = ((folder / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return None if limit == "max" else max(0, int(limit) - int(used))
-    except (OSError, ValueError):
-        return None
+    amounts = []
+    with suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        amounts.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")))
+    with suppress(OSError, ValueError):  # a limit of "max" is no number
+        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+        amounts.append(max(0, limit - used))
+    return min(amounts, default=None)
 
 
 def place_layers(

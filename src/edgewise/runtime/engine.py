@@ -12,12 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from ..errors import InputError
-from ..graph import Graph
 from ..tasks.task import Example
 
 # The tensors of models up to this width are so small that threads mostly wait for each other.
@@ -31,13 +30,6 @@ ITEMS_PER_DEVICE = 4
 T = TypeVar("T")
 # Rows of an item's examples, and the result of the job for them. There are several if memory didn't suffice for all.
 PartResults = list[tuple[list[int], Any]]
-
-
-class HasGraph(Protocol):
-    """A model, as far as this module needs it."""
-
-    @property
-    def graph(self) -> Graph: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +78,6 @@ class InProcess(Engine):
     def run(
         self, model: Any, items: Sequence[WorkItem], planned: int | None = None
     ) -> Iterator[tuple[int, PartResults]]:
-        """Yield the results in order."""
         for index, item in enumerate(items):
             yield index, run_item(model, item, threads_for(model))
 
@@ -96,7 +87,7 @@ IN_PROCESS = InProcess()
 
 def run_batches(
     engine: Engine,
-    model: HasGraph,
+    model: Any,
     examples: Sequence[Example],
     batches: Sequence[Sequence[int]],
     job: Callable[[Any, Sequence[Example]], T],
@@ -130,7 +121,7 @@ def order_longest_first(items: Mapping[int, WorkItem]) -> list[int]:
     return sorted(items, key=lambda index: -sum(example.length for example in items[index].examples))
 
 
-def choose_item_size(engine: Engine, model: HasGraph, device: torch.device, fits: int, examples: int) -> int:
+def choose_item_size(engine: Engine, model: Any, device: torch.device, fits: int, examples: int) -> int:
     """Return how many examples an item has, if `fits` examples fit into memory.
 
     On a CPU this doesn't depend on the engine, so that all engines round alike. An accelerator is fastest with large
@@ -174,12 +165,12 @@ def thread_count() -> int:
     return torch.get_num_threads()
 
 
-def is_narrow_model(model: HasGraph) -> bool:
+def is_narrow_model(model: Any) -> bool:
     """Return whether the model's tensors are too small for threads to help."""
     return model.graph.d_model <= NARROW_D_MODEL
 
 
-def threads_for(model: HasGraph, workers: int = 1) -> int:
+def threads_for(model: Any, workers: int = 1) -> int:
     """Return the number of threads of each worker: an equal share.
 
     A narrow model has one thread in all, unless OMP_NUM_THREADS is set.
@@ -192,11 +183,10 @@ def threads_for(model: HasGraph, workers: int = 1) -> int:
 def use_threads(threads: int) -> Iterator[None]:
     """Set the number of torch's threads inside the `with`."""
     before = torch.get_num_threads()
-    if threads == before:
-        yield
-        return
-    torch.set_num_threads(threads)
+    if threads != before:
+        torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if threads != before:
+            torch.set_num_threads(before)

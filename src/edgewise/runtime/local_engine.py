@@ -70,7 +70,6 @@ class Local(Engine):
         self._slower_in_pool: set[str] = set()
 
     def workers(self, model: Model) -> int:
-        """Return the number of devices, or of processes."""
         devices = self._devices(model)
         return len(devices) or self._n_workers or (thread_count() if model.transformer.device.type == "cpu" else 1)
 
@@ -84,9 +83,11 @@ class Local(Engine):
         are_few = not devices and not is_narrow_model(model) and 2 * at_once <= workers
         in_process = at_once < 2 or (self._n_workers is None and are_few)
         threads = threads_for(model, 1 if in_process else workers)
-        forks = can_fork(devices, threads)
+        # A fork has the model without loading it. Threads don't survive a fork: it would wait forever for those of an
+        # accelerator or of OpenMP.
+        can_fork = sys.platform == "linux" and not devices and threads == 1 and not torch.accelerator.is_available()
         in_process = in_process or len(items) < 2 or model.digest in self._slower_in_pool or current_process().daemon
-        in_process = in_process or not _can_send(items[0], forks)
+        in_process = in_process or not _can_send(items[0], can_fork)
         has_pool = self._pool is not None and self._pool.digest == model.digest
         must_use_pool = bool(devices) or self._n_workers is not None or has_pool
         n_here = len(items) if in_process else 0 if must_use_pool else 1
@@ -101,7 +102,7 @@ class Local(Engine):
         elif left:
             if self._pool is None or not has_pool:
                 self.close()
-                self._pool = _Pool(model, workers, devices, forks)
+                self._pool = _Pool(model, workers, devices, can_fork)
             pool, started = self._pool, time.perf_counter()
             yield from pool.run({index: items[index] for index in left}, threads)
             seconds_in_pool = (time.perf_counter() - started) / len(left)
@@ -110,7 +111,6 @@ class Local(Engine):
                 self.close()
 
     def close(self) -> None:
-        """End the workers."""
         if self._pool is not None:
             self._pool.close()
             self._pool = None
@@ -128,14 +128,6 @@ def check_workers(workers: int | None) -> None:
     """Raise InputError if a number of workers is below 1."""
     if workers is not None and workers < 1:
         raise InputError(f"there must be at least 1 worker, not {workers}")
-
-
-def can_fork(devices: Sequence[str], threads: int) -> bool:
-    """Return whether a worker can be a fork of this process, which then has the model without loading it.
-
-    Threads don't survive a fork. A fork would wait forever for those of an accelerator or of OpenMP.
-    """
-    return sys.platform == "linux" and not devices and threads == 1 and not torch.accelerator.is_available()
 
 
 class _Pool:
@@ -157,7 +149,6 @@ class _Pool:
         return ProcessPoolExecutor(self.size, context, _start_worker, arguments)
 
     def run(self, items: Mapping[int, WorkItem], threads: int) -> Iterator[tuple[int, PartResults]]:
-        """Yield results as they come."""
         left, deaths = dict(items), 0
         while left:
             futures = {}

@@ -58,13 +58,11 @@ class Ray(Engine):
         self._copy: tuple[str, Any] | None = None
 
     def workers(self, model: Model) -> int:
-        """Return the number of workers asked for, or that the cluster has room for."""
         return self._workers
 
     def run(
         self, model: Model, items: Sequence[WorkItem], planned: int | None = None
     ) -> Iterator[tuple[int, PartResults]]:
-        """Yield results as they come."""
         import ray
 
         digest = model.digest
@@ -72,8 +70,7 @@ class Ray(Engine):
             self._copy = (digest, ray.put(make_model_copy(model)))
         # In a list, Ray doesn't fetch the copy for workers that have the model already.
         copy = [self._copy[1]]
-        jobs = {id(item.job): item.job for item in items}
-        sent_jobs = {key: ray.put(job) for key, job in jobs.items()}
+        sent_jobs = {key: ray.put(job) for key, job in {id(item.job): item.job for item in items}.items()}
         options: dict[str, Any] = {"max_retries": MAX_RETRIES, "max_calls": 0, **self._resources}
         remote: Any = ray.remote(**options)(_run_in_worker)
         threads = 1 if is_narrow_model(model) else max(1, self._resources["num_cpus"])
@@ -134,7 +131,6 @@ class _NoWorkingDirectory(list[str]):
     """
 
     def extend(self, folders: Iterable[str]) -> None:
-        """Add all folders but the current one."""
         super().extend(folder for folder in folders if folder != os.getcwd())
 
 
