@@ -59,50 +59,55 @@ def printed(tables: list, width: int) -> str:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_summary_agrees_with_the_names_of_the_edges(seed):
     circuit, score = random_circuit(seed), random_score(seed)
-    words = describe(circuit, score, top=1000)
+    summary = describe(circuit, score, top=1000)
     by_name = dict(zip(GRAPH.edge_names, score.tolist(), strict=True))
-    assert [edge.name for edge in words.strongest] == sorted(circuit.edges, key=lambda edge: -abs(by_name[edge]))
-    assert all(edge.score == by_name[edge.name] for edge in words.strongest)
+    assert [edge["name"] for edge in summary["strongest"]] == sorted(
+        circuit.edges, key=lambda edge: -abs(by_name[edge])
+    )
+    assert all(edge["score"] == by_name[edge["name"]] for edge in summary["strongest"])
     kinds = [ends(edge)[2] for edge in circuit.edges]
-    assert words.kinds == {kind: kinds.count(kind) for kind in KINDS}
-    assert words.signs == {
+    assert summary["kinds"] == {kind: kinds.count(kind) for kind in KINDS}
+    assert summary["signs"] == {
         "positive": sum(by_name[edge] > 0 for edge in circuit.edges),
         "negative": sum(by_name[edge] < 0 for edge in circuit.edges),
         "zero": 0,
     }
-    for node in words.nodes:
-        incoming = [edge for edge in circuit.edges if ends(edge)[1] == node.name]
-        outgoing = [edge for edge in circuit.edges if ends(edge)[0] == node.name]
-        assert (node.edges_in, node.edges_out) == (len(incoming), len(outgoing))
-        assert node.total == pytest.approx(sum(abs(by_name[edge]) for edge in incoming + outgoing))
-    assert all(one.total >= other.total for one, other in pairwise(words.nodes))
+    for node in summary["nodes"]:
+        incoming = [edge for edge in circuit.edges if ends(edge)[1] == node["name"]]
+        outgoing = [edge for edge in circuit.edges if ends(edge)[0] == node["name"]]
+        assert (node["edges_in"], node["edges_out"]) == (len(incoming), len(outgoing))
+        assert node["total"] == pytest.approx(sum(abs(by_name[edge]) for edge in incoming + outgoing))
+    assert all(one["total"] >= other["total"] for one, other in pairwise(summary["nodes"]))
     names = {node for edge in circuit.edges for node in ends(edge)[:2]} - {"input", "logits"}
-    assert {node.name for node in words.nodes} == names
-    assert (words.heads, words.mlps) == (sum("h" in name for name in names), sum("h" not in name for name in names))
-    assert (words.edges, words.of) == (circuit.n_edges, GRAPH.n_edges)
+    assert {node["name"] for node in summary["nodes"]} == names
+    assert (summary["heads"], summary["mlps"]) == (
+        sum("h" in name for name in names),
+        sum("h" not in name for name in names),
+    )
+    assert (summary["edges"], summary["of"]) == (circuit.n_edges, GRAPH.n_edges)
 
 
 def test_a_summary_without_scores_has_the_graphs_order_and_no_signs():
     circuit = random_circuit(1)
-    words = describe(circuit, top=3)
-    assert [edge.name for edge in words.strongest] == list(circuit.edges[:3]) and words.signs is None
-    assert all(edge.score is None for edge in words.strongest) and len(words.nodes) == 3
-    touched = [node.edges_in + node.edges_out for node in words.nodes]
-    assert touched == sorted(touched, reverse=True) and all(node.total is None for node in words.nodes)
-    assert "total" not in printed(circuit_tables(words, 80), 80)
-    assert describe(circuit, random_score(1), signed=False).signs is None
+    summary = describe(circuit, top=3)
+    assert [edge["name"] for edge in summary["strongest"]] == list(circuit.edges[:3]) and summary["signs"] is None
+    assert all(edge["score"] is None for edge in summary["strongest"]) and len(summary["nodes"]) == 3
+    touched = [node["edges_in"] + node["edges_out"] for node in summary["nodes"]]
+    assert touched == sorted(touched, reverse=True) and all(node["total"] is None for node in summary["nodes"])
+    assert "total" not in printed(circuit_tables(summary, 80), 80)
+    assert describe(circuit, random_score(1), signed=False)["signs"] is None
     assert circuit_tables(describe(Circuit.empty(GRAPH)), 80) == []
     with pytest.raises(InputError, match="at least 1"):
         describe(circuit, top=0)
 
 
 def test_edges_and_nodes_stand_side_by_side_if_there_is_room():
-    words = describe(random_circuit(1), random_score(1))
-    assert len(circuit_tables(words, 80)) == 1 and len(circuit_tables(words, 40)) == 2
+    summary = describe(random_circuit(1), random_score(1))
+    assert len(circuit_tables(summary, 80)) == 1 and len(circuit_tables(summary, 40)) == 2
     for width in (40, 80):
-        text = printed(circuit_tables(words, width), width)
+        text = printed(circuit_tables(summary, width), width)
         assert max(map(len, text.splitlines())) <= width
-        assert all(edge.name in text and format_score(edge.score) in text for edge in words.strongest)
+        assert all(edge["name"] in text and format_score(edge["score"]) in text for edge in summary["strongest"])
 
 
 @given(st.floats(-1e6, 1e6), st.booleans())

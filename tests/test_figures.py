@@ -24,8 +24,8 @@ from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import overview
 from edgewise.report.circuits import KINDS, edge_kinds
 from edgewise.report.figures import FIGURES, circuit, figure_settings, render, write_figures
-from edgewise.report.figures.scores import DECADES, score_bins
-from edgewise.report.figures.study import study_figure
+from edgewise.report.figures.curves import study_figure
+from edgewise.report.figures.dots import DECADES, score_bins
 from edgewise.select.base import Selection, Status
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)

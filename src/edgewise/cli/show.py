@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import typer
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..report.circuits import OpenCircuit, circuit_tables, describe, open_circuit
+from ..report.circuits import OpenCircuit, circuit_tables, describe, open_circuit, summary_sentence
 from ..report.formatting import format_number
 from ..report.terminal_curve import can_show, curve_lines
 from . import options
@@ -36,7 +35,7 @@ def command(
         show_open(opened, top)
         return
     summary = describe(opened.circuit, opened.score, top=top)
-    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **asdict(summary)}
+    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
         record |= {"measure": row.measure.name, "recipe": row.name, "size": sizes[opened.place], "sizes": sizes}
@@ -64,9 +63,9 @@ def show_circuit(
 ) -> None:
     """Print a circuit: its size, its strongest edges, its heads and MLPs."""
     summary = describe(circuit, score, signed, top)
-    say(summary.sentence, name)
+    say(summary_sentence(summary), name)
     print_tables(circuit_tables(summary, out.width))
-    if not summary.edges:
+    if not summary["edges"]:
         say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
     elif score is None:
         say("it has no scores: edges are in the graph's order, heads and MLPs by their number of edges")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,67 +136,9 @@ def edge_kinds(graph: Graph) -> NDArray[np.int64]:
     return kinds
 
 
-@dataclass(frozen=True)
-class ScoredEdge:
-    """An edge's name and its score, if there are scores."""
-
-    name: str
-    score: float | None
-
-
-@dataclass(frozen=True)
-class NodeTotal:
-    """A head or an MLP: the number of its edges in the circuit, and the total of their absolute scores."""
-
-    name: str
-    total: float | None
-    edges_in: int
-    edges_out: int
-
-
-@dataclass(frozen=True)
-class CircuitSummary:
-    """A summary of a circuit.
-
-    Attributes
-    ----------
-    edges, of
-        The number of edges in the circuit and in the graph.
-    heads, mlps
-        The number of heads and MLPs with an edge in the circuit.
-    strongest
-        Edges by absolute score. Without scores the first in the graph's order.
-    nodes
-        Heads and MLPs by total absolute score. Without scores by their number of edges.
-    kinds
-        The number of edges into a head's q, k or v, into an MLP, into the logits.
-    signs
-        The number of positive, negative and zero scores. None where signs have no meaning.
-    """
-
-    edges: int
-    of: int
-    heads: int
-    mlps: int
-    strongest: tuple[ScoredEdge, ...]
-    nodes: tuple[NodeTotal, ...]
-    kinds: Mapping[str, int]
-    signs: Mapping[str, int] | None
-
-    @property
-    def sentence(self) -> str:
-        """The size and the kinds of edges in one line."""
-        share = f" ({self.edges / self.of:.1%})"
-        size = f"{self.edges:,} of {self.of:,} edges{share}, heads: {self.heads:,}, MLPs: {self.mlps:,}"
-        counts = [
-            ", ".join(f"{n:,} {name}" for name, n in part.items() if n) for part in (self.kinds, self.signs or {})
-        ]
-        return "; ".join(filter(None, (size, *counts)))
-
-
 def describe(
     circuit: Circuit, score: NDArray[np.floating] | None = None, signed: bool = True, top: int = TOP
-) -> CircuitSummary:
+) -> dict[str, Any]:
     """Summarise a circuit.
 
     Parameters
@@ -206,6 +149,21 @@ def describe(
         Whether the signs of scores have a meaning.
     top
         The number of edges and nodes to list.
+
+    Returns
+    -------
+    A record for JSON and for `circuit_tables`:
+
+    edges, of
+        The number of edges in the circuit and in the graph.
+    heads, mlps
+        The number of heads and MLPs with an edge in the circuit.
+    strongest
+        Name and score of the edges of the largest absolute scores.
+    nodes
+        Heads and MLPs by the total of their edges' absolute scores, with that total and their numbers of edges.
+    kinds, signs
+        The number of edges by kind, and by the sign of their score. `signs` is None where signs have no meaning.
     """
     if top < 1:
         raise InputError(f"the number of edges to name must be at least 1, not {top}")
@@ -214,7 +172,7 @@ def describe(
     weight = np.ones(len(edges)) if values is None else np.abs(values)
     starts, ends = graph.edge_source[edges], graph.edge_head[edges]
     total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
-    outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes) for nodes in (starts, ends))
+    outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes).tolist() for nodes in (starts, ends))
     inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
     used = inner[circuit.nodes[inner]]
     n_mlps = int(((used - 1) % (graph.n_heads + 1) == graph.n_heads).sum())
@@ -222,46 +180,52 @@ def describe(
     if values is not None and signed:
         comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
         signs = {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
-    return CircuitSummary(
-        edges=len(edges),
-        of=graph.n_edges,
-        heads=len(used) - n_mlps,
-        mlps=n_mlps,
-        strongest=tuple(
-            ScoredEdge(edge_name(graph, int(edges[at])), None if values is None else float(values[at]))
-            for at in np.argsort(-weight, kind="stable")[:top]
-        ),
-        nodes=tuple(
-            NodeTotal(
-                graph.node_names[n], None if values is None else float(total[n]), int(incoming[n]), int(outgoing[n])
-            )
-            for n in used[np.argsort(-total[used], kind="stable")][:top]
-        ),
-        kinds=dict(zip(KINDS, np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist(), strict=True)),
-        signs=signs,
+    strongest = [
+        {"name": edge_name(graph, int(edges[at])), "score": None if values is None else float(values[at])}
+        for at in np.argsort(-weight, kind="stable")[:top]
+    ]
+    nodes = [
+        {"name": graph.node_names[node], "total": None if values is None else float(total[node]),
+         "edges_in": incoming[node], "edges_out": outgoing[node]}
+        for node in used[np.argsort(-total[used], kind="stable")][:top].tolist()
+    ]  # fmt: skip
+    kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist()
+    return {
+        "edges": len(edges), "of": graph.n_edges, "heads": len(used) - n_mlps, "mlps": n_mlps, "strongest": strongest,
+        "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)), "signs": signs,
+    }  # fmt: skip
+
+
+def summary_sentence(summary: Mapping[str, Any]) -> str:
+    """Return the size and the kinds of edges of a summary in one line."""
+    size = "{edges:,} of {of:,} edges ({share:.1%}), heads: {heads:,}, MLPs: {mlps:,}".format(
+        **summary, share=summary["edges"] / summary["of"]
     )
+    parts = (summary["kinds"], summary["signs"] or {})
+    counts = [", ".join(f"{count:,} {name}" for name, count in part.items() if count) for part in parts]
+    return "; ".join(filter(None, (size, *counts)))
 
 
-def circuit_tables(summary: CircuitSummary, width: int) -> list[Table]:
+def circuit_tables(summary: Mapping[str, Any], width: int) -> list[Table]:
     """Return tables of the strongest edges and of nodes, side by side if the width allows."""
-    if not summary.edges:
+    if not summary["edges"]:
         return []
-    tables = edge_tables("strongest edges", summary.strongest, width, summary.signs is not None)
-    if summary.nodes:
-        has_totals = summary.nodes[0].total is not None
-        rows = [
-            (node.name, *([format_score(node.total or 0.0, signed=False)] * has_totals), node.edges_in, node.edges_out)
-            for node in summary.nodes
-        ]
+    tables = edge_tables("strongest edges", summary["strongest"], width, summary["signs"] is not None)
+    rows: list[list[Any]] = []
+    has_totals = any(node["total"] is not None for node in summary["nodes"])
+    for node in summary["nodes"]:
+        totals = [format_score(node["total"], signed=False)] if has_totals else []
+        rows.append([node["name"], *totals, node["edges_in"], node["edges_out"]])
+    if rows:
         tables += number_tables(("heads and MLPs", *(["total"] * has_totals), "in", "out"), rows, width)
     return beside(tables, width)
 
 
-def edge_tables(heading: str, edges: Sequence[ScoredEdge], width: int, signed: bool = True) -> list[Table]:
+def edge_tables(heading: str, edges: Sequence[Mapping[str, Any]], width: int, signed: bool = True) -> list[Table]:
     """Return a table of edges, with their scores if they have any."""
-    if any(edge.score is None for edge in edges):
-        return number_tables((heading,), [(edge.name,) for edge in edges], width)
-    rows = [(edge.name, format_score(edge.score or 0.0, signed)) for edge in edges]
+    if any(edge["score"] is None for edge in edges):
+        return number_tables((heading,), [(edge["name"],) for edge in edges], width)
+    rows = [(edge["name"], format_score(edge["score"], signed)) for edge in edges]
     return number_tables((heading, "score"), rows, width)
 
 

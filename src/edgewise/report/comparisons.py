@@ -6,7 +6,7 @@ Comparisons are the plain records that --json prints; tables are made from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..recipes.discovery import Discovery
 from ..recipes.stability import jaccard
 from ..results import read_result
 from ..study import Study
-from .circuits import TOP, OpenCircuit, ScoredEdge, beside, describe, edge_tables, open_circuit
+from .circuits import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
 from .formatting import describe_method, format_interval, format_number, format_percent, short_name
 from .tables import DEFAULT_WIDTH, INTERVAL, SIGNIFICANT, number_tables
 
@@ -124,7 +124,7 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Recor
     counts = count_shared(here, there)
 
     def strongest(mask: NDArray[np.bool_], score: NDArray[np.floating] | None) -> list[Record]:
-        return [asdict(edge) for edge in describe(Circuit(here.graph, mask), score, top=top).strongest]
+        return describe(Circuit(here.graph, mask), score, top=top)["strongest"]  # type: ignore[no-any-return]
 
     parts = {
         "shared": strongest(here.mask & there.mask, one.score if one.score is not None else other.score),
@@ -139,7 +139,7 @@ def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
     tables: list[Table] = []
     for name, edges in pair["strongest"].items():
         if edges:
-            tables += edge_tables(name.replace("_", " "), [ScoredEdge(**edge) for edge in edges], width)
+            tables += edge_tables(name.replace("_", " "), edges, width)
     return beside(tables, width)
 
 

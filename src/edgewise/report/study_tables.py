@@ -19,7 +19,7 @@ from ..recipes.settings import published_words
 from ..study import Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import figure_settings, render
-from .figures.study import study_figure
+from .figures.curves import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import write_study_readme
 from .tables import BEST, LOW_ACCURACY, MARKS_LEGEND, number_tables

@@ -12,8 +12,7 @@ from ...io.atomic import write_bytes
 from ...recipes.discovery import Discovery
 from .circuit import circuit_figure
 from .curves import faithfulness_figure
-from .differences import differences_figure
-from .scores import scores_figure
+from .dots import differences_figure, scores_figure
 from .style import figure_settings, render
 
 FIGURES: Mapping[str, Callable[[Discovery], Figure]] = {
