@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.circuit import Circuit
 from ..core.statistics import EdgeStatistics
 from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Measure
 from ..recipes.discovery import Discovery, Outcome
@@ -36,13 +35,6 @@ def centred_statistics(discovery: Discovery) -> EdgeStatistics:
     statistics, mean = discovery.statistics, discovery.mean_scores
     low, high = mean + statistics.low - statistics.mean, mean + statistics.high - statistics.mean
     return replace(statistics, mean=mean, low=low, high=high)
-
-
-def default_circuit(discovery: Discovery, measure: Measure) -> tuple[Outcome, int, Circuit]:
-    """Return the exported outcome, the place of the size that `DEFAULT_SIZE` describes, and its circuit."""
-    outcome = discovery.exported(measure)
-    place = outcome.curve.default_size
-    return outcome, place, outcome.selections[place].circuit
 
 
 def reference_outcome(discovery: Discovery, measure: Measure) -> Outcome:

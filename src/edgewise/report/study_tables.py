@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -51,14 +51,10 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     intro = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
     intro += "".join(f"- {_page(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
-    texts = {
-        "tables.md": intro + markdown(tables, sentences),
-        "tables.csv": csv_text(content["entries"]),
-        "tables.tex": remarks + latex(tables),
-        "curves.csv": csv_text(curve_records(study)),
-    }
-    for name, text in texts.items():
-        write_text(folder / name, text)
+    write_text(folder / "tables.md", intro + markdown(tables, sentences))
+    write_text(folder / "tables.csv", csv_text(content["entries"]))
+    write_text(folder / "tables.tex", remarks + latex(tables))
+    write_text(folder / "curves.csv", csv_text(curve_records(study)))
     write_json(folder / "tables.json", content)
     with figure_settings():
         images = render(study_figure(study))
@@ -78,8 +74,7 @@ def describe_cell(cell: Mapping[str, Any]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     """The text of an entry, with empty strings for what it lacks, and its marks as in `StudyTable.marks`."""
 
     number: str
@@ -91,17 +86,15 @@ class _Cell:
 
 
 def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
-    cells: list[_Cell | None] = []
+    cells: list[_Cell | None] = [None] * len(row.entries)
     for column, entry in enumerate(row.entries):
-        if entry is None:
-            cells.append(None)
-            continue
-        number = format_number(entry.value, table.is_difference, DIGITS)
-        spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
-        interval = ""
-        if entry.low is not None and entry.high is not None:
-            interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
-        cells.append(_Cell(number, spread, interval, entry.note, *table.marks(row, column)))
+        if entry is not None:
+            number = format_number(entry.value, table.is_difference, DIGITS)
+            spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
+            interval = ""
+            if entry.low is not None and entry.high is not None:
+                interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
+            cells[column] = _Cell(number, spread, interval, entry.note, *table.marks(row, column))
     return cells
 
 
@@ -251,5 +244,4 @@ def _latex_cell(cell: _Cell) -> str:
 
 def _escape(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
-    return "".join(marks.get(mark, mark) for mark in one_line(text))
+    return one_line(text).translate(str.maketrans(special | {mark: rf"\{mark}" for mark in "&%_#${}"}))

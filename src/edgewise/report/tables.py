@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -100,21 +100,18 @@ def number_tables(
     return tables
 
 
-def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
-    """Return a table of two columns, both folded at spaces in a narrow terminal."""
-    table = Table(title=safe_text(title), title_justify="left", title_style="bold", show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(safe_text(name), safe_text(value))
-    return table
-
-
-def list_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+def list_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Return a table of text, folded in a narrow terminal."""
     table = Table()
     for column in columns:
         table.add_column(safe_text(column), overflow="fold")
     for row in rows:
         table.add_row(*map(safe_text, row))
+    return table
+
+
+def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
+    """Return a table of two columns without heads, both folded in a narrow terminal."""
+    table = list_table(("", ""), rows.items())
+    table.title, table.title_justify, table.title_style, table.show_header = safe_text(title), "left", "bold", False
     return table

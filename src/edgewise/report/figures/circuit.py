@@ -14,7 +14,7 @@ from ...graph import Graph
 from ...recipes.discovery import Discovery
 from ..circuits import COLOURS, KINDS, edge_kinds
 from ..formatting import format_number, shorten, with_minus_signs
-from ..overview import DEFAULT_SIZE, default_circuit, run_title
+from ..overview import DEFAULT_SIZE, run_title
 from .style import FAINT, INK, SMALL, add_legend, format_share, new_figure, set_heading
 
 FloatArray = NDArray[np.float64]
@@ -22,7 +22,7 @@ FloatArray = NDArray[np.float64]
 MAX_EDGES = 150
 # In inches: a column, a layer, the largest panel, and the names of layers at the left.
 COLUMN, LAYER, MAX_WIDTH, MAX_HEIGHT, LABEL_WIDTH = 0.5, 0.7, 6.4, 12.0, 0.45
-FONT_SIZES = (6.5, 6.0, 5.5, 5.0, 4.5)
+MIN_FONT_SIZE, MAX_FONT_SIZE = 4.5, 6.5
 CHARACTER_WIDTH = 0.65 / 72  # in inches per point of the font size
 DASHED = (0, (2.5, 1.2))
 # Where edges enter the bottom of a head's box, in box widths from its middle.
@@ -59,13 +59,11 @@ class NodeLayout:
         column = self.panel[0] / (self.x_limits[1] - self.x_limits[0])
         row = self.panel[1] / (self.graph.n_layers + 1.4)
         names = self.graph.node_names
-        short_names = tuple(name.partition(".h")[2] or name.rstrip("0123456789") for name in names)
-        for labels in (names, short_names):
+        for labels in (names, tuple(name.partition(".h")[2] or name.rstrip("0123456789") for name in names)):
             lengths = np.array([len(label) for label in labels])
-            needed = float((lengths * CHARACTER_WIDTH / (self.width * column)).max())
-            for size in FONT_SIZES:
-                if size * needed <= 1 and size / 72 <= self.height * row:
-                    return labels, size
+            largest = min(float((self.width * column / (lengths * CHARACTER_WIDTH)).min()), 72 * self.height * row)
+            if largest >= MIN_FONT_SIZE:
+                return labels, min(largest, MAX_FONT_SIZE)
         return names, 0.0
 
     def boxes(self, nodes: NDArray[np.bool_]) -> FloatArray:
@@ -97,9 +95,12 @@ class NodeLayout:
 def circuit_figure(discovery: Discovery) -> Figure:
     """Draw the exported circuit of each measure, side by side."""
     measures = discovery.measures
-    exported = {measure: default_circuit(discovery, measure) for measure in measures}
+    exported = {}
+    for measure in measures:
+        row = discovery.exported(measure)
+        exported[measure] = row, row.selections[row.curve.default_size].circuit
     layout = NodeLayout(discovery.run.graph)
-    limited = any(circuit.n_edges > MAX_EDGES for _, _, circuit in exported.values())
+    limited = any(circuit.n_edges > MAX_EDGES for _, circuit in exported.values())
     caption = (
         f"The exported circuit at {DEFAULT_SIZE}. An edge leaves the top of a box and enters a head's q, k or v from "
         "left to right at its bottom; its width grows with the mean score on the training examples. "
@@ -109,7 +110,8 @@ def circuit_figure(discovery: Discovery) -> Figure:
     width, height = layout.panel
     figure = new_figure(max(6.6, (width + 0.3) * len(measures)), height + 1.2, run_title(discovery), caption)
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
-    for axes, (measure, (row, place, circuit)) in zip(panels, exported.items(), strict=True):
+    for axes, (measure, (row, circuit)) in zip(panels, exported.items(), strict=True):
+        place = row.curve.default_size
         size = format_share(row.curve.shares[place])
         faithfulness = format_number(row.curve.faithfulness[place], digits=2)
         set_heading(axes, measure.name, shorten(row.name))

@@ -20,30 +20,16 @@ from ...recipes.discovery import Discovery, Outcome
 from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
 from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
+from . import style
 from .dots import ROW_HEIGHT, draw_differences
-from .style import (
-    BLACK,
-    BLUE,
-    FAINT,
-    OTHER_COLOURS,
-    PALE,
-    SMALL,
-    VERMILLION,
-    add_legend,
-    format_share,
-    new_figure,
-    padded_limits,
-    set_heading,
-)  # fmt: skip
 
-FloatArray = NDArray[np.float64]
 Look = dict[str, Any]
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (4, 1.5, 1, 1.5)))
 MARKERS = "vDPX<>phd*"
-REFERENCE: Look = {"color": BLACK, "linewidth": 1.4, "marker": "s", "markersize": 4, "zorder": 4}
-BEST: Look = {"color": BLUE, "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 5}
-EXPORTED: Look = {"color": VERMILLION, "linewidth": 1.6, "linestyle": (0, (3, 1.5)), "marker": "^", "markersize": 4,
-                  "zorder": 6}  # fmt: skip
+REFERENCE: Look = {"color": style.BLACK, "linewidth": 1.4, "marker": "s", "markersize": 4, "zorder": 4}
+BEST: Look = {"color": style.BLUE, "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 5}
+EXPORTED: Look = {"color": style.VERMILLION, "linewidth": 1.6, "linestyle": (0, (3, 1.5)), "marker": "^",
+                  "markersize": 4, "zorder": 6}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +42,17 @@ class CurveLine:
     """
 
     look: Look
-    sizes: FloatArray
-    heights: FloatArray
-    band: FloatArray | None = None
+    sizes: NDArray[np.float64]
+    heights: NDArray[np.float64]
+    band: NDArray[np.float64] | None = None
     is_filled: bool = False
 
 
 def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str) -> None:
     """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness."""
     for axes in (linear, log):
-        axes.axhline(1, color=FAINT, linewidth=0.7, zorder=1)
-        axes.axhline(0, color=PALE, linewidth=0.7, zorder=1)
+        axes.axhline(1, color=style.FAINT, linewidth=0.7, zorder=1)
+        axes.axhline(0, color=style.PALE, linewidth=0.7, zorder=1)
         for line in lines:
             if line.is_filled and axes is linear:
                 ends = np.array([0.0, 1.0])
@@ -76,22 +62,22 @@ def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Me
                 axes.fill_between(line.sizes, *line.band, color=line.look["color"], alpha=0.18, linewidth=0)
             axes.add_line(Line2D(line.sizes, line.heights, **line.look))
     values = [line.heights for line in lines] + [line.band.ravel() for line in lines if line.band is not None]
-    linear.set_ylim(padded_limits(np.concatenate([[1.0], *values])))
+    linear.set_ylim(style.padded_limits(np.concatenate([[1.0], *values])))
     linear.set_ylabel(f"faithfulness ({definition})")
     linear.set_xlabel("size: share of the edges asked for, linear")
     linear.set_xlim(-0.02, 1.02)
-    ticks = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    linear.set_xticks(ticks, [format_share(tick) for tick in ticks])
     smallest = min((float(line.sizes.min(initial=1.0)) for line in lines), default=0.01)
     steps = (1, 2, 5) if smallest > 0.05 else (1,)
     ticks = [step * 10.0**power for power in range(int(np.floor(np.log10(smallest))), 1) for step in steps]
     ticks = [tick for tick in ticks if smallest / 1.25 <= tick <= 1]
     log.set_xscale("log")
-    log.set_xticks(ticks, [format_share(tick) for tick in ticks])
+    log.set_xticks(ticks)
     log.minorticks_off()
     log.tick_params(labelleft=False)
     log.set_xlim(smallest / 1.25, 1.25)
     log.set_xlabel("the same, logarithmic")
+    for axes in (linear, log):
+        axes.xaxis.set_major_formatter(lambda share, _: style.format_share(share))
 
 
 def faithfulness_figure(discovery: Discovery) -> Figure:
@@ -105,19 +91,23 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
         f"{shorten(run.test.split)}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
         f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
-        + (f" Sizes up to {format_share(max(empty_sizes))} ask for no edge and are not drawn." if empty_sizes else "")
+        + (
+            f" Sizes up to {style.format_share(max(empty_sizes))} ask for no edge and are not drawn."
+            if empty_sizes
+            else ""
+        )
         + omitted_recipes(discovery)
     )
-    figure = new_figure(9.5, sum(heights), run_title(discovery), caption)
+    figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption)
     panels = figure.subplots(len(recipes), 2, sharey="row", squeeze=False, height_ratios=heights)
     for (linear, log), (measure, rows) in zip(panels, recipes.items(), strict=True):
         best, exported = discovery.best(measure), discovery.exported(measure)
-        looks = recipe_looks(
-            [row.name for row in rows], reference_outcome(discovery, measure).name, best.name, exported.name
-        )
+        special = {exported.name: EXPORTED, best.name: BEST} | {reference_outcome(discovery, measure).name: REFERENCE}
+        others = [row.name for row in rows if row.name not in special]
+        looks = special | {name: other_look(place) for place, name in enumerate(others)}
         lines = [_curve_line(row, looks[row.name], row is best) for row in rows]
         draw_curves(linear, log, lines, measure, shorten(curve.definition.name))
-        set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}")
+        style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}")
         labels = []
         for row in rows:
             roles = ["best"] * (row is best) + ["exported"] * (row is exported)
@@ -125,22 +115,19 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
             labels.append(f"{label}  ({', '.join(roles)})" if roles else label)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
         title = f"recipe and its {measure.name}, best first"
-        add_legend(log, handles, labels, title=title, title_fontsize=SMALL, alignment="left", loc="upper left",
-                   bbox_to_anchor=(1.03, 1), handlelength=3.2)  # fmt: skip
+        style.add_legend(log, handles, labels, title=title, title_fontsize=style.SMALL, alignment="left",
+                         loc="upper left", bbox_to_anchor=(1.03, 1), handlelength=3.2)  # fmt: skip
     return figure
 
 
-def recipe_looks(names: Sequence[str], reference: str, best: str, exported: str) -> dict[str, Look]:
-    """Return how each recipe's curve is drawn: three stand out; the others have thin lines in various colours."""
-    special = {exported: EXPORTED} | {best: BEST} | {reference: REFERENCE}
-    looks: dict[str, Look] = {}
-    for place, name in enumerate(name for name in names if name not in special):
-        looks[name] = {
-            "color": OTHER_COLOURS[place % len(OTHER_COLOURS)], "linewidth": 1.0,
-            "linestyle": DASHES[place // len(OTHER_COLOURS) % len(DASHES)], "marker": MARKERS[place % len(MARKERS)],
-            "markersize": 3.6, "markerfacecolor": "white", "markeredgewidth": 0.8, "zorder": 3,
-        }  # fmt: skip
-    return looks | special
+def other_look(place: int) -> Look:
+    """Return how the curve of a recipe that doesn't stand out is drawn: a thin line of some colour and dashes."""
+    n_colours = len(style.OTHER_COLOURS)
+    return {
+        "color": style.OTHER_COLOURS[place % n_colours], "linestyle": DASHES[place // n_colours % len(DASHES)],
+        "marker": MARKERS[place % len(MARKERS)], "linewidth": 1.0, "markersize": 3.6, "markerfacecolor": "white",
+        "markeredgewidth": 0.8, "zorder": 3,
+    }  # fmt: skip
 
 
 def _curve_line(outcome: Outcome, look: Look, is_best: bool) -> CurveLine:
@@ -163,7 +150,7 @@ def study_figure(study: Study) -> Figure:
         "Right: every recipe, at the parameters that validation chose, minus greedy, paired over the examples, with "
         f"{CONFIDENCE:.0%} intervals; filled where the interval excludes 0. The tinted side is the better one."
     )
-    figure = new_figure(12.5, sum(heights), "Faithfulness on test, and differences from greedy", caption)
+    figure = style.new_figure(12.5, sum(heights), "Faithfulness on test, and differences from greedy", caption)
     panels = figure.subplots(len(rows), 3, squeeze=False, height_ratios=heights)
     definition = shorten(study.plan.settings.faithfulness.name)
     for (linear, log, right), (cell, measure) in zip(panels, rows, strict=True):
@@ -172,10 +159,10 @@ def study_figure(study: Study) -> Figure:
         log.sharey(linear)
         draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition)
         place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
-        set_heading(linear, measure.name, f"{place}  ·  {measure.improves}")
+        style.set_heading(linear, measure.name, f"{place}  ·  {measure.improves}")
         names = [f"{shorten(r.recipe.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
-        add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
-        set_heading(right, measure.name, f"minus greedy's {measure.name}")
+        style.add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
+        style.set_heading(right, measure.name, f"minus greedy's {measure.name}")
         others = [repeats for repeats in cell.test[measure] if repeats is not greedy]
         draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure)
     return figure

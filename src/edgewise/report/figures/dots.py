@@ -22,23 +22,10 @@ from ..circuits import COLOURS as KIND_COLOURS
 from ..circuits import KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
 from ..overview import centred_statistics, omitted_recipes, reference_outcome, run_title, shown_outcomes
-from .style import (
-    BLUE,
-    FAINT,
-    GREY,
-    INK,
-    PALE,
-    SMALL,
-    VERMILLION,
-    add_legend,
-    format_share,
-    new_figure,
-    padded_limits,
-    set_heading,
-)  # fmt: skip
+from . import style
 
 ROW_HEIGHT = 0.2
-VERDICT_COLOURS = {"better": BLUE, "worse": VERMILLION}
+VERDICT_COLOURS = {"better": style.BLUE, "worse": style.VERMILLION}
 MAX_EDGES = 25
 BINS = 48
 # Scores this many orders of magnitude below the largest count as 0.
@@ -62,19 +49,19 @@ class Dot:
 
 def draw_dots(axes: Axes, dots: Sequence[Dot]) -> None:
     """Draw dots with their intervals, the first on top; 0 is always inside the limits."""
-    low, high = padded_limits([end for dot in dots for end in (dot.low, dot.high)])
+    low, high = style.padded_limits([end for dot in dots for end in (dot.low, dot.high)])
     axes.set_xlim(low, high)
     axes.set_ylim(max(1, len(dots)) - 0.5, -0.5)
-    axes.axvline(0, color=FAINT, linewidth=0.8, zorder=1)
+    axes.axvline(0, color=style.FAINT, linewidth=0.8, zorder=1)
     axes.locator_params(axis="x", nbins=5)
     rows = range(len(dots))
-    axes.hlines(rows, low, high, color=PALE, linewidth=0.5, linestyle=(0, (1, 2)), zorder=0.5)
+    axes.hlines(rows, low, high, color=style.PALE, linewidth=0.5, linestyle=(0, (1, 2)), zorder=0.5)
     colours = [dot.colour for dot in dots]
     axes.hlines(rows, [dot.low for dot in dots], [dot.high for dot in dots], colors=colours, linewidth=1.3, zorder=2)
     for row, dot in enumerate(dots):
         face = dot.colour if dot.is_filled else "white"
         axes.plot([dot.value], [row], marker=dot.marker, color=dot.colour, markersize=4.5, markerfacecolor=face)
-        axes.text(1.012, row, dot.text, transform=axes.get_yaxis_transform(), size=SMALL, va="center_baseline")
+        axes.text(1.012, row, dot.text, transform=axes.get_yaxis_transform(), size=style.SMALL, va="center_baseline")
     axes.set_yticks(rows, [dot.label for dot in dots])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -84,20 +71,20 @@ def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure:
     """Draw each recipe's difference from the reference, the best on top, and tint the better side of 0."""
     if not comparisons:
         axes.set_axis_off()
-        axes.text(0, 0.5, "There is only one recipe: there is nothing to compare", color=FAINT)
+        axes.text(0, 0.5, "There is only one recipe: there is nothing to compare", color=style.FAINT)
         return
     ordered = sorted(comparisons.items(), key=lambda item: -measure.better * item[1].difference)
     dots = []
     for name, comparison in ordered:
         difference, low, high = comparison.difference, comparison.low, comparison.high
         text = with_minus_signs(f"{format_number(difference, signed=True)} {format_interval(low, high, signed=True)}")
-        colour = VERDICT_COLOURS.get(comparison.verdict, GREY)
+        colour = VERDICT_COLOURS.get(comparison.verdict, style.GREY)
         dots.append(Dot(shorten(name), difference, low, high, colour, comparison.verdict in VERDICT_COLOURS, text=text))
     draw_dots(axes, dots)
     low, high = axes.get_xlim()
     is_right = measure.better > 0
-    axes.axvspan(0, high if is_right else low, color=BLUE, alpha=0.06, linewidth=0, zorder=0)
-    axes.set_xlabel("better →" if is_right else "← better", loc="right" if is_right else "left", color=BLUE)
+    axes.axvspan(0, high if is_right else low, color=style.BLUE, alpha=0.06, linewidth=0, zorder=0)
+    axes.set_xlabel("better →" if is_right else "← better", loc="right" if is_right else "left", color=style.BLUE)
 
 
 def differences_figure(discovery: Discovery) -> Figure:
@@ -114,11 +101,11 @@ def differences_figure(discovery: Discovery) -> Figure:
         f"with its {CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: no significant "
         f"difference. The tinted side is the better one.{omitted_recipes(discovery)}"
     )
-    figure = new_figure(7.5, sum(heights), run_title(discovery), caption)
+    figure = style.new_figure(7.5, sum(heights), run_title(discovery), caption)
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (measure, recipes) in zip(panels, comparisons.items(), strict=True):
         name = shorten(reference_outcome(discovery, measure).name)
-        set_heading(axes, measure.name, f"minus {name}'s {measure.name}, {measure.improves}")
+        style.set_heading(axes, measure.name, f"minus {name}'s {measure.name}, {measure.improves}")
         draw_differences(axes, recipes, measure)
     return figure
 
@@ -130,7 +117,7 @@ def scores_figure(discovery: Discovery) -> Figure:
     strongest = np.argsort(-np.abs(mean), kind="stable")[:MAX_EDGES].tolist()
     bins = score_bins(np.abs(mean))
     n_zero = int((np.abs(mean) < bins[0]).sum())
-    unstable = format_share(discovery.statistics.sign_instability)
+    unstable = style.format_share(discovery.statistics.sign_instability)
     if run.train.examples > 1:
         intervals = (
             "Lines and brackets are the bootstrap's intervals over resamples of these examples. The sign changes "
@@ -144,28 +131,26 @@ def scores_figure(discovery: Discovery) -> Figure:
         f"{int((mean < 0).sum()):,} negative (below it). {intervals}"
         + (f" {n_zero:,} edges are 0 or negligible and are not drawn." if n_zero else "")
     )
-    figure = new_figure(10.5, max(4.6, ROW_HEIGHT * len(strongest) + 1.0), run_title(discovery), caption)
+    figure = style.new_figure(10.5, max(4.6, ROW_HEIGHT * len(strongest) + 1.0), run_title(discovery), caption)
     left, right = figure.subplots(1, 2)
-    set_heading(left, "Strongest edges", "with the intervals of their mean scores")
-    draw_dots(left, [_edge_dot(statistics, edge) for edge in strongest])
+    style.set_heading(left, "Strongest edges", "with the intervals of their mean scores")
+    dots, kinds = [], edge_kinds(run.graph)
+    for edge in strongest:
+        value, low, high = (float(values[edge]) for values in (mean, statistics.low, statistics.high))
+        text = format_score(value) + (f" [{format_score(low)}, {format_score(high)}]" if low < high else "")
+        colour, is_stable = KIND_COLOURS[KINDS[kinds[edge]]], not statistics.sign_unstable[edge]
+        marker, text = "o" if statistics.kept[edge] else "X", with_minus_signs(text)
+        dots.append(Dot(edge_name(run.graph, edge), value, low, high, colour, is_stable, marker, text))
+    draw_dots(left, dots)
     left.set_xlabel("mean score")
     handles = [Line2D([], [], color=colour, marker="o", markersize=4.5) for colour in KIND_COLOURS.values()]
-    handles += [Line2D([], [], color=FAINT, marker="o", markersize=4.5, markerfacecolor="white")]
-    handles += [Line2D([], [], color=FAINT, marker="X", markersize=4.5)]
+    handles += [Line2D([], [], color=style.FAINT, marker="o", markersize=4.5, markerfacecolor="white")]
+    handles += [Line2D([], [], color=style.FAINT, marker="X", markersize=4.5)]
     labels = [f"into {kind}" for kind in KIND_COLOURS] + ["sign changes", "fails the bootstrap filter"]
-    add_legend(left, handles, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=4, handlelength=2)
-    set_heading(right, "All edges", "by absolute mean score")
+    style.add_legend(left, handles, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=4, handlelength=2)
+    style.set_heading(right, "All edges", "by absolute mean score")
     _draw_histogram(right, bins, statistics)
     return figure
-
-
-def _edge_dot(statistics: EdgeStatistics, edge: int) -> Dot:
-    mean, low, high = (float(values[edge]) for values in (statistics.mean, statistics.low, statistics.high))
-    colour = KIND_COLOURS[KINDS[edge_kinds(statistics.graph)[edge]]]
-    text = f"{format_score(mean)} [{format_score(low)}, {format_score(high)}]" if low < high else format_score(mean)
-    marker = "o" if statistics.kept[edge] else "X"
-    name = edge_name(statistics.graph, edge)
-    return Dot(name, mean, low, high, colour, not statistics.sign_unstable[edge], marker, with_minus_signs(text))
 
 
 def score_bins(size: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -184,16 +169,16 @@ def score_bins(size: NDArray[np.float64]) -> NDArray[np.float64]:
 def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics) -> None:
     """Count edges by absolute score: positive ones above the line, negative ones below, hatched if unstable."""
     highest = {}
-    for sign, colour in ((1, BLUE), (-1, VERMILLION)):
+    for sign, colour in ((1, style.BLUE), (-1, style.VERMILLION)):
         has_sign = sign * statistics.mean > 0
         size = np.abs(statistics.mean)
         counts = np.histogram(size[has_sign], bins)[0]
         unstable_counts = np.histogram(size[has_sign & statistics.sign_unstable], bins)[0]
         axes.stairs(sign * counts, bins, fill=True, color=colour, alpha=0.85, linewidth=0)
-        hatching: Any = {"facecolor": "none", "hatch": "//////", "edgecolor": INK, "linewidth": 0}
+        hatching: Any = {"facecolor": "none", "hatch": "//////", "edgecolor": style.INK, "linewidth": 0}
         axes.stairs(sign * unstable_counts, bins, fill=True, **hatching)
         highest[sign] = max(1, int(counts.max()))
-    axes.axhline(0, color=FAINT, linewidth=0.7)
+    axes.axhline(0, color=style.FAINT, linewidth=0.7)
     axes.set_ylim(-1.06 * highest[-1], 1.06 * highest[1])
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
@@ -203,6 +188,10 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.minorticks_off()
     axes.set_xlabel("absolute mean score, logarithmic")
-    patches = [Patch(color=BLUE), Patch(color=VERMILLION), Patch(facecolor="white", edgecolor=INK, hatch="//////")]
+    patches = [
+        Patch(color=style.BLUE),
+        Patch(color=style.VERMILLION),
+        Patch(facecolor="white", edgecolor=style.INK, hatch="//////"),
+    ]
     labels = ["positive", "negative", "sign changes"]
-    add_legend(axes, patches, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=3)
+    style.add_legend(axes, patches, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=3)
