@@ -342,7 +342,7 @@ def test_areas_of_different_metrics_are_not_compared(runs, tmp_path):
 def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs):
     circuits = {name: read_circuits(runs / name) for name in ("one", "two")}
     for here, there, recipes in (("one", "one", ("mine", "GREEDY")), ("one", "two", (None, None))):
-        pair = pair_exported(runs / here, runs / there, "CPR", *recipes, top=10_000)
+        pair = pair_exported(runs / here, runs / there, "CPR", recipes, top=10_000)
         opened = open_circuit(runs / here, recipes[0], "CPR")
         other = recipes[1] or read_result(runs / there).exported(CPR).name
         edges = set(opened.circuit.edges)

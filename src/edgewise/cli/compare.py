@@ -88,7 +88,7 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
     explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
     if recipe is not None and other is not None and is_result(folder):
         for pair in compared:
-            _show_pair(pair_exported(folder, folder, pair["benchmark"], recipe, other, top))
+            _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), top))
     if recipe is None:
         say("The best recipe was chosen on these same examples, so its lead is overestimated.")
 

@@ -144,22 +144,17 @@ def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
 
 
 def pair_exported(
-    one: str | Path,
-    other: str | Path,
-    measure: str,
-    recipe: str | None = None,
-    other_recipe: str | None = None,
-    top: int = TOP,
+    one: Path, other: Path, measure: str, recipes: tuple[str | None, str | None] = (None, None), top: int = TOP
 ) -> Record:
     """Compare the default circuit of a run with the circuit of the same size of another run or recipe.
 
     Without names of recipes, circuits are those that the runs exported.
     """
-    here = open_circuit(one, recipe, measure)
+    here = open_circuit(one, recipes[0], measure)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
     size = f"{share:.17g}" if share in read_result(other).settings.sizes else None
-    return pair_circuits(here, open_circuit(other, other_recipe, measure, size), top)
+    return pair_circuits(here, open_circuit(other, recipes[1], measure, size), top)
 
 
 def pair_runs(one: str | Path, other: str | Path) -> Record:
@@ -220,7 +215,8 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
         ("scorer", describe_method(plain(settings.scorer)), describe_method(plain(others.scorer))),
         ("ablation", describe_method(plain(settings.ablation)), describe_method(plain(others.ablation))),
     ):
-        notes += [f"another {name}: {first} here, {second} there"] * (first != second)
+        if first != second:
+            notes.append(f"another {name}: {first} here, {second} there")
     if settings.sizes != others.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
     record = {"one": str(one), "other": str(other), "paired": paired, "notes": notes}

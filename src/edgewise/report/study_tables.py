@@ -244,4 +244,5 @@ def _latex_cell(cell: _Cell) -> str:
 
 def _escape(text: str) -> str:
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    return one_line(text).translate(str.maketrans(special | {mark: rf"\{mark}" for mark in "&%_#${}"}))
+    marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
+    return "".join(marks.get(mark, mark) for mark in one_line(text))
