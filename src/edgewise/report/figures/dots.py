@@ -18,8 +18,7 @@ from ...core.statistics import EdgeStatistics
 from ...evaluate import CONFIDENCE, Comparison, Measure
 from ...io.edge_file import edge_name
 from ...recipes.discovery import Discovery
-from ..circuits import COLOURS as KIND_COLOURS
-from ..circuits import KINDS, edge_kinds
+from ..circuits import COLOURS as KIND_COLOURS, KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
 from ..overview import centred_statistics, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
