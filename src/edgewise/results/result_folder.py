@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypedDict, overload
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -393,11 +393,7 @@ class _StoredSelections(Sequence[Selection]):
     def __len__(self) -> int:
         return self.n_sizes
 
-    @overload
-    def __getitem__(self, size: int) -> Selection: ...
-    @overload
-    def __getitem__(self, size: slice) -> Sequence[Selection]: ...
-    def __getitem__(self, size: int | slice) -> Selection | Sequence[Selection]:
+    def __getitem__(self, size: Any) -> Any:
         sizes = range(self.n_sizes)[size]
         return self.read(sizes) if isinstance(sizes, int) else [self.read(each) for each in sizes]
 

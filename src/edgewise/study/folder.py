@@ -236,8 +236,6 @@ def read_plan(folder: Path) -> Plan:
     """Return the plan of a study folder."""
     record = read_study_file(folder)["plan"]
     try:
-        for name in SOURCES:
-            convert_record(list[str] if name == "versions" else dict[str, str], record.get(name), f"plan.{name}")
         return Plan.from_record({name: value for name, value in record.items() if name not in SOURCES})
     except InputError as error:
         raise InputError(f"{folder / PLAN} can't be read: {error}") from None
