@@ -135,7 +135,7 @@ def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tm
         assert code == 2 and "is a link" in words and not any((tmp_path / "elsewhere").iterdir())
         (mine / "figures").unlink()
     (mine / "figures").write_text("")
-    assert "is no folder" in edgewise("report", mine)[2]
+    assert "is not a folder" in edgewise("report", mine)[2]
 
 
 def study(name: str) -> Study:
@@ -170,14 +170,14 @@ def test_long_text_is_shortened_in_figures_only():
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), 10**5000], ids=["nan", "inf", "huge"])
 def test_numbers_without_json_form_raise_before_anything_is_printed(wrong, capsys):
-    with pytest.raises(InputError, match="JSON can't hold"):
+    with pytest.raises(InputError, match="JSON can't represent"):
         print_json({"fine": [1] * 10_000, "wrong": [wrong]})
     assert capsys.readouterr().out == ""
 
 
 def test_arguments_that_are_not_text_raise_an_error(edgewise):
     code, out, err = edgewise("tasks", "caf\udce9")
-    assert (code, out) == (2, "") and err.startswith("error: word 2 of the command, caf\\udce9, isn't text")
+    assert (code, out) == (2, "") and err.startswith("error: argument 2, caf\\udce9, isn't text")
     check_arguments(["naïve", "名前"])
 
 
@@ -225,7 +225,7 @@ FAR = [
     (lambda: Grid(pnr=tuple(np.linspace(0, 1, 10**6))), "at most 100 values of pnr, each once, but 1000000"),
     (lambda: Grid(tau=(5, 5)), "each once, but 2 were given, 1 of them"),
     (lambda: Grid(kappa=(float("nan"),)), "at least 0"),
-    (lambda: Settings(memory="1e300GB"), "no amount of memory"),
+    (lambda: Settings(memory="1e300GB"), "is not an amount of memory"),
 ]
 
 
