@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
-from inspect import Parameter, cleandoc
+from inspect import Parameter, Signature, cleandoc
 from typing import Any, NoReturn
 
 import typer
@@ -71,18 +71,17 @@ def load_command(name: str) -> Any:
             show_versions()
             call(values)
 
-    parameters += [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=bool)
-        for name, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE))
-    ]
+    for option, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE)):
+        parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=bool))
+    # typer reads both.
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # Line breaks within a paragraph are removed, because the terminal has its own width.
     paragraphs = [" ".join(part.split()) for part in cleandoc(function.__doc__).split("\n\n")]
     aliases = ALIASES.get(name, {})
     settings = {"token_normalize_func": lambda token: aliases.get(token, token)}
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(
-        options.with_parameters(parameters, command)
-    )
+    single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(command)
     return typer.main.get_command(single)
 
 

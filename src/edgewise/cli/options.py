@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -81,13 +81,6 @@ def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
         enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
         kind = enum if kind is str else enum | None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
-def with_parameters(parameters: list[Parameter], function: Callable[..., None]) -> Callable[..., None]:
-    """Give a function that takes keywords the signature that typer reads."""
-    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return function
 
 
 def join_names(names: Iterable[str]) -> str:

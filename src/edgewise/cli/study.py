@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .. import study as studies
 from ..errors import InputError
@@ -100,8 +99,7 @@ def command(
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
             study = studies.resume_study(plan, opened, uses_cache, session)
-        summary = write_study(study, opened.folder)
-    _show(out_folder, study, summary, json)
+        report_study(out_folder, study, json)
 
 
 def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
@@ -117,11 +115,7 @@ def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
 
 def report_study(folder: Path, study: studies.Study, json: bool) -> None:
     """Write a study's tables and figure into its folder, and print them."""
-    _show(folder, study, write_study(study, folder), json)
-
-
-def _show(folder: Path, study: studies.Study, summary: Mapping[str, Any], json: bool) -> None:
-
+    summary = write_study(study, folder)
     if json:
         print_json({**summary, "out": str(folder)})
         return

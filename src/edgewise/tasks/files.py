@@ -149,24 +149,24 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _parse_text(row: Any) -> PromptPair:
     """Return a row of text, or a prompt pair, as a checked prompt pair."""
-    values = _columns(vars(row) if isinstance(row, PromptPair) else row, TEXT)
-    wrong = [column for column, value in zip(TEXT, values, strict=True) if not isinstance(value, str)]
+    columns = _columns(vars(row) if isinstance(row, PromptPair) else row, TEXT)
+    wrong = [column for column, value in columns.items() if not isinstance(value, str)]
     if wrong:
         raise InputError(f": {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
-    for column, value in zip(TEXT, values, strict=True):
+    for column, value in columns.items():
         if has_surrogate(value):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
-    return row if isinstance(row, PromptPair) else PromptPair(*values)
+    return row if isinstance(row, PromptPair) else PromptPair(**columns)
 
 
-def _columns(row: Any, columns: tuple[str, ...]) -> list[Any]:
-    """Return the values of columns. The message of an error follows "example N"."""
+def _columns(row: Any, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Return the columns of a row. The message of an error follows "example N"."""
     if not isinstance(row, Mapping):
         raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
     missing = [column for column in columns if row.get(column) is None]
     if missing:
         raise InputError(f" lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}")
-    return [row[column] for column in columns]
+    return {column: row[column] for column in columns}
 
 
 def has_surrogate(text: str) -> bool:
@@ -176,14 +176,11 @@ def has_surrogate(text: str) -> bool:
 
 def _parse_tokens(row: Any, vocabulary: int, is_csv: bool) -> Example:
     """Return a row of token ids as an example. Cells of a CSV file are text."""
-    values = _columns(row, TOKENS)
+    columns = _columns(row, TOKENS)
     try:
-        if is_csv:
-            values = [_parse_cell(value, column) for column, value in zip(TOKENS, values, strict=True)]
-        clean, corrupted, correct, incorrect = values
-        example = Example(
-            _token_ids(clean), _token_ids(corrupted), correct=_token_id(correct), incorrect=_token_id(incorrect)
-        )
+        values = [_parse_cell(value, column) if is_csv else value for column, value in columns.items()]
+        clean, corrupted = map(_token_ids, values[:2])
+        example = Example(clean, corrupted, _token_id(values[2]), _token_id(values[3]))
     except InputError as error:
         raise InputError(f": {error}") from None
     tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)

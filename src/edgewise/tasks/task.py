@@ -12,11 +12,6 @@ from typing import Any, Protocol
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 
-UNEQUAL_PROMPTS = "with prompts of unequal token length"
-SAME_ANSWERS = "with answers that begin with the same token"
-UNKNOWN_ANSWERS = "with an answer that the tokenizer doesn't know"
-UNKNOWN_PROMPTS = "with a prompt that the tokenizer doesn't know all of"
-
 
 class TokenReader(Protocol):
     """What a task needs to know of a model. `Model` has it.
@@ -203,16 +198,16 @@ def tokenize_usable(
     dropped: Counter[str] = Counter()
     unknown = unknown_token(tokenizer)
     for pair, (clean, corrupted, answers) in zip(pairs, _encode_pairs(pairs, tokenizer, bos), strict=True):
-        correct = _answer_token(pair.correct, pair, answers[pair.correct], tokenizer)
-        incorrect = _answer_token(pair.incorrect, pair, answers[pair.incorrect], tokenizer)
+        texts = (pair.correct, pair.incorrect)
+        correct, incorrect = (_answer_token(text, pair, answers[text], tokenizer) for text in texts)
         if len(clean) != len(corrupted):
-            dropped[UNEQUAL_PROMPTS] += 1
+            dropped["with prompts of unequal token length"] += 1
         elif correct == incorrect:
-            dropped[SAME_ANSWERS] += 1
+            dropped["with answers that begin with the same token"] += 1
         elif unknown in (correct, incorrect):
-            dropped[UNKNOWN_ANSWERS] += 1
+            dropped["with an answer that the tokenizer doesn't know"] += 1
         elif _has_unknown(pair.clean, clean, tokenizer, bos) or _has_unknown(pair.corrupted, corrupted, tokenizer, bos):
-            dropped[UNKNOWN_PROMPTS] += 1
+            dropped["with a prompt that the tokenizer doesn't know all of"] += 1
         else:
             examples.append(Example(clean, corrupted, correct, incorrect, pair))
     return tuple(examples), dropped
