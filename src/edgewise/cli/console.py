@@ -19,10 +19,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .. import models, runtime
+from .. import models, recipes, runtime
 from ..core.ranking import Ranking
 from ..errors import InputError
 from ..report.formatting import one_line, safe_text
+from ..report.tables import number_tables
 from ..runtime.progress import ignore_progress, progress_bars
 
 # With fewer examples than this, bootstrap intervals are too narrow.
@@ -249,8 +250,67 @@ def open_model(source: models.ModelSource) -> models.Model:
     began = time.perf_counter()
     with nullcontext() if is_quiet() else err.status(safe_text(one_line(f"loading {source.name}"))):
         model = models.load_source(source)
-    from ..runtime.engine import thread_count
-
-    where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {thread_count()} threads"
+    where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {runtime.thread_count()} threads"
     detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
     return model
+
+
+def show_forecast(forecast: recipes.Forecast, dry_run: bool, as_json: bool) -> bool:
+    """Print a forecast: in full for a dry run, else in one line before a long run. Return `dry_run`."""
+    if dry_run and as_json:
+        print_json(forecast.record())
+    elif dry_run:
+        _show_forecast(forecast)
+    elif forecast.is_long and not as_json:
+        stages = ", ".join(
+            f"{stage.name} {duration(stage.with_workers(forecast.workers))}" for stage in forecast.stages
+        )
+        explain(f"about {duration(forecast.seconds or 0)} ({stages}); --dry-run says more", "plan")
+    return dry_run
+
+
+def show_forecasts(forecasts: Sequence[recipes.Forecast], as_json: bool) -> None:
+    """Print several forecasts in full, and their sum."""
+    seconds = sum(forecast.seconds or 0 for forecast in forecasts)
+    if as_json:
+        print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
+        return
+    for forecast in forecasts:
+        _show_forecast(forecast)
+    if len(forecasts) > 1:
+        say(f"in all: about {duration(seconds)}")
+
+
+def _show_forecast(forecast: recipes.Forecast) -> None:
+    heads = ("stage", "examples", "tokens", "batches of", "times", "memory", "about")
+    rows = [
+        (
+            f"{stage.name} {stage.task}", f"{stage.examples:,}", stage.length,
+            f"{stage.batches:,} x {stage.batch_size}", f"{stage.passes:,}", amount(stage.need),
+            duration(stage.with_workers(forecast.workers)),
+        )
+        for stage in forecast.stages
+    ]  # fmt: skip
+    print_tables(number_tables(heads, rows, out.width, f"plan for {forecast.model}, {forecast.edges:,} edges"))
+    free = ", ".join(f"{name} {amount(left)}" for name, left in forecast.available.items()) or "unknown"
+    most = max(stage.need for stage in forecast.stages)
+    say(f"memory: {amount(forecast.weights)} of weights, up to {amount(most)} beside them; free: {free}")
+    if forecast.disk:
+        say(f"disk: {amount(forecast.disk)} of scores, which are stored per example")
+    workers = f" with {forecast.workers} workers" if forecast.workers > 1 else ""
+    say(f"time: about {duration(forecast.seconds or 0)}{workers}, from a first batch; equal circuits run once")
+    explain("nothing was written: this was --dry-run")
+
+
+def amount(n_bytes: float) -> str:
+    """Return a number of bytes as text with a unit."""
+    if n_bytes < 1e5:
+        return f"{n_bytes / 1e3:.1f} kB"
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text with a unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -16,8 +16,7 @@ from ..recipes.settings import Settings
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from . import options
-from .console import note, out, print_json, print_tables, say, show_progress, warn_of_copies, warn_of_few
-from .forecast import show_forecast
+from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_copies, warn_of_few
 from .options import option
 
 
@@ -117,7 +116,6 @@ def command(
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
-
     rows = [
         (
             row["circuit"],

@@ -15,8 +15,7 @@ from ..report.formatting import format_score
 from ..report.tables import number_tables
 from ..tasks.metrics import METRICS
 from . import options
-from .console import note, out, print_json, print_tables, say, show_progress, warn_of_trend
-from .forecast import show_forecast
+from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_trend
 from .options import option
 from .score import SHOWN_EDGES
 

@@ -11,8 +11,7 @@ from .. import models
 from ..models.memory import RESERVED, Need
 from ..report.tables import key_value_table, list_table, number_tables
 from . import options
-from .console import out, print_json, print_tables, say
-from .forecast import amount
+from .console import amount, out, print_json, print_tables, say
 from .options import option
 
 # Usual device memories in GB, and usual numbers of devices in a machine.

@@ -100,7 +100,6 @@ DTYPE = option(
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
 EXAMPLES = option(None, "Task", "Number of prompt pairs; by default 200, or all of a file.")
-SEED = option(0, "Task", "Seed of the generators and of the bootstrap.", min=0)
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
@@ -156,7 +155,7 @@ class TaskOptions:
         "ioi", "Task", "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."
     )
     examples: int | None = EXAMPLES
-    seed: int = SEED
+    seed: int = option(0, "Task", "Seed of the generators and of the bootstrap.", min=0)
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""

@@ -28,13 +28,13 @@ from .console import (
     print_json,
     print_tables,
     say,
+    show_forecast,
     show_progress,
     warn,
     warn_of_copies,
     warn_of_few,
     warn_of_trend,
 )
-from .forecast import show_forecast
 from .options import option
 from .show import show_open
 
@@ -230,7 +230,6 @@ def _show(folder: Path, result: Discovery) -> None:
 
 
 def _show_tuning(record: dict[str, Any]) -> None:
-
     tuning = record["tuning"] or {"chosen": {}}
     for measure, best in tuning["chosen"].items():
         parameters = record["circuits"][measure]["parameters"]

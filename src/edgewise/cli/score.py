@@ -15,8 +15,7 @@ from ..report.tables import number_tables
 from ..score import SCORERS
 from ..tasks.metrics import METRICS
 from . import options
-from .console import note, out, print_json, print_tables, say, show_progress
-from .forecast import show_forecast
+from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
 from .options import option
 
 SHOWN_EDGES = 10

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from .. import study as studies
+from .. import runtime, study as studies
 from ..errors import InputError
 from ..report.formatting import safe_text
 from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import note, out, print_json, print_tables, say, show_progress, warn_of_copies
-from .forecast import show_forecasts
+from .console import note, out, print_json, print_tables, say, show_forecasts, show_progress, warn_of_copies
 from .options import option
 
 Number = TypeVar("Number", int, float)
@@ -52,7 +51,7 @@ def command(
     machine: options.MachineOptions,
     task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: ioi."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
-    examples: int | None = option(None, "Task", "Number of prompt pairs; by default 200, or all of a file."),
+    examples: int | None = options.EXAMPLES,
     as_published: bool = options.AS_PUBLISHED,
     batch_size: int | None = options.BATCH_SIZE,
     out_folder: Path = option(Path("results/study"), "Output", "The study's folder.", "--out"),
@@ -67,8 +66,6 @@ def command(
     Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Run the same command
     again to resume a stopped study; the tables are the same.
     """
-    from ..runtime.engine import thread_count
-
     bootstrap = intervals.bootstrap(10)
     settings = options.build_settings(scoring, evaluation, bootstrap, solver, machine, batch_size, as_published)
     solvers = (Greedy(), TopN(), Ilp(solver.time_limit))
@@ -95,7 +92,7 @@ def command(
     with studies.open_study(out_folder, plan, overwrite) as opened, machine.session() as session:
         if opened.resumes:
             note(f"resuming the study in {out_folder}")
-        if opened.threads != thread_count():
+        if opened.threads != runtime.thread_count():
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
             study = studies.resume_study(plan, opened, uses_cache, session)

@@ -1,6 +1,6 @@
 """The names of this package, imported when they are first used."""
 
-from .engine import IN_PROCESS as IN_PROCESS, Engine as Engine
+from .engine import IN_PROCESS as IN_PROCESS, Engine as Engine, thread_count as thread_count
 from .local_engine import Local as Local
 from .partial_unit import Columns as Columns, PartialUnit as PartialUnit
 from .ray_engine import Ray as Ray
