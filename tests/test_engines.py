@@ -35,8 +35,7 @@ from edgewise import (
 from edgewise.evaluate import Mean, Zero
 from edgewise.runtime import Session, local_engine as local, open_engine
 from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
-from edgewise.runtime.local_engine import Local
-from edgewise.runtime.model_copy import make_model_copy
+from edgewise.runtime.local_engine import Local, make_model_copy
 from edgewise.tasks import LogitDifference
 
 edgewise = test_cli.edgewise

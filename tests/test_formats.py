@@ -82,7 +82,7 @@ def one_edge(**changes):
 @pytest.mark.parametrize(
     "change, words",
     [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d.pop("nodes"), "keys cfg"),
-     (lambda d: d["cfg"].pop("n_heads"), "lacks n_heads"), (lambda d: d["cfg"].update(n_heads=True), "n_heads"),
+     (lambda d: d["cfg"].pop("n_heads"), "cfg must map"), (lambda d: d["cfg"].update(n_heads=True), "n_heads"),
      (lambda d: d["cfg"].update(n_layers=0), "n_layers >= 1"), (lambda d: d["cfg"].update(n_layers=10**9), "larger"),
      (lambda d: d["cfg"].update(parallel_attn_mlp="false"), "'false'"),
      (lambda d: d["cfg"].update(n_layers=3), "of 94 edges have no score"),

@@ -171,7 +171,7 @@ def set_at(key, source, destination, value):
 @pytest.mark.parametrize(
     "change, words",
     [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d.pop("edges_in_graph"), "keys cfg"),
-     (lambda d: d.pop("edges_scores"), "no scores"), (lambda d: d["cfg"].pop("d_model"), "lacks d_model"),
+     (lambda d: d.pop("edges_scores"), "no scores"), (lambda d: d["cfg"].pop("d_model"), "cfg must map .*d_model"),
      (lambda d: d.update(cfg=3), "cfg must map"), (lambda d: d["cfg"].update(n_layers=10**12), "larger"),
      (lambda d: d["cfg"].update(n_layers=3), r"shape \[7, 15\].*\[10, 22\]"),
      (lambda d: d.update(edges_scores=d["edges_scores"].T), r"edges_scores has shape \[15, 7\]"),

@@ -300,7 +300,7 @@ def test_torch_files_with_other_members_raise(tmp_path):
     refused(stored(tmp_path, b""), "damaged")
     with zipfile.ZipFile(stored(tmp_path, plain), "a") as archive:
         archive.writestr("other/data.pkl", plain)
-    refused(tmp_path / "file.pt", "must have one data.pkl")
+    refused(tmp_path / "file.pt", "needs one data.pkl")
     torch.save({"a": torch.ones(3)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     refused(tmp_path / "old.pt", "older than 1.6")
 

@@ -117,10 +117,11 @@ def check_folder_path(path: Path) -> None:
         raise InputError(f"{path} is a link; name the folder that it points to: {os.path.realpath(path)}")
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; name a folder to write to")
-    if path.name in ("", "..") or Path.cwd().is_relative_to(path.resolve()):
-        raise InputError(f"{path} is the folder that you are in, or around it; name a new one, such as {path / 'out'}")
-    if os.path.ismount(path):
-        raise InputError(f"{path} is a mount point, which can't be replaced; name a folder in it: {path / 'out'}")
+    if path.name in ("", "..") or Path.cwd().is_relative_to(path.resolve()) or os.path.ismount(path):
+        raise InputError(
+            f"{path} is a mount point, or the folder that you are in, or around it; name a new one, such as "
+            f"{path / 'out'}"
+        )
     _check_parent(path)
 
 

@@ -77,10 +77,8 @@ class EdgeFile:
 
 def read_cfg(cfg: object, path: Path) -> Graph:
     """Return the graph that EAP-IG's `cfg` describes."""
-    if not isinstance(cfg, Mapping):
-        raise InputError(f"{path}: cfg must map {', '.join(CFG_KEYS)} to numbers, but is {type(cfg).__name__}")
-    if missing := [key for key in CFG_KEYS if key not in cfg]:
-        raise InputError(f"{path}: cfg lacks {', '.join(missing)}")
+    if not isinstance(cfg, Mapping) or any(key not in cfg for key in CFG_KEYS):
+        raise InputError(f"{path}: cfg must map {', '.join(CFG_KEYS)} to numbers")
     try:
         return Graph(**{key: cfg[key] for key in CFG_KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
     except InputError as error:
@@ -89,12 +87,8 @@ def read_cfg(cfg: object, path: Path) -> Graph:
 
 def make_cfg(graph: Graph) -> dict[str, int | bool]:
     """Return `cfg` as EAP-IG writes it."""
-    return {
-        "n_layers": graph.n_layers,
-        "n_heads": graph.n_heads,
-        "parallel_attn_mlp": graph.parallel,
-        "d_model": graph.d_model,
-    }
+    sizes = {"n_layers": graph.n_layers, "n_heads": graph.n_heads}
+    return {**sizes, "parallel_attn_mlp": graph.parallel, "d_model": graph.d_model}
 
 
 def read_about(data: Mapping[str, Any], path: Path) -> dict[str, Any]:

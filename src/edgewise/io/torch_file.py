@@ -55,15 +55,14 @@ def check_torch_zip(path: Path) -> int:
             )
     with wrap_read_errors(path, "it isn't a torch file, or it is damaged"), zipfile.ZipFile(path) as archive:
         members = archive.infolist()
-        if len({member.filename for member in members}) < len(members):
-            raise InputError(f"{path} isn't a torch file: it has two members of one name")
-        if sum(member.file_size for member in members) > size:
-            raise InputError(f"{path} isn't a torch file: its members are larger than the file")
         if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
             raise InputError(f"{path} has compressed or encrypted members, which torch doesn't write; save it again")
-        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if len(names) != 1:
-            raise InputError(f"{path} isn't a torch file: it must have one data.pkl, but has {len(names)}")
+        names = [member.filename for member in members if member.filename.endswith("/data.pkl")]
+        is_repeated = len({member.filename for member in members}) < len(members)
+        if len(names) != 1 or is_repeated or sum(member.file_size for member in members) > size:
+            raise InputError(
+                f"{path} isn't a torch file: it needs one data.pkl, and members within its size, each once"
+            )
         data = archive.read(names[0])
         for opcode, argument, _ in pickletools.genops(data):
             name = argument if opcode.name == "GLOBAL" else opcode.name

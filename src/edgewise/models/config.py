@@ -58,11 +58,11 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
 
 def check_read(config: Any, where: str) -> None:
     """Raise InputError if the numbers of a config that was read contradict each other."""
-    counts = {name: getattr(config, name, None) for name in MOST}
-    for name, value in counts.items():
-        if value is not None:
+    for name in MOST:
+        if (value := getattr(config, name, None)) is not None:
             _check_count(value, name, where)
-    heads, shared = config.num_attention_heads, counts["num_key_value_heads"] or config.num_attention_heads
+    heads = config.num_attention_heads
+    shared = getattr(config, "num_key_value_heads", None) or heads
     if heads % shared:
         raise InputError(f"{where}: {heads} heads can't share {shared} keys and values")
     if not set(getattr(config, "layer_types", None) or ()) <= set(LAYER_TYPES):

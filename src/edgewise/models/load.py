@@ -146,7 +146,6 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
-    """Return the HuggingFace model in `files`, on the devices of `source`, and its tokenizer."""
     import transformers
 
     devices = choose_devices(source.device)

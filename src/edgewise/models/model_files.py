@@ -126,7 +126,6 @@ def content_digest(name: str, include_code: bool = False) -> str:
 
 
 def _is_content(path: Path) -> bool:
-    """Return whether a file is part of a model, and not a log, a readme or a training state."""
     return path.is_file() and not path.name.startswith(TRAINING_PREFIXES)
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
 from logging import getLogger
 from multiprocessing import current_process, get_context
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from ..models import Model
+from ..models import Model, ModelSource, load_source, wrap_model
 from .engine import (
     Engine,
     PartResults,
@@ -31,7 +32,6 @@ from .engine import (
     thread_count,
     threads_for,
 )
-from .model_copy import ModelCopy, make_model_copy
 
 # Work of fewer seconds doesn't justify starting processes.
 MIN_POOL_SECONDS = 2.0
@@ -128,6 +128,42 @@ def check_workers(workers: int | None) -> None:
     """Raise InputError if a number of workers is below 1."""
     if workers is not None and workers < 1:
         raise InputError(f"there must be at least 1 worker, not {workers}")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCopy:
+    """What another process needs to have the same model.
+
+    content  hash of what the outputs depend on; tells whether the other process has the same files
+    source   how to load the model; None if it was made or changed in memory: then `module` is sent
+    """
+
+    content: str
+    name: str
+    source: ModelSource | None = None
+    module: Any = None
+    bos: int | None = None
+
+    def load(self, device: str | None = None) -> Model:
+        """Return the model, on a device if one is given."""
+        if self.source is None:
+            module = self.module if device is None else self.module.to(device)
+            return replace(wrap_model(module, name=self.name, bos="no"), bos=self.bos)
+        # A new source, because the one that was sent remembers the content of the sender's files.
+        source = replace(self.source, device=device or self.source.device)
+        if source.content != self.content:
+            raise InputError(
+                f"a worker has other files of model {self.name!r} than this process; put the same where it runs, or "
+                "give a folder that all machines share"
+            )
+        return load_source(source)
+
+
+def make_model_copy(model: Model) -> ModelCopy:
+    """Return a copy that can be sent: the source if its files are the model, else the module itself."""
+    if model.source is not None and model.content == model.source.content:
+        return ModelCopy(model.content, model.name, model.source)
+    return ModelCopy(model.content, model.name, None, model.module, model.bos)
 
 
 class _Pool:

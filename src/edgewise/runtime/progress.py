@@ -22,26 +22,15 @@ def ignore_progress(stage: str, done: int, total: int) -> None:
     """Show nothing."""
 
 
-@contextmanager
-def default_progress(progress: Progress | None) -> Iterator[Progress]:
-    """Return `progress` if it isn't None, else bars in a terminal or a notebook, else `ignore_progress`."""
-    if progress is not None:
-        yield progress
-    elif _can_draw():
-        with progress_bars() as bars:
-            yield bars
-    else:
-        yield ignore_progress
-
-
-def _can_draw() -> bool:
+def can_draw() -> bool:
+    """Return whether bars can be drawn: in a terminal or a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
 
 
 @contextmanager
 def progress_bars() -> Iterator[Progress]:
     """Show a bar per stage on stderr, or lines if stderr is no terminal."""
-    if not _can_draw():
+    if not can_draw():
         yield ProgressLines(sys.stderr)
         return
     from rich.console import Console

@@ -16,8 +16,7 @@ from typing import Any
 from ..errors import InputError
 from ..models import Model
 from .engine import Engine, PartResults, WorkItem, is_narrow_model, order_longest_first, run_item
-from .local_engine import check_workers
-from .model_copy import ModelCopy, make_model_copy
+from .local_engine import ModelCopy, check_workers, make_model_copy
 
 # How often an item is tried again when its worker, or its whole machine, is lost.
 MAX_RETRIES = 5

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..errors import InputError
 from ..method import check_is
 from .engine import IN_PROCESS, Engine
-from .progress import Progress, default_progress, ignore_progress
+from .progress import Progress, can_draw, ignore_progress, progress_bars
 from .store import NO_STORE, Store
 
 
@@ -43,8 +43,11 @@ class Session:
     @contextmanager
     def reporting(self) -> Iterator[Session]:
         """Return this session with bars drawn until the end of the `with`, unless it has a `progress` already."""
-        with default_progress(self.progress) as progress:
-            yield replace(self, progress=progress)
+        if self.progress is None and can_draw():
+            with progress_bars() as bars:
+                yield replace(self, progress=bars)
+        else:
+            yield replace(self, progress=self.progress or ignore_progress)
 
     def with_progress(self, progress: Progress) -> Session:
         """Return the same session with another `progress`."""

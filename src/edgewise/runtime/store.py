@@ -208,12 +208,10 @@ class Store:
         remove(draft)
 
     def delete(self, key: str) -> None:
-        """Delete the unit of a key."""
         if self.folder is not None:
             remove(self.folder / key)
 
     def remove(self) -> None:
-        """Delete the whole store."""
         if self.folder is not None and (self.folder / MARK).is_file():
             shutil.rmtree(self.folder)
 
