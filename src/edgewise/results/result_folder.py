@@ -276,9 +276,10 @@ def read_result(folder: str | Path) -> Discovery:
         return scores
 
     try:
-        content, curves = read_json(folder / "run.json"), read_json(folder / "curve.json")
+        content = read_json(folder / "run.json")
         is_old = isinstance(content, dict) and content.get("version") == 2
         record = read_format(folder / "run.json", FORMAT, 2 if is_old else VERSION)
+        curves = read_json(folder / "curve.json")
         if is_old:
             record, curves = _upgrade_version_2(record, curves)
         info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
