@@ -46,12 +46,12 @@ class Graph:
 
     @property
     def n_sources(self) -> int:
-        """1 + L(H+1)."""
+        """Number of sources: input, and per layer its heads and its MLP: 1 + L(H+1)."""
         return 1 + self.n_layers * (self.n_heads + 1)
 
     @property
     def n_destinations(self) -> int:
-        """L(3H+1) + 1."""
+        """Number of destinations: per layer its heads' q, k and v and its MLP, and logits: L(3H+1) + 1."""
         return self.n_layers * (3 * self.n_heads + 1) + 1
 
     @property

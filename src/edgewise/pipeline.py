@@ -8,7 +8,8 @@ and a solver.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from .recipes.curves import (
     score_task,
     select_recipes,
 )
-from .recipes.discovery import Discovery, Outcome, decode_prompts, describe_run, exported_outcome
+from .recipes.discovery import Discovery, Outcome, Tuning, decode_prompts, describe_run, exported_outcome
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
 from .recipes.settings import DEFAULTS, Settings
 from .recipes.stability import recipe_overlap
@@ -73,7 +74,7 @@ def discover(
     attention
         On how many test examples the heads' attention is kept, from the circuit's worst example to its best.
     seed
-        Of the folds of tuning and of the resamples of `stability`.
+        The seed of the folds of tuning and of the resamples of `stability`.
     session
         Store, engine and progress. With a store, a stopped call resumes.
 
@@ -85,48 +86,34 @@ def discover(
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
-    seconds: dict[str, float] = {}
-    started = time.perf_counter()
-
-    def end_stage(stage: str) -> None:
-        seconds[stage] = time.perf_counter() - started - sum(seconds.values())
-
+    clock = _Clock()
     with session.reporting() as session:
-        scores, test_scores = score_task(model, train, settings, session), None
-        if any(recipe.filter.on_evaluated for _, recipe in pairs):  # as the paper's public script does
-            test_scores = score_task(model, test, settings, session)
-        end_stage("score")
-        resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
-        # A single example can't be resampled.
-        statistics = summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
-        end_stage("bootstrap")
-        tuning, tuned = None, {}
-        if tune_among is not None:
-            tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
-            tuned = tuning.chosen
-            pairs += [(measure, recipe) for measure, recipes in tuned.items() for recipe in recipes]
-            measures = list(dict.fromkeys(measure for measure, _ in pairs))
-            pairs.sort(key=lambda pair: measures.index(pair[0]))  # the tuned recipe is the last of its measure
-        end_stage("tune")
-        learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
-        ranked = rank_edges(pairs, scores, test_scores, learned)
-        end_stage("learn")
-        selections = select_recipes(ranked, settings, session)
-        end_stage("select")
-        outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-        outcomes = tuple(
-            replace(o, chosen_on=train.split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes
-        )
-        if validation is not None:
-            validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
-            measures = list(dict.fromkeys(outcome.measure for outcome in outcomes))
-            outcomes += tuple(portfolio(validated, outcomes, m, validation.split) for m in measures)
-        end_stage("evaluate")
-        overlap = _overlap(scores, outcomes, settings, stability, seed, session)
-        end_stage("overlap")
-        patterns = _attention(model, test, outcomes, statistics, attention)
-        end_stage("attention")
-    seconds |= {"total": sum(seconds.values()), "score": scores.provenance["seconds"]}
+        with clock.stage("score"):
+            scores = score_task(model, train, settings, session)
+            test_scores = score_task(model, test, settings, session) if _resamples_test(pairs) else None
+        with clock.stage("bootstrap"):
+            statistics = _bootstrap(scores, test_scores, settings)
+        with clock.stage("tune"):
+            tuning = None
+            if tune_among is not None:
+                tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
+            pairs = _add_tuned(pairs, tuning)
+        with clock.stage("learn"):
+            learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
+            ranked = rank_edges(pairs, scores, test_scores, learned)
+        with clock.stage("select"):
+            selections = select_recipes(ranked, settings, session)
+        with clock.stage("evaluate"):
+            outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
+            outcomes = _mark_tuned(outcomes, tuning, train.split)
+            if validation is not None:
+                validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
+                outcomes += tuple(portfolio(validated, outcomes, m, validation.split) for m in _measures(outcomes))
+        with clock.stage("overlap"):
+            overlap = _overlap(scores, outcomes, settings, stability, seed, session)
+        with clock.stage("attention"):
+            patterns = _attention(model, test, outcomes, statistics, attention)
+    seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, train, test, accuracy, seed, seconds),
         settings=settings,
@@ -141,6 +128,49 @@ def discover(
     )
 
 
+class _Clock:
+    """The seconds of every stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
+
+
+def _measures(outcomes: Sequence[Outcome]) -> list[Measure]:
+    return list(dict.fromkeys(outcome.measure for outcome in outcomes))
+
+
+def _resamples_test(pairs: Sequence[MeasureRecipe]) -> bool:
+    """Return whether a filter resamples the scores of test, as in the paper's public script."""
+    return any(recipe.filter.on_evaluated for _, recipe in pairs)
+
+
+def _bootstrap(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
+    """Return the statistics of the settings' bootstrap. A single example can't be resampled, so it has no filter."""
+    resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
+    return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
+
+
+def _add_tuned(pairs: list[MeasureRecipe], tuning: Tuning | None) -> list[MeasureRecipe]:
+    """Return the pairs with the tuned recipe of every measure as the last of its measure."""
+    if tuning is None:
+        return pairs
+    pairs = pairs + [(measure, recipe) for measure, recipes in tuning.chosen.items() for recipe in recipes]
+    measures = list(dict.fromkeys(measure for measure, _ in pairs))
+    return sorted(pairs, key=lambda pair: measures.index(pair[0]))
+
+
+def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str) -> tuple[Outcome, ...]:
+    """Set `chosen_on` of the outcomes of tuned recipes."""
+    tuned = {} if tuning is None else tuning.chosen
+    return tuple(replace(o, chosen_on=split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes)
+
+
 def _overlap(
     scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
 ) -> dict[Measure, dict[str, FloatArray]]:
@@ -153,7 +183,7 @@ def _overlap(
             for recipe in dict.fromkeys((GREEDY, exported_outcome(outcomes, measure).recipe))
             if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
         }
-        for measure in dict.fromkeys(outcome.measure for outcome in outcomes)
+        for measure in _measures(outcomes)
     }
 
 
@@ -166,8 +196,7 @@ def _attention(
     """
     if not n_examples:
         return None
-    measures = dict.fromkeys(outcome.measure for outcome in outcomes)
-    exported = [exported_outcome(outcomes, measure) for measure in measures]
+    exported = [exported_outcome(outcomes, measure) for measure in _measures(outcomes)]
     n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in exported:
         n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)

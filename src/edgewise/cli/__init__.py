@@ -92,6 +92,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# Placeholders for --help; LazyGroup loads the real command.
 for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)
 

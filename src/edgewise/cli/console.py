@@ -134,7 +134,10 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def say(text: str, heading: str = "") -> None:
-    """Print a line, after a bold heading if there is one. A terminal wraps it, a pipe doesn't."""
+    """Print a line, after a bold heading if there is one.
+
+    Line breaks are left to the terminal, so piped output stays on one line.
+    """
     if heading:
         out.print(safe_text(one_line(heading)), end=": ", style="bold", soft_wrap=True)
     out.print(safe_text(one_line(text)), soft_wrap=True)
@@ -154,7 +157,7 @@ def print_tables(tables: Sequence[Table]) -> None:
 
 
 def warn(text: str) -> None:
-    """Print a line to stderr."""
+    """Print any line to stderr, not only warnings; `note` and `detail` use it."""
     err.print(safe_text(one_line(text)), soft_wrap=True)
 
 

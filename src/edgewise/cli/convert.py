@@ -20,7 +20,10 @@ def command(
     source: Path = typer.Argument(
         ..., help="A score folder, a result folder, a file (npz, EAP-IG json or pt), or a folder of circuits."
     ),
-    target: Path = typer.Argument(..., help="FILE.json, .pt or .npz, a new folder, or with --submission its folder."),
+    target: Path = typer.Argument(
+        ...,
+        help="Output: a .json, .pt or .npz file, or a new folder (with --submission: the submission's folder).",
+    ),
     submission: str | None = option(
         None, "Submission", "Write a folder of a MIB submission.", choices=("importances", "circuits")
     ),
@@ -44,9 +47,9 @@ def command(
 ) -> None:
     """Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.
 
-    json and pt hold all scores and members exactly. A npz holds a circuit and the scores of its edges only. A folder of
-    circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. Files have no example axis, so the scores
-    of a score folder are averaged. `edgewise check` tells whether a submission would be accepted.
+    json and pt hold all scores and members exactly. An npz holds a circuit and the scores of its edges only. A folder
+    of circuits, such as circuits/ of a run, becomes a folder of EAP-IG's files. Files have no example axis, so the
+    scores of a score folder are averaged. `edgewise check` tells whether a submission would be accepted.
     """
     if submission is None:
         given = {"--task": task, "--model": model, "--measure": measure, "--recipe": recipe}

@@ -99,20 +99,27 @@ DTYPE = option(
 )
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
-EXAMPLES = option(None, "Task", "Number of prompt pairs; by default 200, or all of a file.")
+EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.")
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
-AS_PUBLISHED = option(False, "Evaluation", "Do what the paper's public script does; the output lists how.")
+AS_PUBLISHED = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
 LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
 BATCH_SIZE = option(
     None, "Machine",
     "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,
 )  # fmt: skip
-RECIPE_OF_RUN = option(None, "Circuit", "Of a result folder: the recipe; by default the one of its circuits/.")
-MEASURE_OF_RUN = option(None, "Circuit", "Of a result folder: the measure.", choices=MEASURES)
-SIZE_OF_RUN = option(None, "Circuit", "Of a result folder: one of its shares of the edges, such as 0.05.")
+RECIPE_OF_RUN = option(
+    None, "Circuit", "If the input is a result folder: which recipe (default: the one saved in circuits/)."
+)
+MEASURE_OF_RUN = option(
+    None, "Circuit", "If the input is a result folder: which measure (default: its first).", choices=MEASURES
+)
+SIZE_OF_RUN = option(
+    None, "Circuit",
+    "If the input is a result folder: which share of the edges, such as 0.05 (default: the smallest faithful one).",
+)  # fmt: skip
 TOP = option(8, "Output", "Number of edges and nodes to list.", min=1)
 OVERWRITE = option(False, "Output", "Replace an earlier result.")
 DRY_RUN = option(False, "Output", "Only estimate the cost: memory, disk, and time from a first batch.")
@@ -130,14 +137,14 @@ class ModelOptions:
     )
     dtype: str = DTYPE
     bos: str = option(
-        "auto", "Model", "Start prompts with the BOS token; auto: if the model was trained so.",
+        "auto", "Model", "Start prompts with the BOS token; auto: if it was trained with BOS.",
         choices=("auto", "yes", "no"),
     )  # fmt: skip
     trust_remote_code: bool = TRUST_REMOTE_CODE
     no_cache: bool = NO_CACHE
     device: str = option(
         "auto", "Machine",
-        "A torch device; auto: the best one; cuda:0,cuda:1: layers over several; all: over all accelerators, then the "
+        "A torch device; auto: the best one; cuda:0,cuda:1 splits the layers over these; all: over all GPUs, then the "
         "CPU.",
     )  # fmt: skip
 
@@ -155,7 +162,7 @@ class TaskOptions:
         "ioi", "Task", "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."
     )
     examples: int | None = EXAMPLES
-    seed: int = option(0, "Task", "Seed of the generators and of the bootstrap.", min=0)
+    seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
@@ -177,9 +184,11 @@ class IntervalOptions:
     interval: str | None = option(
         None, "Selection", f"Confidence interval of the bootstrap (default: {Bootstrap.interval}).", choices=INTERVALS
     )
-    confidence: float | None = option(None, "Selection", f"Its level (default: {Bootstrap.confidence}).")
+    confidence: float | None = option(
+        None, "Selection", f"Confidence level of the interval (default: {Bootstrap.confidence})."
+    )
     threshold: float | None = option(
-        None, "Selection", "Keep an edge if its interval lies above this, or below its negative (default: 0)."
+        None, "Selection", "T: keep an edge if its interval lies above +T or below -T (default: 0)."
     )
 
     @property
@@ -201,7 +210,10 @@ class SolverOptions:
         "Greedy and top-n: select more edges until the circuit has the requested size after pruning.", "--fill",
     )  # fmt: skip
     nested: bool = option(False, "Selection", "Each size contains the smaller ones.")
-    time_limit: float | None = option(None, "Selection", "Seconds per ILP; then its best circuit so far, with its gap.")
+    time_limit: float | None = option(
+        None, "Selection",
+        "Time limit in seconds per ILP; afterwards the best circuit found is used and its gap reported.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -245,13 +257,15 @@ class LearningOptions:
 class MachineOptions:
     """Where the work runs."""
 
-    memory: str = option("1GB", "Machine", "Memory of a batch beside the model, such as 800MB or 2GB.")
-    engine: str = option("local", "Machine", "Where the work runs. Results are the same.", choices=runtime.ENGINES)
+    memory: str = option("1GB", "Machine", "Memory for a batch, not counting the model, such as 800MB or 2GB.")
+    engine: str = option(
+        "local", "Machine", "Where the work runs. Results are the same up to rounding.", choices=runtime.ENGINES
+    )
     address: str | None = option(
         None, "Machine", "Address of a Ray cluster: auto, or HOST:PORT. By default one is started."
     )
     workers: int | None = option(
-        None, "Machine", "Number of worker processes. Default: one per GPU; on a CPU as many as make it faster.", min=1
+        None, "Machine", "Number of worker processes. Default: one per GPU; on a CPU: chosen for speed.", min=1
     )
 
     @property

@@ -18,7 +18,7 @@ from ..report.circuits import open_run_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import KEPT_LEGEND, LOW_ACCURACY, MARKS_LEGEND, area_table
 from ..report.write_result import NotShownWarning, write_result
-from ..results.result_folder import FILES, result_summary
+from ..results.result_folder import FILE_PATTERN, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
 from .console import (
@@ -91,7 +91,7 @@ def command(
     from ..score.run_scorer import has_partial_scores
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
-    check_folder(folder, overwrite, FILES)
+    check_folder(folder, overwrite, FILE_PATTERN)
     if tune and as_published:
         raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
     if learning.learned and as_published:

@@ -59,7 +59,7 @@ class Circuit:
         Parameters
         ----------
         score
-            [edge] The signed scores that the circuit was selected by; zeros by default. A npz keeps those inside.
+            [edge] The signed scores that the circuit was selected by; zeros by default. An npz keeps those inside.
         about
             Plain data that says how the circuit was made.
         """

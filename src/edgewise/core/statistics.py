@@ -76,7 +76,7 @@ class Bootstrap(Filter):
     Attributes
     ----------
     resamples
-        How often as many examples as there are are drawn with replacement (the paper's tau).
+        Number of resamples (the paper's tau); each draws n examples with replacement from the n examples.
     interval
         'paper' (mean +- z sd / sqrt(resamples)), 'normal' (mean +- z sd) or 'percentile'.
     threshold
@@ -151,7 +151,7 @@ class Shrinkage(Filter):
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """The standard errors that scores lose."""
+        """kappa, the number of standard errors by which scores shrink."""
         return {"kappa": self.kappa}
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
@@ -215,7 +215,7 @@ class EdgeStatistics:
         return Ranking(self.graph, self.score, kept=self.kept)
 
     def __repr__(self) -> str:
-        return f"EdgeStatistics({int(self.kept.sum()):,} of {self.graph.n_edges:,} edges kept)"
+        return f"EdgeStatistics({int(self.kept.sum()):,} of {self.graph.n_edges:,} edges passed the filter)"
 
 
 def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Ablation(Method, ABC):
-    """What replaces edges outside a circuit. Derive from it for a custom ablation.
+    """What an edge outside the circuit carries instead of its source's output. Derive from it for a custom ablation.
 
-    shares_prefix  whether the reference run equals the clean run up to the first token in which the prompts differ
+    shares_prefix  whether `reference` equals the clean run up to the first token in which the prompts differ
     """
 
     shares_prefix: ClassVar[bool] = False

@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..graph import Graph
 from .arrays import Shape, read_arrays
 from .atomic import atomic_file
-from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, make_cfg, read_about, read_cfg
+from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_score, make_cfg, read_about, read_cfg
 from .reading import file_size, wrap_read_errors
 from .records import MAX_JSON_BYTES, parse_json
 
@@ -41,7 +41,7 @@ def read(path: Path) -> EdgeFile:
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
     graph = read_cfg(about.get("cfg"), path)
-    if graph.n_edges > max(ALWAYS_EDGES, 8 * file_size(path)):
+    if graph.n_edges > max(MAX_EDGES_UNCHECKED, 8 * file_size(path)):
         raise InputError(f"{path} is too small a file for a graph of {graph}, which has {graph.n_edges:,} edges")
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:

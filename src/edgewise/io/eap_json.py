@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .atomic import atomic_file
-from .edge_file import ALWAYS_EDGES, EdgeFile, check_score, make_cfg, read_about, read_cfg
+from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_score, make_cfg, read_about, read_cfg
 from .reading import file_size, first_line, wrap_read_errors
 from .records import parse_json
 
@@ -57,7 +57,7 @@ def read(path: Path) -> EdgeFile:
         why = "it has NaN or infinite numbers; null means no score" if any(w in data for w in NAN_WORDS) else ""
         raise InputError(f"{path} isn't JSON: {why or first_line(error)}") from None
     graph = read_cfg(cfg, path)
-    if graph.n_edges > max(ALWAYS_EDGES, size):
+    if graph.n_edges > max(MAX_EDGES_UNCHECKED, size):
         raise InputError(f"{path} is too small a file for {graph}, which has {graph.n_edges:,} edges")
     unread = _check_nodes(graph, nodes, path)
     score, mask = _edge_arrays(graph, edges, path)

@@ -16,8 +16,9 @@ from ..graph import Graph, frozen
 from .reading import wrap_read_errors
 from .records import parse_json
 
-# A file of a graph with more edges must grow with the graph: a few bytes could name a graph that fills the memory.
-ALWAYS_EDGES = 2_000_000
+# Up to this many edges, any file is accepted. Beyond, the file's size must be in proportion: a few bytes could
+# otherwise claim a graph that fills the memory.
+MAX_EDGES_UNCHECKED = 2_000_000
 CFG_KEYS = ("n_layers", "n_heads", "d_model")
 NEURON_KEYS = ("neurons", "neurons_in_graph")
 

@@ -7,6 +7,9 @@ input of v = the reference's stream at v + sum over in-circuit u->v of (u's outp
 The logits are read at one position. A node whose output reaches them through no key or value of another head matters
 only at that position, so it runs only there. The other nodes run at all positions.
 
+A table has one row per node that runs: how its output differs from that in the reference. Its first two rows are the
+reference's stream and the change of `input`.
+
 Several circuits run as one graph of all their nodes, so that a few large products replace many small ones. Products
 with the model's weights take most of the time. Sums over edges read the changes of one position after the other, which
 fit into a processor's cache, and their time grows with the number of edges.
@@ -96,7 +99,8 @@ class Mlps:
 class CircuitsPlan:
     """The steps of a run of circuits.
 
-    ends    per layer, the number of rows, up to that layer, in the tables of all positions and of the last position
+    ends    after each layer, how many rows are filled in the two tables of changes of node outputs: (table of all
+            positions, table of the last position)
     layers  per layer, groups of heads and groups of MLPs
     logits  what the logits of every circuit read at the last position
     """

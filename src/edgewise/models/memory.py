@@ -12,8 +12,9 @@ from ..graph import Graph
 
 BUDGET = 1_000_000_000
 MAX_BATCH_SIZE = 64
-# Circuits run together as long as the streams that a layer's heads read, the largest temporary tensors, take at most
-# this many bytes. Common allocators return larger blocks to the system at once, and getting them again is slow.
+# Circuits run together as long as the inputs of a layer's heads (one stream per q, k and v), the largest temporary
+# tensors, take at most this many bytes. Common allocators return larger blocks to the system immediately, and getting
+# them again is slow.
 MAX_STREAM_BYTES = 2**25
 # The number of values that are normalised at once, so that temporary copies are small and fit into a cache.
 NORMED_AT_ONCE = 2**18
@@ -77,7 +78,8 @@ class Need:
 
     fixed  for any batch
     each   for every example of a batch
-    layer  the part of `each` that the running layer takes; the rest is spread if there are several devices
+    layer  the part of `each` that the running layer takes; with several devices, the rest of `each` is divided among
+           them
     """
 
     fixed: int

@@ -127,10 +127,14 @@ class Rows:
         return mixing_gradients[0] if len(mixing_gradients) == 1 else torch.cat(mixing_gradients, 2)
 
     def take_gradients(self, rows: slice, at_last: Tensor) -> Tensor:
-        """Return the gradient [place, row, d_model] of written rows; `at_last` is that of what the write returned."""
+        """Return the gradient [place, row, d_model] of written rows.
+
+        `at_last` is the gradient of the value that the write returned. Call once per row: it changes the gradients in
+        place.
+        """
         gradients = self.part(rows).gradients
         assert gradients is not None
-        gradients = self.centre(gradients)  # in place: they are taken only once
+        gradients = self.centre(gradients)
         gradients[self.last_on(gradients.device)] += at_last
         return gradients
 
@@ -193,17 +197,17 @@ class MixOne(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mixing: Tensor, rows: Rows, first: int, after: Tensor) -> Tensor:
-        which = slice(first, first + mixing.shape[2])
+        read_rows = slice(first, first + mixing.shape[2])
         ctx.save_for_backward(mixing)
-        ctx.arguments = rows, which
-        changes = rows.part(which).changes
+        ctx.arguments = rows, read_rows
+        changes = rows.part(read_rows).changes
         return torch.bmm(rows.spread(mixing, changes), changes).squeeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (mixing,), (rows, which) = ctx.saved_tensors, ctx.arguments
-        stream, part = gradients[0][:, None], rows.part(which)
+        (mixing,), (rows, read_rows) = ctx.saved_tensors, ctx.arguments
+        stream, part = gradients[0][:, None], rows.part(read_rows)
         part.gradients.addcmul_(rows.spread(mixing, stream).transpose(1, 2), stream)
         products = torch.bmm(stream, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
         return products.sum(1, dtype=mixing.dtype).to(mixing.device), None, None, None
@@ -214,18 +218,18 @@ class WriteOutput(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
-        which, view = rows.reserve(1)
+        written_rows, view = rows.reserve(1)
         view.copy_(change[:, None])
         at_last = view[rows.last_on(view.device)]
         rows.centre(view)
-        ctx.arguments = rows, which
+        ctx.arguments = rows, written_rows
         return at_last
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        rows, which = ctx.arguments
-        return rows.take_gradients(which, gradients[0]).squeeze(1), None
+        rows, written_rows = ctx.arguments
+        return rows.take_gradients(written_rows, gradients[0]).squeeze(1), None
 
 
 class WriteHeads(torch.autograd.Function):
@@ -237,24 +241,24 @@ class WriteHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mix: Tensor, rows: Rows, layer: Layer, reference_mix: Tensor) -> tuple[Tensor, Tensor | None]:
         if layer.post_norm is None:  # the same as `head_rows`, written without a copy
-            which, view = rows.reserve(mix.shape[1])
+            written_rows, view = rows.reserve(mix.shape[1])
             torch.bmm(mix.transpose(0, 1), layer.out.permute(1, 2, 0), out=view.transpose(0, 1))
             products = None
         else:
             written, products = head_rows(layer, mix, reference_mix)
-            which, view = rows.reserve(written.shape[1])
+            written_rows, view = rows.reserve(written.shape[1])
             view.copy_(written)
         at_last = view[rows.last_on(view.device)]
         rows.centre(view)
         ctx.save_for_backward(mix, reference_mix)
-        ctx.arguments = rows, which, layer
+        ctx.arguments = rows, written_rows, layer
         return at_last, products
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (mix, reference_mix), (rows, which, layer) = ctx.saved_tensors, ctx.arguments
-        row_gradients = rows.take_gradients(which, gradients[0])
+        (mix, reference_mix), (rows, written_rows, layer) = ctx.saved_tensors, ctx.arguments
+        row_gradients = rows.take_gradients(written_rows, gradients[0])
         if layer.post_norm is None:
             return torch.einsum("phd,dhe->phe", row_gradients, layer.out), None, None, None
         with torch.enable_grad():

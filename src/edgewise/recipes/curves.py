@@ -68,9 +68,9 @@ def rank_edges(
     recipes
         (measure, recipe) pairs.
     scores
-        Of train.
+        The scores of the examples of train.
     test_scores
-        Of the evaluated examples, for filters that resample those (`on_evaluated`).
+        The scores of the evaluated examples, for filters that resample those (`on_evaluated`).
     learned
         The rankings of recipes that have a learner.
     """

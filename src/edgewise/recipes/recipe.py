@@ -30,7 +30,7 @@ class Recipe:
 
     solver   selects the edges
     filter   turns scores per example into a ranking
-    pnr      the least share of positive edges. None for any.
+    pnr      the minimum share of positive edges; None: no minimum
     alias    replaces the name
     learner  learns the ranking. Such a ranking has neither examples nor signs, so it goes with no filter and no PNR.
     """
@@ -47,7 +47,7 @@ class Recipe:
         if self.pnr is not None and not 0 <= self.pnr <= 1:
             raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
         if self.learner is not None and (self.pnr is not None or self.filter != NO_FILTER):
-            raise InputError("a learned ranking has no signs and no examples, so neither PNR nor a filter can be asked")
+            raise InputError("a learned ranking has no signs and no examples, so neither PNR nor a filter can be used")
 
     @property
     def name(self) -> str:

@@ -222,7 +222,7 @@ def circuit_tables(summary: Mapping[str, Any], width: int) -> list[Table]:
 
 
 def edge_tables(heading: str, edges: Sequence[Mapping[str, Any]], width: int, signed: bool = True) -> list[Table]:
-    """Return a table of edges, with their scores if they have any."""
+    """Return a table of edges, with their scores if every edge has one."""
     if any(edge["score"] is None for edge in edges):
         return number_tables((heading,), [(edge["name"],) for edge in edges], width)
     rows = [(edge["name"], format_score(edge["score"], signed)) for edge in edges]

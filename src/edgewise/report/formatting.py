@@ -12,14 +12,17 @@ from rich.text import Text
 from ..errors import visible
 
 DIGITS = 4
-# Larger numbers are written with an exponent.
+# From here on, numbers are written with an exponent.
 MAX_FIXED = 1e6
 MINUS = "\N{MINUS SIGN}"
 MAX_FIGURE_TEXT, MAX_CODE = 30, 200
 
 
 def format_number(value: float, signed: bool = False, digits: int = DIGITS) -> str:
-    """Return a number with a fixed number of digits, never as -0.0000; `signed` puts a plus before positive ones."""
+    """Return a number with `digits` decimals; from MAX_FIXED on, `digits` significant digits and an exponent.
+
+    It is never -0.0000. `signed` puts a plus before numbers that aren't negative.
+    """
     kind = "f" if abs(value) < MAX_FIXED else "g"
     return f"{round(value, digits) + 0.0:{'+' * signed}.{digits}{kind}}"
 
@@ -76,7 +79,7 @@ def short_name(name: str) -> str:
 
 
 def describe_method(record: Any) -> str:
-    """Return a method of a record with its parameters in one line: `eap-ig (steps 5)`."""
+    """Return the method that a record describes, with its parameters in one line: `eap-ig (steps 5)`."""
     if not isinstance(record, Mapping):
         return str(record)
     parameters = ", ".join(f"{name} {value}" for name, value in record.items() if name != "name")

@@ -143,6 +143,7 @@ def _page(text: str) -> str:
 
 
 def _markdown_cell(cell: _Cell) -> str:
+    """Return one cell: best bold, better than greedy underlined, then ± over seeds and the interval."""
     text = f"<ins>{cell.number}</ins>" if cell.is_underlined else cell.number
     text = f"**{text}**" if cell.is_bold else text
     text = with_minus_signs(" ".join(filter(None, (text, cell.spread and f"±{cell.spread}", cell.interval))))

@@ -34,16 +34,17 @@ def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, br
         low, high = low - 0.5, high + 0.5
     tall, wide = (len(DOTS), len(DOTS[0])) if braille else (1, 1)
 
-    def height(value: float) -> int:
+    def row_of(value: float) -> int:
+        """Return the row of dots, counted from the top."""
         return int((high - value) / (high - low) * (HEIGHT * tall - 1) + 0.5)
 
-    fixed = {height(value) // tall: format_number(value, digits=DIGITS) for value in (0.0, 1.0) if low <= value <= high}
-    guides = {height(value) // tall: format_number(value, digits=DIGITS) for value in (low, high)} | fixed
+    fixed = {row_of(value) // tall: format_number(value, digits=DIGITS) for value in (0.0, 1.0) if low <= value <= high}
+    guides = {row_of(value) // tall: format_number(value, digits=DIGITS) for value in (low, high)} | fixed
     margin = max(map(len, guides.values()))
     columns = max(2, min(width - margin - 2, STEP * len(shares)))
     edge = columns // len(shares) // 2  # half a step to the left of the first and to the right of the last
     places = [edge + round(at * (columns - 1 - 2 * edge) / max(1, len(shares) - 1)) for at in range(len(shares))]
-    points = [(place * wide, height(value)) for place, value in zip(places, values, strict=True)]
+    points = [(place * wide, row_of(value)) for place, value in zip(places, values, strict=True)]
     dots = set(points)  # of a line through the points without gaps, as (column, row)
     for (x, y), (to_x, to_y) in pairwise(points):
         steps = max(abs(to_x - x), abs(to_y - y), 1)

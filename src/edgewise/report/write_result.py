@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..io.atomic import atomic_folder, write_text
 from ..io.formats import NPZ
 from ..results import fill_result
-from ..results.result_folder import FILES
+from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import write_result_readme
 from .viewer.page import page_of
@@ -40,7 +40,7 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
         Whether the files in circuits/ are EAP-IG json. For a large graph each has many megabytes.
     """
     problem: Exception | None = None
-    with atomic_folder(Path(folder), overwrite, FILES) as draft:
+    with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
         fill_result(draft, result, ".json" if eap_ig_json else NPZ)
         try:
             write_derived(draft, result)

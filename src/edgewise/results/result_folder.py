@@ -50,8 +50,8 @@ from ..recipes.stability import mean_overlap
 from ..select import Selection
 
 FORMAT, VERSION = "edgewise-result", 3
-# The files of a result folder, by their paths in it.
-FILES = (
+# A regular expression of the paths in a result folder.
+FILE_PATTERN = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.(npz|json)|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
     r"|README\.md|viewer\.html|examples\.json|attention\.npz|learned\.npz"
@@ -62,7 +62,7 @@ EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
 ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
 
 
-class RunRecord(TypedDict):
+class ExtraRunFields(TypedDict):
     """What run.json holds besides the fields of `RunInfo`."""
 
     settings: Mapping[str, Any]
@@ -89,7 +89,10 @@ class SelectionRecord(TypedDict):
 
 
 class CurveRecord(TypedDict):
-    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values."""
+    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
+
+    Files say "benchmark" for a measure and "method" for a recipe.
+    """
 
     benchmark: Any
     method: str
@@ -111,7 +114,7 @@ class ExamplesRecord(TypedDict):
 
     split: str
     prompts: list[Prompt]
-    left_out: int
+    left_out: int  # only the first prompts are stored
 
 
 def is_result(path: str | Path) -> bool:
@@ -134,7 +137,7 @@ def fill_result(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
         names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
         write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
     _write_exported(folder / "circuits", result, suffix)
-    _write_examples(folder, result)
+    _write_examples_and_attention(folder, result)
     write_json(folder / "curve.json", [_curve_record(result, outcome) for outcome in result.outcomes])
     _write_csv(folder / "curve.csv", result.outcomes)
     write_json(folder / "run.json", {"format": FORMAT, "version": VERSION} | _run_record(result))
@@ -284,7 +287,7 @@ def read_result(folder: str | Path) -> Discovery:
             record, curves = _upgrade_version_2(record, curves)
         info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
-        rest: RunRecord = convert_record(RunRecord, record, "run.json")
+        rest: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
         curves = convert_record(list[CurveRecord], curves, "curve.json")
         settings = Settings.from_record(rest["settings"])
         outcomes = _read_outcomes(folder, run, settings, curves)
@@ -434,7 +437,7 @@ def _read_overlap(
     return overlap
 
 
-def _write_examples(folder: Path, result: Discovery) -> None:
+def _write_examples_and_attention(folder: Path, result: Discovery) -> None:
     """Write the prompts of a run, and the attention of heads, into a folder."""
     record = {
         "split": result.run.test.split,

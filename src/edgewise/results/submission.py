@@ -66,7 +66,7 @@ class FolderCheck:
 
 @dataclass(frozen=True)
 class SubmissionCheck:
-    """The check of a submission: of each of its folders, and of all together."""
+    """What the check of a submission found: per folder, and for all together."""
 
     folders: tuple[FolderCheck, ...]
     problems: tuple[str, ...]
@@ -192,9 +192,9 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     return FolderCheck(name, task, model, layout, tuple(problems))
 
 
-def _check_graph(graph: Graph, model: str, what: str) -> None:
+def _check_graph(graph: Graph, model: str, subject_and_verb: str) -> None:
     if graph != MODELS[model]:
-        raise InputError(f"{what} of {graph}, but MIB's {model} has {MODELS[model]}")
+        raise InputError(f"{subject_and_verb} of {graph}, but MIB's {model} has {MODELS[model]}")
 
 
 def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) -> list[str]:

@@ -37,14 +37,14 @@ class PartialUnit:
         self.folder = folder
         self.notes: dict[int, Any] = {}
         self.seconds = 0.0
-        self._shapes = {name: ((rows, *shape), np.dtype(kind)) for name, (shape, kind) in columns.items()}
+        self._shapes = {name: ((rows, *shape), np.dtype(dtype)) for name, (shape, dtype) in columns.items()}
         self._last_write = time.perf_counter()
         self._is_done = np.zeros(rows, bool)
         if folder is None:
-            self._arrays = {name: np.empty(shape, kind) for name, (shape, kind) in self._shapes.items()}
+            self._arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in self._shapes.items()}
         else:
-            for name, (shape, kind) in self._shapes.items():
-                _allocate(folder / f"{name}.npy", shape, kind)
+            for name, (shape, dtype) in self._shapes.items():
+                _allocate(folder / f"{name}.npy", shape, dtype)
             self._read_log(folder)
 
     @property
@@ -64,7 +64,7 @@ class PartialUnit:
             for name, values in arrays.items():
                 self._arrays[name][rows] = values
         else:
-            values_of = {name: np.ascontiguousarray(arrays[name], kind) for name, (_, kind) in self._shapes.items()}
+            values_of = {name: np.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in self._shapes.items()}
             for name, values in values_of.items():
                 start = len(array_header(*self._shapes[name]))
                 path = self.folder / f"{name}.npy"
@@ -104,12 +104,12 @@ class PartialUnit:
                 continue
 
 
-def _allocate(path: Path, shape: tuple[int, ...], kind: np.dtype) -> None:
-    """Create a .npy file of a shape and reserve its space on the disk, unless it exists."""
-    if is_array(path, shape, kind):
+def _allocate(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Create a .npy file and reserve its space on the disk, unless it is already there with this shape and type."""
+    if is_array(path, shape, dtype):
         return
-    header = array_header(shape, kind)
-    size = len(header) + math.prod(shape) * kind.itemsize
+    header = array_header(shape, dtype)
+    size = len(header) + math.prod(shape) * dtype.itemsize
     try:
         with name_target_in_errors(path), path.open("wb") as file:
             file.write(header)

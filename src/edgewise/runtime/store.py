@@ -36,7 +36,9 @@ FORMAT, VERSION = "edgewise-unit", 2
 ARRAY_NAME = re.compile(r"[\w-]+")
 MARK = "store.json"
 # A regular expression of the paths that a store may hold.
-FILES = rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|lock|{re.escape(LOG)})"
+FILE_PATTERN = (
+    rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|lock|{re.escape(LOG)})"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,10 @@ class Unit:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of finished units. Several processes may share it. Without a folder, nothing is stored."""
+    """Finished units of work, and unfinished ones with their finished rows. Without a folder, nothing is stored.
+
+    Several processes may share it; with `lock`, only one at a time.
+    """
 
     folder: Path | None = None
 
@@ -71,7 +76,7 @@ class Store:
             return self
         if self.folder.is_symlink() or not self.folder.is_dir():
             raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-        check_no_foreign_files(self.folder, f"{FILES}|{also_allowed}" if also_allowed else FILES)
+        check_no_foreign_files(self.folder, f"{FILE_PATTERN}|{also_allowed}" if also_allowed else FILE_PATTERN)
         remove_drafts(self.folder)
         for unit in self.folder.iterdir():
             if not unit.name.endswith(PART):  # its process was killed just after the unit was finished

@@ -31,10 +31,12 @@ from .reduced import Bools, Reduction, reduce_problem
 WINDOW = 60
 # The largest number of edges moved in one round, per node of the graph.
 MAX_MOVED_PER_NODE = 1
-# In units of the border's value: a price below NEGLIGIBLE is a rounding error; edges whose price is within NEARLY of
-# being wrong are moved, too.
+# In units of the border's value (`_scale`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
+# Edges within NEARLY of a contradiction are offered, too.
 NEGLIGIBLE = 1e-7
 NEARLY = 0.1
+# A number of missing positive edges up to this is 0 with rounding.
+MAX_SHORTFALL = 1e-7
 # Penalty per missing positive edge, in units of the largest value; raised until the solution is feasible.
 PENALTIES = (1e1, 1e4, 1e7)
 
@@ -98,7 +100,7 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
         return _relax(problem, deadline, 0.0)
     for penalty in PENALTIES:
         relaxed = _relax(problem, deadline, penalty)
-        if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= NEGLIGIBLE:
+        if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= MAX_SHORTFALL:
             return relaxed
         if penalty == PENALTIES[0] and _most_positive(problem, deadline) is None:
             return None

@@ -70,7 +70,11 @@ class Reduction:
     out_rows: Ints
 
     def prices(self, answer: Answer) -> FloatArray:
-        """Return the reduced cost [edge]: the value of an edge minus what its place in the budget is worth.
+        """Return the reduced cost [edge], in units of `scale`: the value of an edge minus the duals of its rows.
+
+        The dual of the budget is >= 0: what a place is worth. The others are <= 0, so they raise the price: those of
+        the rows that need an in-edge of its head and an out-edge of its source, and for a positive edge that of the
+        row of positive edges.
 
         An edge that is out with a price <= 0, or sure with a price >= 0, can't improve the relaxation.
         """

@@ -37,7 +37,7 @@ from ..io.atomic import (
 from ..io.records import convert_record, read_format
 from ..recipes.discovery import ModelAccuracy
 from ..recipes.recipe import Recipe
-from ..runtime.store import FILES as STORE_FILES, Store, Unit
+from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
 from .plan import TEST, VALIDATION, Plan
 
@@ -45,8 +45,11 @@ FORMAT, VERSION = "edgewise-study", 5
 PLAN, STORE = "study.json", "store"
 # A study that will replace another is run here, inside the folder of unfinished work.
 REPLACEMENT = "study"
-# The files of a study's folder, by their paths in it.
-FILES = rf"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md|store/({STORE_FILES})"
+# A regular expression of the paths in a study's folder.
+FILE_PATTERN = (
+    r"study\.json|tables\.(md|csv|tex|json)|curves\.csv|figure\.(png|svg)|README\.md"
+    rf"|store/({STORE_FILE_PATTERN})"
+)
 # Stored with the plan: digests of custom methods and of the files that it reads, and versions.
 SOURCES = ("methods", "files", "versions")
 
@@ -181,12 +184,12 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))  # as it will be read back
     check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
-    with Store(partial).lock(folder, f"{REPLACEMENT}/({FILES})") as store:
+    with Store(partial).lock(folder, f"{REPLACEMENT}/({FILE_PATTERN})") as store:
         exists = folder.is_dir() and any(folder.iterdir())
         if exists and is_study(folder):
             read_study_file(folder)  # raises if this isn't one of edgewise's files
         if exists and (overwrite or not is_study(folder)):
-            check_no_foreign_files(folder, FILES)
+            check_no_foreign_files(folder, FILE_PATTERN)
         if not (exists and overwrite):
             with _start(folder, record) as opened:
                 yield opened

@@ -120,7 +120,10 @@ class Plan:
         return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code, cache)
 
     def recipes(self, seed: int) -> tuple[tuple[Measure, Recipe], ...]:
-        """Return (measure, recipe) pairs in the order of all tables and files. Seeds differ in their resamples only."""
+        """Return (measure, recipe) pairs in the order of all tables and files.
+
+        The recipes of two seeds differ only in the bootstrap's seed.
+        """
         bootstrap = replace(self.settings.bootstrap, seed=seed)
         learned = {} if self.learner is None else learned_recipes(self.learner, self.grid.time_limit)
         return tuple(
@@ -128,7 +131,7 @@ class Plan:
         )
 
     def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
-        """Return the seed that examples are drawn with -> the seeds of the study that share these examples."""
+        """Return a dict: data seed -> the study's seeds that use the examples drawn with it."""
         seeds = tuple(range(self.seeds))
         return {seed: (seed,) for seed in seeds} if task in GENERATORS else {0: seeds}
 

@@ -65,7 +65,8 @@ class Row:
 class DataSet(NamedTuple):
     """A data set on the hub, and how its rows are read.
 
-    read  (row, function that counts tokens) -> a prompt pair, or the reason why the benchmark drops the row
+    config  the name of its subset; None if it has only one
+    read    (row, function that counts tokens) -> a prompt pair, or the reason why the benchmark drops the row
     """
 
     repository: str

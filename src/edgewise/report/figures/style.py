@@ -23,7 +23,7 @@ DPI = 160
 FILE_TYPES = ("png", "svg")
 SMALL, NORMAL, LARGE = 7.0, 8.0, 11.0  # font sizes in points
 INK, FAINT, PALE = "#1a1a1a", "#6b6b6b", "#d4d4d4"
-# Okabe and Ito's colours, which colour-blind readers can distinguish.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, a grey and a brown.
 BLACK, BLUE, VERMILLION, GREY = "#000000", "#0072B2", "#D55E00", "#8f8f8f"
 OTHER_COLOURS = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
 MAX_AXIS_VALUE = 1e300
