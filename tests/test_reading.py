@@ -371,6 +371,14 @@ def bombs(folder):
         for _ in range(32):
             file.write(bytes(2**24))
     yield "arrays", path
+    content = bytearray(path.read_bytes())
+    entry = content.rfind(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = struct.pack("<I", 496)  # the size of the array, which the directory understates
+    (folder / "understated.npz").write_bytes(content)
+    yield "arrays", folder / "understated.npz"
+    with zipfile.ZipFile(folder / "overstated.npz", "w") as archive:
+        archive.writestr("a.npy", npy(shape=f"({2**28},)"))
+    yield "arrays", folder / "overstated.npz"
     matrix = torch.zeros(1).expand(20_000, 20_000)
     cfg = {"n_layers": 100, "n_heads": 100, "d_model": 1}
     held = {"cfg": cfg, "src_nodes": [], "dst_nodes": [], "edges_in_graph": matrix, "nodes_in_graph": matrix[0]}

@@ -51,7 +51,7 @@ def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArra
     file_size(path)
     with wrap_read_errors(path):
         array = np.lib.format.open_memmap(path, mode="r")
-    _check_array(array, kind, shape, path)
+    _check_header(ArrayHeader(array.dtype, array.shape), kind, shape, path)
     return array
 
 
@@ -88,10 +88,16 @@ def read_arrays(
                     f"{name} in {path} would decompress from {member.compress_size:,} to {member.file_size:,} bytes, "
                     "which is more than arrays of numbers do"
                 )
-            array = np.lib.format.read_array(io.BytesIO(archive.read(member)), allow_pickle=False)
-            _check_array(array, *expected[name], f"{name} in {path}")
-            array.flags.writeable = False
-            arrays[name] = array
+            with archive.open(member) as file:
+                data = file.read(member.file_size)  # without a number, a lying member would decompress as a whole
+            stream, what = io.BytesIO(data), f"{name} in {path}"
+            header = _read_header(stream)
+            _check_header(header, *expected[name], what)
+            if math.prod(header.shape) * header.dtype.itemsize != len(data) - stream.tell():
+                raise InputError(f"{what} has shape {list(header.shape)}, which isn't the size of its numbers")
+            stream.seek(0)
+            arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+            arrays[name].flags.writeable = False
     return arrays
 
 
@@ -117,16 +123,16 @@ def _read_header(file: IO[bytes]) -> ArrayHeader:
     return ArrayHeader(dtype, shape)
 
 
-def _check_array(array: NDArray[Any], kind: str, shape: Shape | None, what: object) -> None:
-    dtype = array.dtype
+def _check_header(header: ArrayHeader, kind: str, shape: Shape | None, what: object) -> None:
+    dtype = header.dtype
     if dtype.kind not in "biufc" or not dtype.isnative or not f"{dtype.kind}{dtype.itemsize}".startswith(kind):
         raise InputError(f"{what} holds {dtype}, but {DTYPE_WORDS.get(kind, 'plain numbers')} are expected")
     if shape is not None and (
-        len(shape) != array.ndim
-        or any(expected not in (None, length) for expected, length in zip(shape, array.shape, strict=True))
+        len(shape) != len(header.shape)
+        or any(expected not in (None, length) for expected, length in zip(shape, header.shape, strict=True))
     ):
         words = ", ".join("any" if length is None else f"{length}" for length in shape)
-        raise InputError(f"{what} has shape {list(array.shape)}, but [{words}] is expected")
+        raise InputError(f"{what} has shape {list(header.shape)}, but [{words}] is expected")
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

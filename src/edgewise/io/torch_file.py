@@ -59,7 +59,11 @@ def check_torch_zip(path: Path) -> int:
             raise InputError(f"{path} has compressed or encrypted members, which torch doesn't write; save it again")
         names = [member.filename for member in members if member.filename.endswith("/data.pkl")]
         is_repeated = len({member.filename for member in members}) < len(members)
-        if len(names) != 1 or is_repeated or sum(member.file_size for member in members) > size:
+        if (
+            len(names) != 1
+            or is_repeated
+            or sum(max(member.file_size, member.compress_size) for member in members) > size
+        ):
             raise InputError(
                 f"{path} isn't a torch file: it needs one data.pkl, and members within its size, each once"
             )

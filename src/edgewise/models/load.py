@@ -149,6 +149,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
     import transformers
 
     devices = choose_devices(source.device)
+    files.check_text_files()
     config = read_config(source, files)
     limit, required = files.max_parameters, least_parameters(config)
     if required > limit:  # transformers would fill the missing weights with random numbers, however many

@@ -26,6 +26,8 @@ PICKLED_SUFFIX = ".bin"
 WEIGHT_FILES = ("model.safetensors", f"pytorch_model{PICKLED_SUFFIX}")
 CONTENT_SUFFIXES = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
 CODE_SUFFIX = ".py"
+# Libraries read these files as a whole. Twice the size of the largest known tokenizer.
+TEXT_SUFFIXES, MAX_TEXT_BYTES = (".json", ".jinja", ".txt", ".model"), 64 * 2**20
 # Files that training leaves in a model's folder. They are not part of the model.
 TRAINING_PREFIXES = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
@@ -61,6 +63,13 @@ class ModelFiles:
         if self.gguf is not None:
             return NUMBERS_PER_BYTE * (Path(self.location) / self.gguf).stat().st_size
         return sum(file.stat().st_size for file in self.list_weight_files()) or inf
+
+    def check_text_files(self) -> None:
+        """Raise InputError if a config, tokenizer or template of a local folder is far too large to be one."""
+        if self.is_local:
+            for path in Path(self.location).iterdir():
+                if path.suffix in TEXT_SUFFIXES and path.is_file():
+                    file_size(path, MAX_TEXT_BYTES)
 
     def list_weight_files(self) -> list[Path]:
         """Return the weight files of a local folder, of the kind that transformers loads.

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..io.reading import file_size, wrap_read_errors
+from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .model import bos_name
-from .model_files import ModelFiles
+from .model_files import MAX_TEXT_BYTES, ModelFiles
 
 # Tokens that can only begin a text. A model that has one was trained with it, even if its tokenizer does not add it.
 BEGINNING_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 NO_MAX_LENGTH = 10**30
 MAX_TEXT_GROWTH = 10_000
-# Twice the largest known tokenizer file.
-MAX_TOKENIZER_BYTES = 64 * 2**20
 
 
 def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
@@ -24,12 +22,9 @@ def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
     import transformers
 
     if files.is_local and not files.gguf:
-        paths = list(Path(files.location).glob("*token*"))
-        if not paths:
+        if not any(Path(files.location).glob("*token*")):
             return None
-        for path in paths:
-            if path.is_file():
-                file_size(path, MAX_TOKENIZER_BYTES)
+        files.check_text_files()
         _check_text_growth(Path(files.location) / "tokenizer.json")
     with wrap_read_errors(f"the tokenizer of {files.location}"):
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
@@ -60,7 +55,7 @@ def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
 
 def _check_text_growth(path: Path) -> None:
     """Raise InputError if a tokenizer's replacements, applied one after the other, make a text too long for memory."""
-    record = read_json(path, max_bytes=MAX_TOKENIZER_BYTES) if path.is_file() else None
+    record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
     normalizers, growth = [record.get("normalizer") if isinstance(record, dict) else None], 1
     while normalizers:
         normalizer = normalizers.pop()

@@ -46,7 +46,7 @@ def convert(
 ) -> Conversion:
     """Convert scores or circuits from one format to another.
 
-    Between json and pt everything about edges is kept exactly. An npz is a circuit, with scores of its own edges only. A
+    Between json and pt everything about edges is kept exactly. An npz is a circuit with the scores of its edges. A
     score folder has scores per example and no circuit: in a file, they are averaged over the examples, and no edge is
     in_graph.
 
