@@ -101,21 +101,6 @@ def read_arrays(
     return arrays
 
 
-def read_headers(path: Path) -> dict[str, ArrayHeader]:
-    """Return the headers of the arrays in a .npz by name, or of a .npy under the name ''. No array is read."""
-    file_size(path)
-    with wrap_read_errors(path):
-        if path.suffix == ".npy":
-            with path.open("rb") as file:
-                return {"": _read_header(file)}
-        headers = {}
-        with zipfile.ZipFile(path) as archive:
-            for name in archive.namelist():
-                with archive.open(name) as file:
-                    headers[name.removesuffix(".npy")] = _read_header(file)
-        return headers
-
-
 def _read_header(file: IO[bytes]) -> ArrayHeader:
     is_first = np.lib.format.read_magic(file) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

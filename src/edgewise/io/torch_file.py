@@ -23,7 +23,7 @@ SAFE_NAMES = re.compile(
 )
 # Opcodes that call something whose name isn't written beside them. torch doesn't write them.
 UNSAFE_OPCODES = {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
-# A pickle may refer to a text again. It may have one value, or so many characters, per byte.
+# A pickle may repeat a text by reference. Per byte of the file, it may hold one value or this many characters.
 MAX_CHARACTERS = 64
 
 
