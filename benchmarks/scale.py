@@ -34,9 +34,9 @@ from edgewise.evaluate import SIZES, Patching
 from edgewise.evaluate.run_circuits import EvaluateJob
 from edgewise.learn.top_k_training import GradientJob
 from edgewise.models import Model, inspect_model, plan_batches, wrap_model
-from edgewise.recipes.curves import rank_edges, select_recipes
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.recipes.settings import Settings
+from edgewise.recipes.stages import rank_edges, select_recipes
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, ray_engine as cluster
 from edgewise.runtime.engine import WorkItem, choose_item_size, order_longest_first
 from edgewise.runtime.store import Store

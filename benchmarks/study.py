@@ -32,7 +32,7 @@ from rich.table import Table
 
 from edgewise import Circuit, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
 from edgewise.models import Model, load_source
-from edgewise.recipes.curves import rank_edges, select_recipes
+from edgewise.recipes.stages import rank_edges, select_recipes
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, Session
 from edgewise.study import Grid
 

@@ -19,8 +19,8 @@ from edgewise import EdgeScores
 from edgewise.core.statistics import summarise
 from edgewise.evaluate import SIZES, Attention, area
 from edgewise.graph import Graph
-from edgewise.recipes.discovery import Prompt
 from edgewise.recipes.recipe import paper_recipes, select_circuits
+from edgewise.recipes.run_info import Prompt
 from edgewise.recipes.settings import DEFAULTS
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
@@ -64,7 +64,7 @@ def random_view(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
             reached = np.clip(np.linspace(0.1, 1, len(SIZES)) ** draw.uniform(0.2, 0.8), 0, 1)
             metric = empty + reached[:, None] * (full - empty) + draw.normal(0, 0.2, (len(SIZES), EXAMPLES))
             sizes = tuple(
-                ViewSize(share, selection.asked, selection.kept, float(at), float(at) - 0.03, float(at) + 0.03)
+                ViewSize(share, selection.n_requested, selection.n_kept, float(at), float(at) - 0.03, float(at) + 0.03)
                 for share, selection, at in zip(SIZES, selections, reached, strict=True)
             )
             circuits = tuple(selection.circuit for selection in selections)

@@ -355,7 +355,7 @@ def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs)
 def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):
     circuits, result = read_circuits(runs / "one"), read_result(runs / "one")
     for measure in (CMD, CPR):
-        for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.outcomes[0].curve.asked[1]), 1)):
+        for size, place in (("0.05", 0), ("30%", 1), ("1", 2), (str(result.outcomes[0].curve.n_requested[1]), 1)):
             opened = open_circuit(runs / "one", "mine", measure.name.lower(), size)
             assert opened.circuit == circuits[measure, "Mine"][place] and not opened.reason
             assert (opened.row.measure, opened.row.name, opened.place) == (measure, "Mine", place)

@@ -116,7 +116,7 @@ def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):
 
     words = ("run", "--examples", 12, "--out", tmp_path / "result", "--json")
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
     assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
     with monkeypatch.context() as broken:
@@ -362,7 +362,7 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
     )
     write(task, [GOOD, swapped])
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
         assert edgewise(*words)[0] == 130
     write(task, [GOOD, other])
     code, out, err = edgewise(*words)
@@ -391,7 +391,7 @@ def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tm
     ]
     words = ("run", "--model", model, "--task", write(tmp_path / "task.jsonl", rows), "--json", "--out")
     with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.curves.evaluate_circuits", stop)
+        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
         assert edgewise(*words, tmp_path / "out")[0] == 130
     before = weights.stat()
     if change == "weights":

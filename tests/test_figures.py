@@ -194,7 +194,7 @@ def test_curves_have_a_linear_and_a_logarithmic_axis_and_omit_sizes_without_edge
     run = make_run(discovery)
     with figure_settings():
         figure = FIGURES["faithfulness"](run)
-    assert run.outcomes[0].curve.asked[0] == 0
+    assert run.outcomes[0].curve.n_requested[0] == 0
     assert [axes.get_xscale() for axes in figure.axes] == ["linear", "log"] * 2
     for axes, measure in zip(figure.axes, (CMD, CMD, CPR, CPR), strict=True):
         curves = [line for line in axes.lines if len(line.get_xdata()) == len(SIZES) - 1]
@@ -266,8 +266,8 @@ def test_the_first_size_is_the_smallest_faithful_one_or_5_percent(discovery, hei
     (row,) = make_run(discovery, names=("Greedy",), measures=(CMD,), sizes=sizes, graph=Graph(4, 4, 8)).outcomes
     full, empty = np.full(12, 2.0), np.full(12, 1.0)
     values = 1 + np.repeat(np.array(heights, float)[:, None], 12, axis=1)
-    kept = tuple(max(1, number) for number in row.curve.asked)
-    assert replace(row.curve, kept=kept, values=values, full=full, empty=empty).default_size == expected
+    kept = tuple(max(1, number) for number in row.curve.n_requested)
+    assert replace(row.curve, n_kept=kept, values=values, full=full, empty=empty).default_size == expected
 
 
 def test_the_kind_of_an_edge_is_what_its_name_says():

@@ -64,7 +64,7 @@ def check_optimal(seed: int, graphs: tuple[Graph, ...] = SMALL) -> None:
     mask = found.circuit.mask
     assert found.objective == pytest.approx(expected, rel=1e-7, abs=1e-7), seed
     assert found.status is Status.OPTIMAL and found.bound == pytest.approx(found.objective), seed
-    assert 0 < found.kept <= problem.budget and found.circuit == found.circuit.prune(), seed
+    assert 0 < found.n_kept <= problem.budget and found.circuit == found.circuit.prune(), seed
     assert (problem.required <= mask).all() and (mask & problem.is_positive).sum() >= problem.least_positive, seed
 
 

@@ -49,8 +49,8 @@ from edgewise.learn import Learner, learner_from_record, size_chances, top_k_tra
 from edgewise.learn.schedule import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes import Outcome
-from edgewise.recipes.curves import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
+from edgewise.recipes.stages import portfolio
 from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches

@@ -254,7 +254,7 @@ def test_a_custom_solver_is_pruned_filled_and_nested(model):
     mask[np.argsort(PROBLEM.value)[: PROBLEM.budget]] = True
     assert found.circuit == Circuit(GRAPH, mask).prune() and found.solver == "Worst"
     filled = solve(PROBLEM, Worst(), fill=True)
-    assert found.kept <= filled.kept <= PROBLEM.budget
+    assert found.n_kept <= filled.n_kept <= PROBLEM.budget
     budgets = [3, 9, 20]
     path = solve_path(PROBLEM, budgets, Worst())
     for budget, one in zip(budgets, path, strict=True):
@@ -275,11 +275,11 @@ def test_a_custom_filter():
 
 def test_a_custom_measure_and_faithfulness():
     # Of the metric's means 1.5, 2, 4.5 the distances to 1 are 0.5, 1, 3.5: squared 0.25, 1, 12.25.
-    curve = Curve(CURVE.shares, CURVE.asked, CURVE.kept, CURVE.values, CURVE.full, CURVE.empty, Raw())
+    curve = Curve(CURVE.shares, CURVE.n_requested, CURVE.n_kept, CURVE.values, CURVE.full, CURVE.empty, Raw())
     assert curve.faithfulness.tolist() == [1.5, 2.0, 4.5]
     assert curve.area(Squared()) == pytest.approx(0.4 * (0.25 + 1) / 2 + 0.5 * (1 + 12.25) / 2)
     assert resample(curve, Squared(), 50).estimate == curve.area(Squared())
-    worse = Curve(CURVE.shares, CURVE.asked, CURVE.kept, CURVE.values + 1, CURVE.full, CURVE.empty, Raw())
+    worse = Curve(CURVE.shares, CURVE.n_requested, CURVE.n_kept, CURVE.values + 1, CURVE.full, CURVE.empty, Raw())
     assert compare(curve, worse, Squared()).is_better and compare(worse, curve, Squared()).is_worse
     assert faithfulness([3.0], 1.0, 1.0, Raw()).tolist() == [3.0]
 
@@ -308,7 +308,7 @@ def test_a_ranking_from_elsewhere_is_selected_by_any_solver():
     ranking = Ranking(GRAPH, np.arange(GRAPH.n_edges), signed=False)
     for solver in (Greedy(), TopN(), Ilp(), Worst()):
         found = solve(SelectionProblem.of(ranking, "absolute", 8), solver)
-        assert found.kept <= 8 and found.circuit == found.circuit.prune()
+        assert found.n_kept <= 8 and found.circuit == found.circuit.prune()
 
 
 def test_methods_with_hidden_parameters_are_errors(model):

@@ -52,6 +52,6 @@ def test_smollm2_has_the_recorded_scores_and_circuits():
     for selection, values, (kept, objective, metric) in zip(
         selections, evaluation.values, CIRCUITS.values(), strict=True
     ):
-        assert abs(selection.kept - kept) <= 5
+        assert abs(selection.n_kept - kept) <= 5
         assert selection.objective == pytest.approx(objective, rel=1e-3)
         np.testing.assert_allclose(values, metric, atol=0.3)

@@ -61,11 +61,12 @@ def test_failed_edges_are_selected_last_and_as_published_never(solver, measure):
     default = select_circuits(result.ranking, Recipe(solver, settings.bootstrap), measure, settings)
     assert default[-1].circuit == Circuit.full(GRAPH)
     from_published = select_circuits(result.ranking, Recipe(solver, published.bootstrap), measure, published)
-    assert [s.asked for s in from_published] == [0, *(s.asked for s in default)] and from_published[0].kept == 0
+    assert [s.n_requested for s in from_published] == [0, *(s.n_requested for s in default)]
+    assert from_published[0].n_kept == 0
     for selection in from_published:
         assert not selection.circuit.mask[~result.kept].any()
-        assert selection.circuit == selection.circuit.prune() and selection.kept <= selection.asked
-    assert from_published[-1].kept <= result.kept.sum()
+        assert selection.circuit == selection.circuit.prune() and selection.n_kept <= selection.n_requested
+    assert from_published[-1].n_kept <= result.kept.sum()
     assert from_published[-1].circuit == from_published[-2].circuit
 
 
@@ -108,7 +109,7 @@ def test_a_run_as_published(edgewise, tmp_path):
     result = read_result(tmp_path / "out")
     assert published_words(result.settings) == dict(PUBLISHED) and result.settings.sizes[0] == 0
     filtered = next(outcome for outcome in result.of(CMD) if outcome.name == "Bootstrapping")
-    assert filtered.curve.kept[-1] <= result.statistics.kept.sum() < result.run.graph.n_edges
+    assert filtered.curve.n_kept[-1] <= result.statistics.kept.sum() < result.run.graph.n_edges
     assert edgewise("report", tmp_path / "out")[0] == 0
 
 
@@ -155,19 +156,19 @@ def tuned():
 
 def test_circuits_are_evaluated_on_examples_that_did_not_select_them(tuned, monkeypatch):
     """The circuits of a fold are selected from the scores of the other folds, and evaluated on that fold."""
-    from edgewise.recipes import curves
+    from edgewise.recipes import stages
 
     model, task, settings, given = tuned
     log = []
-    summarised, evaluated = curves.summarise, curves.evaluate_circuits
-    monkeypatch.setattr(curves, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
+    summarised, evaluated = stages.summarise, stages.evaluate_circuits
+    monkeypatch.setattr(stages, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
 
     def evaluate(model, part, *rest, **more):
         log.append(("part", part))
         return evaluated(model, part, *rest, **more)
 
-    monkeypatch.setattr(curves, "evaluate_circuits", evaluate)
-    monkeypatch.setattr(curves, "CHUNK_SIZE", 10**9)  # one call per fold
+    monkeypatch.setattr(stages, "evaluate_circuits", evaluate)
+    monkeypatch.setattr(stages, "CHUNK_SIZE", 10**9)  # one call per fold
     result = tune(model, task, given, settings)
     row_of = {given.values[row].tobytes(): row for row in range(len(task))}
     place = {example: row for row, example in enumerate(task.examples)}

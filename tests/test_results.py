@@ -183,7 +183,7 @@ def test_custom_recipes(inputs, result, tmp_path):
     "wrong", [{}, [], [Recipe()], {CMD: Recipe()}, {CMD: []}, {CMD: ["greedy"]}, {"CMD": [Recipe()]}]
 )
 def test_invalid_recipes_raise_before_the_work(inputs, wrong, monkeypatch):
-    monkeypatch.setattr("edgewise.recipes.curves.score_edges", lambda *_, **__: pytest.fail("the work has begun"))
+    monkeypatch.setattr("edgewise.recipes.stages.score_edges", lambda *_, **__: pytest.fail("the work has begun"))
     with pytest.raises(InputError, match="recipes"):
         discover(*inputs, SETTINGS, wrong)
 

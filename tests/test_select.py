@@ -82,7 +82,7 @@ def test_greedy_is_mibs_greedy(problem):
 def test_greedy_on_real_scores(shared, rank, budget, kept):
     problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), rank, budget)
     found = solve(problem, Greedy())
-    assert found.kept == kept[rank]
+    assert found.n_kept == kept[rank]
     assert found.circuit == Circuit(problem.graph, heap_greedy(problem)).prune()
 
 
@@ -135,7 +135,7 @@ def test_ilp_is_at_least_as_good_as_the_heuristics_under_the_same_constraints(pr
     try:
         best = solve(problem, Ilp())
     except Infeasible as error:
-        assert solve(error.nearest, Ilp()).kept <= problem.budget
+        assert solve(error.nearest, Ilp()).n_kept <= problem.budget
         return
     assert best.objective <= problem.upper_bound + 1e-9 or problem.budget == problem.graph.n_edges
     for solver in (Greedy(), TopN()):
@@ -176,7 +176,7 @@ def test_ilp_on_real_scores(shared, rank):
     budgets = [int(share * 32491) for share in SIZES[:-1]]
     found = solve_path(problem, budgets)
     for selection, optimum, budget in zip(found, OPTIMA[rank], budgets, strict=True):
-        assert selection.objective == pytest.approx(optimum, rel=1e-6) and selection.kept == budget
+        assert selection.objective == pytest.approx(optimum, rel=1e-6) and selection.n_kept == budget
         assert selection.status is Status.OPTIMAL
         greedy = solve(problem.with_budget(budget), Greedy(), fill=True)
         assert selection.objective >= greedy.objective
@@ -187,7 +187,7 @@ def test_pnr_on_real_scores_is_honoured_by_every_solver(shared):
         problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), "absolute", 324, 0.9)
         chosen = solve(problem, solver)
         positive = int((chosen.circuit.mask & problem.is_positive).sum())
-        assert positive >= 0.85 * chosen.kept and (solver != Ilp() or positive >= 292)
+        assert positive >= 0.85 * chosen.n_kept and (solver != Ilp() or positive >= 292)
 
 
 @settings(max_examples=40, deadline=None)
@@ -203,7 +203,7 @@ def test_nested_circuits_contain_the_smaller_ones(problem, solver):
             if selection.free_objective is not None:
                 assert selection.objective <= selection.free_objective + 1e-9
                 pnr = problem.pnr if selection.possible_pnr is None else selection.possible_pnr
-                nested = replace(problem, budget=selection.asked, pnr=pnr, within=before.circuit)
+                nested = replace(problem, budget=selection.n_requested, pnr=pnr, within=before.circuit)
                 assert selection.objective == pytest.approx(plain_optimum(nested), rel=1e-7, abs=1e-7)
 
 
@@ -211,11 +211,11 @@ def test_nested_circuits_contain_the_smaller_ones(problem, solver):
 @given(problems(), st.sampled_from([Greedy(), TopN()]))
 def test_fill_comes_as_close_to_the_budget_as_possible(problem, solver):
     plain, filled = solve(problem, solver), solve(problem, solver, fill=True)
-    assert plain.kept <= filled.kept <= problem.budget
+    assert plain.n_kept <= filled.n_kept <= problem.budget
     assert filled.circuit == filled.circuit.prune()
-    if problem.pnr is None and filled.kept < problem.budget:
-        sizes = [solve(problem.with_budget(n), solver).kept for n in range(problem.budget, problem.graph.n_edges)]
-        assert max((size for size in sizes if size <= problem.budget), default=plain.kept) == filled.kept
+    if problem.pnr is None and filled.n_kept < problem.budget:
+        sizes = [solve(problem.with_budget(n), solver).n_kept for n in range(problem.budget, problem.graph.n_edges)]
+        assert max((size for size in sizes if size <= problem.budget), default=plain.n_kept) == filled.n_kept
 
 
 @pytest.mark.parametrize("limit", [1e-9, 0.02])
@@ -226,7 +226,7 @@ def test_a_time_limit_gives_a_circuit_and_a_valid_bound(limit, pnr):
     problem = SelectionProblem.build(graph, score, "absolute", 40, pnr)
     optimum = solve(problem)
     found = solve(problem, Ilp(limit))
-    assert 0 < found.kept <= 40 and found.circuit == found.circuit.prune()
+    assert 0 < found.n_kept <= 40 and found.circuit == found.circuit.prune()
     assert found.objective <= optimum.objective + 1e-9 <= found.bound + 2e-9
     if found.status is Status.TIME_LIMIT:
         assert found.gap > 0
@@ -244,7 +244,7 @@ def test_edges_of_value_0_are_chosen_last():
         # m1 writes to nothing but the logits, by an edge that would cost: its in-edges stay out, too.
         able = graph.n_edges - 1 - int((graph.edge_head == graph.mlp_source(1)).sum())
         # A node joins by two edges at once, so that one place may stay empty.
-        assert found.kept >= min(budget, able) - 1
+        assert found.n_kept >= min(budget, able) - 1
 
 
 @pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
@@ -267,7 +267,7 @@ def test_an_impossible_share_of_positive_edges_names_the_nearest_possible():
     problem = SelectionProblem.build(TINY, score, "absolute", 1, 1.0)
     with pytest.raises(Infeasible, match="--pnr 0") as caught:
         solve(problem, Ilp())
-    assert solve(caught.value.nearest, Ilp()).kept == 1
+    assert solve(caught.value.nearest, Ilp()).n_kept == 1
 
 
 def test_positive_means_positive_before_absolute_values():
@@ -350,7 +350,7 @@ def test_a_time_limit_holds_where_pnr_binds():
     started = time.process_time()
     with contextlib.suppress(Infeasible):  # proven in time, which is as good
         found = solve(problem, Ilp(0.5))
-        assert 0 < found.kept <= 30
+        assert 0 < found.n_kept <= 30
     assert time.process_time() - started < 20  # not a speed: forty times the limit is no limit
 
 
@@ -361,7 +361,7 @@ def test_the_nearest_possible_pnr_is_feasible():
             solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, 1.0))
         except Infeasible as error:
             share = float(re.search(r"--pnr ([\d.]+\d)", str(error)).group(1))
-            assert solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, share)).kept
+            assert solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, share)).n_kept
 
 
 def test_values_many_orders_apart_are_ranked_by_the_large_ones():

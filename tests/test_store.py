@@ -16,7 +16,7 @@ from conftest import build, random_task
 
 from edgewise import Bootstrap, Eap, EapIg, InputError, Metric, Settings, Store, discover, load_model, wrap_model
 from edgewise.models import ModelSource, load_source
-from edgewise.recipes import curves
+from edgewise.recipes import stages
 from edgewise.runtime import Session, store as store_module
 from edgewise.runtime.partial_unit import PartialUnit
 from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
@@ -469,8 +469,8 @@ def test_scores_are_computed_again_if_anything_they_depend_on_changed(saved, tmp
     monkeypatch.setattr(scoring, "run_batches", lambda *g, **more: (calls.append(g), running(*g, **more))[1])
 
     def scores(task=task, settings=settings):
-        found = curves.score_task(load_model(str(saved)), task, settings, Session(store, progress=quiet))
-        fresh = curves.score_task(load_model(str(saved)), task, settings, Session(progress=quiet))
+        found = stages.score_task(load_model(str(saved)), task, settings, Session(store, progress=quiet))
+        fresh = stages.score_task(load_model(str(saved)), task, settings, Session(progress=quiet))
         np.testing.assert_array_equal(found.values, fresh.values)
         return found
 

@@ -23,7 +23,7 @@ from test_tasks import write
 
 from edgewise import CMD, CPR, Bootstrap, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
 from edgewise.evaluate import Curve
-from edgewise.recipes import curves
+from edgewise.recipes import stages
 from edgewise.recipes.recipe import GREEDY, Recipe, paper_recipes
 from edgewise.recipes.settings import Settings, as_published
 from edgewise.recipes.stability import mean_overlap, recipe_overlap
@@ -193,7 +193,7 @@ def test_overlap_and_kept_tables(finished):
                 if isinstance(recipe.filter, Bootstrap):
                     recipe = replace(recipe, filter=replace(recipe.filter, seed=seed))
                 task = load_task("ioi", model, "train", 8, seed)
-                scores = curves.score_task(model, task, settings, Session(Store(finished / "store"), progress=quiet))
+                scores = stages.score_task(model, task, settings, Session(Store(finished / "store"), progress=quiet))
                 by_size = recipe_overlap(scores, recipe, measure, settings, run.OVERLAP_RESAMPLES)
                 means.append(mean_overlap(by_size, settings.sizes))
             assert cell.overlap[measure][who] == tuple(means)
@@ -296,7 +296,7 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
 
 def test_a_missing_split_raises_before_the_work(edgewise, tmp_path, monkeypatch):
     path = write(tmp_path / "own.jsonl", example_rows(["train", "test"]))
-    monkeypatch.setattr(curves, "score_edges", lambda *_, **__: pytest.fail("scored in vain"))
+    monkeypatch.setattr(stages, "score_edges", lambda *_, **__: pytest.fail("scored in vain"))
     assert "no rows of split 'validation'" in refused(edgewise, "study", "--task", path, "--out", tmp_path / "study")
 
 

@@ -23,7 +23,7 @@ from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, Curve, resample
 from edgewise.learn import TopKLearner
 from edgewise.recipes import Outcome, Recipe
-from edgewise.recipes.discovery import ModelAccuracy
+from edgewise.recipes.run_info import ModelAccuracy
 from edgewise.report.comparisons import RecipeAreas, compare_recipes, recipe_pair_tables
 from edgewise.report.formatting import one_line, safe_text, shorten
 from edgewise.report.study_tables import markdown, terminal, write_study

@@ -27,8 +27,8 @@ from edgewise import (
     write_result,
 )
 from edgewise.learn import TopKLearner
-from edgewise.recipes.discovery import Prompt
 from edgewise.recipes.recipe import GREEDY
+from edgewise.recipes.run_info import Prompt
 from edgewise.report import figures
 from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
@@ -117,8 +117,8 @@ def test_the_page_of_a_run_has_its_results(folder):
         learned = result.learned.get(row.recipe.learner)
         said, masks = about["rows"][place], arrays[f"row{place}.masks"]
         # A size that asks for no edge isn't shown.
-        kept = [at for at, asked in enumerate(row.curve.asked) if asked]
-        assert 0 < len(kept) < len(row.curve.asked)
+        kept = [at for at, asked in enumerate(row.curve.n_requested) if asked]
+        assert 0 < len(kept) < len(row.curve.n_requested)
         assert [size["share"] for size in said["sizes"]] == [row.curve.shares[at] for at in kept]
         for size, at in enumerate(kept):
             assert (masks[size] == row.circuits[at].mask[edges]).all()
@@ -336,7 +336,7 @@ def test_circuit_files_show_their_own_scores_or_none(tmp_path):
 def test_long_prompts_are_truncated(tmp_path, monkeypatch):
     test = random_task(4, seed=1)
     first, second = (2 * example.length for example in test.examples[:2])
-    monkeypatch.setattr("edgewise.recipes.discovery.MAX_TOKENS", first + second + 1)
+    monkeypatch.setattr("edgewise.recipes.run_info.MAX_TOKENS", first + second + 1)
     found = discover(wrap_model(build("gpt2")), random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
     write_result(found, tmp_path / "r")
     assert [len(prompt.clean) for prompt in read_result(tmp_path / "r").prompts] == [first / 2, second / 2]

@@ -21,7 +21,13 @@ from .errors import InputError
 from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .method import check_is
 from .models import Model
-from .recipes.curves import (
+from .recipes.discovery import Discovery
+from .recipes.outcome import Outcome, exported_outcome
+from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
+from .recipes.run_info import decode_prompts, describe_run
+from .recipes.settings import DEFAULTS, Settings
+from .recipes.stability import recipe_overlap
+from .recipes.stages import (
     MeasureRecipe,
     evaluate_selections,
     learn_rankings,
@@ -30,11 +36,8 @@ from .recipes.curves import (
     score_task,
     select_recipes,
 )
-from .recipes.discovery import Discovery, Outcome, Tuning, decode_prompts, describe_run, exported_outcome
-from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
-from .recipes.settings import DEFAULTS, Settings
-from .recipes.stability import recipe_overlap
 from .recipes.tuning import tune
+from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task
 

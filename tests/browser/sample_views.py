@@ -12,7 +12,7 @@ import numpy as np
 
 from edgewise import Circuit, Graph
 from edgewise.evaluate import Attention
-from edgewise.recipes.discovery import Prompt
+from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 
 SHARES = (0.04, 0.1, 0.3, 1.0)

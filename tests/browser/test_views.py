@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from edgewise import Circuit, Graph
-from edgewise.recipes.discovery import Prompt
+from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 

@@ -137,7 +137,7 @@ def read_results(folder: Path, given: Input) -> None:
         check(_is_finite(curve.values, curve.full, curve.empty, outcome.area, curve.shares), "curves are finite")
         check(curve.values.shape == (len(curve.shares), result.run.test.examples), "curves are [size, example]")
         check(all(circuit.graph == result.run.graph for circuit in outcome.circuits), "circuits have the run's graph")
-        check(tuple(c.n_edges for c in outcome.circuits) == curve.kept, "circuits have their curve's number of edges")
+        check(tuple(c.n_edges for c in outcome.circuits) == curve.n_kept, "circuits have their curve's number of edges")
     view = view_of([folder])
     check(len(view.rows) == len(result.outcomes), "every curve is shown")
     check(all(_is_finite(run.mean, run.low) for run in view.runs), "scores that are shown are finite")

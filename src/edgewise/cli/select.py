@@ -95,14 +95,14 @@ def command(
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
             with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:
                 for selection, record in zip(selections, records, strict=True):
-                    name = Path(f"circuit-{selection.asked}.json" if has_sizes else "")
+                    name = Path(f"circuit-{selection.n_requested}.json" if has_sizes else "")
                     selection.circuit.save(draft / name, ranking.value, origin | record)
                     record["out"] = str(out_path / name)
     if json:
         print_json({"circuits": records} if has_sizes else records[0])
     else:
         _show(selections, records, pnr)
-        title = f"the circuit of {selections[-1].asked:,} edges" if has_sizes else "the circuit"
+        title = f"the circuit of {selections[-1].n_requested:,} edges" if has_sizes else "the circuit"
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
@@ -131,7 +131,7 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
             for name, value in records[0].items()
             if value is not None and name not in hidden
         }
-        out.print(key_value_table(f"a circuit, edges: {selections[0].kept}", cells))
+        out.print(key_value_table(f"a circuit, edges: {selections[0].n_kept}", cells))
     say(selections[-1].status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
         say(f"PNR {pnr:g} asks for more positive edges than there are: possible_pnr is the largest possible share")

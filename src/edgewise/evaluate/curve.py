@@ -54,7 +54,7 @@ class Curve:
     ----------
     shares
         [size] of all edges, increasing.
-    asked, kept
+    n_requested, n_kept
         [size] edges that were asked for, and edges that the circuit has.
     values
         [size, example] the metric of each circuit.
@@ -65,8 +65,8 @@ class Curve:
     """
 
     shares: tuple[float, ...]
-    asked: tuple[int, ...]
-    kept: tuple[int, ...]
+    n_requested: tuple[int, ...]
+    n_kept: tuple[int, ...]
     values: FloatArray
     full: FloatArray
     empty: FloatArray
@@ -76,7 +76,7 @@ class Curve:
         sizes, examples = len(self.shares), len(self.full)
         if self.values.shape != (sizes, examples) or self.empty.shape != (examples,):
             raise InputError(f"a curve of {sizes} sizes and {examples} examples can't have values {self.values.shape}")
-        if len(self.asked) != sizes or len(self.kept) != sizes:
+        if len(self.n_requested) != sizes or len(self.n_kept) != sizes:
             raise InputError(f"a curve of {sizes} sizes needs as many numbers of edges")
         if any(b <= a for a, b in zip(self.shares, self.shares[1:], strict=False)):
             raise InputError(f"the sizes of a curve must increase, but {self.shares} were given")
@@ -107,7 +107,7 @@ class Curve:
     @property
     def nonempty_sizes(self) -> list[int]:
         """Indices of the sizes that ask for an edge. In a small graph the smallest sizes ask for none."""
-        return [index for index, asked in enumerate(self.asked) if asked > 0]
+        return [index for index, count in enumerate(self.n_requested) if count > 0]
 
     @property
     def default_size(self) -> int:
@@ -116,7 +116,7 @@ class Curve:
         It is the smallest circuit with a faithfulness of `FAITHFUL_ENOUGH`, or else the one nearest to `DEFAULT_SHARE`.
         Empty circuits and the full model are only taken if there is nothing else.
         """
-        partial = [index for index, kept in enumerate(self.kept) if kept > 0 and self.shares[index] < 1]
+        partial = [index for index, count in enumerate(self.n_kept) if count > 0 and self.shares[index] < 1]
         partial = partial or [len(self.shares) - 1]
         faithful = [index for index in partial if self.faithfulness[index] >= FAITHFUL_ENOUGH]
         return faithful[0] if faithful else min(partial, key=lambda index: abs(self.shares[index] - DEFAULT_SHARE))
@@ -131,17 +131,17 @@ class Curve:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Curve]) -> Curve:
-        """Return the curve of several sets of examples, one after the other. Its `kept` are the edges asked for."""
+        """Return the curve of several sets of examples, one after the other. Its `n_kept` are the edges asked for."""
         first = parts[0]
         values, full, empty = (
             np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("values", "full", "empty")
         )
-        return replace(first, kept=first.asked, values=values, full=full, empty=empty)
+        return replace(first, n_kept=first.n_requested, values=values, full=full, empty=empty)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one record per size, for JSON and CSV."""
         names = ("share", "edges_asked", "edges_kept", "metric", "faithfulness")
-        columns = (self.shares, self.asked, self.kept, self.values.mean(1).tolist(), self.faithfulness.tolist())
+        columns = (self.shares, self.n_requested, self.n_kept, self.values.mean(1).tolist(), self.faithfulness.tolist())
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def __repr__(self) -> str:

@@ -216,7 +216,7 @@ def select_circuits(
     ):
         circuit = Circuit(problem.graph, selection.circuit.mask & kept).prune()
         objective = problem.objective(circuit.mask)
-        selections.append(replace(selection, circuit=circuit, asked=budget, objective=objective))
+        selections.append(replace(selection, circuit=circuit, n_requested=budget, objective=objective))
     return tuple(selections)
 
 

@@ -19,10 +19,10 @@ from ..method import check_is
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
-from .curves import evaluate_selections, learn_rankings, rank_edges, select_recipes
-from .discovery import Candidate, Tuning, find_baseline
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
+from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes
+from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
     from ..models import Model

@@ -22,7 +22,8 @@ from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
 from ..io.formats import read_edge_file
 from ..method import as_known
-from ..recipes.discovery import Discovery, Outcome
+from ..recipes.discovery import Discovery
+from ..recipes.outcome import Outcome
 from ..results import is_result, read_result
 from .formatting import format_number, format_percent, format_score
 from .tables import number_tables
@@ -122,7 +123,7 @@ def _find_size(curve: Curve, size: str | None) -> tuple[int, str]:
     except ValueError:
         number = float("nan")
     is_count = size.isdecimal() and size != "1"
-    for place, (share, asked) in enumerate(zip(curve.shares, curve.asked, strict=True)):
+    for place, (share, asked) in enumerate(zip(curve.shares, curve.n_requested, strict=True)):
         if isclose(share, number) or (is_count and asked == number):
             return place, ""
     shares = ", ".join(f"{share:g}" for share in curve.shares)

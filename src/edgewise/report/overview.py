@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ..core.statistics import EdgeStatistics
 from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Measure
-from ..recipes.discovery import Discovery, Outcome
+from ..recipes.discovery import Discovery
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_percent, short_name, shorten
 

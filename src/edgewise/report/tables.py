@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..evaluate import CONFIDENCE, Measure
-from ..recipes.discovery import Outcome
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, safe_text
 
@@ -44,7 +44,7 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
         style = "bold " * is_best + "underline" * (mark == "better")
         interval, curve, marks = area.interval(), outcome.curve, " ".join(filter(None, (BEST * is_best, mark)))
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
-        kept = ", ".join(f"{100 * curve.kept[place] / max(curve.asked[place], 1):.0f}" for place in places)
+        kept = ", ".join(f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places)
         cell = Text(format_number(outcome.area), style)
         rows.append((outcome.name, cell, marks, format_interval(interval.low, interval.high), kept))
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"

@@ -18,7 +18,7 @@ from ..evaluate import CMD, Measure
 from ..graph import Graph
 from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
-from ..recipes.discovery import Outcome
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import TUNED
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST

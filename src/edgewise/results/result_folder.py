@@ -43,10 +43,13 @@ from ..io.formats import NPZ
 from ..io.records import convert_record, read_format, read_json
 from ..learn import Learner
 from ..method import from_record, parameters, plain, record_name
-from ..recipes.discovery import MAX_PROMPTS, Discovery, Outcome, Prompt, RunInfo, Tuning
+from ..recipes.discovery import Discovery
+from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED, Recipe
+from ..recipes.run_info import MAX_PROMPTS, Prompt, RunInfo
 from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
+from ..recipes.tuning_result import Tuning
 from ..select import Selection
 
 FORMAT, VERSION = "edgewise-result", 3

@@ -52,7 +52,7 @@ class Selection:
     """A selected circuit and how the solver ended.
 
     circuit         pruned: every edge lies on a path from input to logits
-    asked           the budget of edges; `kept`, the number of edges of the circuit, may be smaller
+    n_requested     the budget of edges; `n_kept`, the number of edges of the circuit, may be smaller
     objective       the total value of the circuit's edges; the optimum is at most `bound`
     free_objective  the objective without the condition of nested circuits, if that changed the circuit
     possible_pnr    the largest possible share of positive edges, if PNR asked for more
@@ -61,7 +61,7 @@ class Selection:
     circuit: Circuit
     solver: str
     status: Status
-    asked: int
+    n_requested: int
     objective: float
     bound: float
     seconds: float
@@ -70,7 +70,7 @@ class Selection:
     possible_pnr: float | None = None
 
     @property
-    def kept(self) -> int:
+    def n_kept(self) -> int:
         """The number of edges in the circuit."""
         return self.circuit.n_edges
 
@@ -80,14 +80,14 @@ class Selection:
         return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-300)
 
     def __repr__(self) -> str:
-        return f"Selection({self.kept:,} of {self.asked:,} edges by {self.solver}, {self.status.value})"
+        return f"Selection({self.n_kept:,} of {self.n_requested:,} edges by {self.solver}, {self.status.value})"
 
     def record(self) -> dict[str, Any]:
         """Return the selection, without the circuit, as plain data for JSON."""
         return {
             "solver": self.solver,
-            "edges_asked": self.asked,
-            "edges_kept": self.kept,
+            "edges_asked": self.n_requested,
+            "edges_kept": self.n_kept,
             "objective": self.objective,
             "bound": self.bound,
             "gap": self.gap,
@@ -106,7 +106,7 @@ class Selection:
             circuit=circuit,
             solver=record["solver"],
             status=Status(record["status"]),
-            asked=record["edges_asked"],
+            n_requested=record["edges_asked"],
             effort=Effort(record["rounds"], record["columns"]),
             **{name: record[name] for name in ("objective", "bound", "seconds", "free_objective", "possible_pnr")},
         )

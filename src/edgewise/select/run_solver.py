@@ -54,7 +54,7 @@ def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False)
         circuit=Circuit(graph, solution.mask),
         solver=solver.name,
         status=solution.status,
-        asked=budget,
+        n_requested=budget,
         objective=problem.objective(solution.mask),
         bound=solution.bound,
         seconds=time.perf_counter() - started,

@@ -35,8 +35,8 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.records import convert_record, read_format
-from ..recipes.discovery import ModelAccuracy
 from ..recipes.recipe import Recipe
+from ..recipes.run_info import ModelAccuracy
 from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
 from .plan import TEST, VALIDATION, Plan

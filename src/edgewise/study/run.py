@@ -15,11 +15,12 @@ import numpy as np
 from ..evaluate import BOTH_MEASURES, Measure
 from ..models import Model, load_source
 from ..pipeline import discover
-from ..recipes.curves import MeasureRecipe
-from ..recipes.discovery import Discovery, ModelAccuracy
+from ..recipes.discovery import Discovery
 from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
 from ..recipes.recipe import Recipe
+from ..recipes.run_info import ModelAccuracy
 from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
+from ..recipes.stages import MeasureRecipe
 from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store

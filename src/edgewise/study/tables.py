@@ -235,7 +235,7 @@ def _kept_table(study: Study) -> StudyTable:
             entries = []
             for cell in study.cells:
                 (repeats,) = by_name(cell.test[measure])[name]
-                sizes = [zip(curve.shares, curve.asked, curve.kept, strict=True) for curve in repeats.curves]
+                sizes = [zip(curve.shares, curve.n_requested, curve.n_kept, strict=True) for curve in repeats.curves]
                 shares = [[kept / asked for share, asked, kept in of if asked and share < 1] for of in sizes]
                 entries.append(_mean_entry([float(np.mean(of)) for of in shares]))
             rule = bool(rows) and name == GREEDY.name

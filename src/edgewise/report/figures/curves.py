@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure, faithfulness_intervals
-from ...recipes.discovery import Discovery, Outcome
+from ...recipes.discovery import Discovery
+from ...recipes.outcome import Outcome
 from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
 from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
@@ -86,7 +87,7 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
     recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
     heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
     curve = discovery.outcomes[0].curve
-    empty_sizes = [share for share, asked in zip(curve.shares, curve.asked, strict=True) if not asked]
+    empty_sizes = [share for share, asked in zip(curve.shares, curve.n_requested, strict=True) if not asked]
     caption = (
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
         f"{shorten(run.test.split)}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "

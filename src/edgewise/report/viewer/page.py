@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...recipes.discovery import MAX_PROMPTS
+from ...recipes.run_info import MAX_PROMPTS
 from ...version import __version__
 from .view import View, ViewRow, ViewRun
 

@@ -19,7 +19,9 @@ from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
-from ...recipes.discovery import Discovery, Outcome, Prompt
+from ...recipes.discovery import Discovery
+from ...recipes.outcome import Outcome
+from ...recipes.run_info import Prompt
 from ...results import is_result, read_result
 from ...results.submission import circuit_files
 from ...study import is_study
@@ -206,9 +208,9 @@ def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
     """Return an outcome's circuits of the sizes that ask for an edge, or of the last size if none does."""
     curve, area, circuits = outcome.curve, outcome.resampled.interval(), outcome.circuits
     intervals = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
-    places = curve.nonempty_sizes or [len(curve.asked) - 1]
+    places = curve.nonempty_sizes or [len(curve.n_requested) - 1]
     sizes = tuple(
-        ViewSize(curve.shares[at], curve.asked[at], curve.kept[at],
+        ViewSize(curve.shares[at], curve.n_requested[at], curve.n_kept[at],
                  intervals[at].estimate, intervals[at].low, intervals[at].high)
         for at in places
     )  # fmt: skip

@@ -1,9 +1,9 @@
-"""From rankings to curves: select circuits by each recipe, and evaluate the distinct ones once."""
+"""The stages of a run: score, learn, rank, select, evaluate; and the portfolio of the best recipe per size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
-from .discovery import ModelAccuracy, Outcome, RankedRecipe
+from .outcome import Outcome
 from .recipe import PORTFOLIO, Recipe, select_circuits, selection_key, settings_key
+from .run_info import ModelAccuracy
 from .settings import Settings
 
 MeasureRecipe = tuple[Measure, Recipe]
@@ -31,6 +32,15 @@ MeasureRecipe = tuple[Measure, Recipe]
 # enough that a stopped run loses little.
 CHUNK_SIZE = 100
 TOP_ANSWER, ANSWER_DIFFERENCE = Accuracy(), LogitDifference()
+
+
+@dataclass(frozen=True, eq=False)
+class RankedRecipe:
+    """A recipe, the measure that it is for, and the ranking that it selects from."""
+
+    measure: Measure
+    recipe: Recipe
+    ranking: Ranking
 
 
 def score_task(model: Model, task: Task, settings: Settings, session: Session) -> EdgeScores:
@@ -155,8 +165,8 @@ def evaluate_selections(
     for entry, row in zip(ranked, selections, strict=True):
         curve = Curve(
             settings.sizes,
-            tuple(selection.asked for selection in row),
-            tuple(selection.kept for selection in row),
+            tuple(selection.n_requested for selection in row),
+            tuple(selection.n_kept for selection in row),
             evaluation.values[[row_of[selection.circuit] for selection in row]],
             evaluation.full,
             evaluation.empty,
@@ -186,7 +196,7 @@ def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: M
     first, sizes = chosen[0].curve, range(len(chosen))
     curve = replace(
         first,
-        kept=tuple(chosen[size].curve.kept[size] for size in sizes),
+        n_kept=tuple(chosen[size].curve.n_kept[size] for size in sizes),
         values=np.stack([chosen[size].curve.values[size] for size in sizes]),
     )
     return Outcome(

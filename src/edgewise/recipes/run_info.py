@@ -1,0 +1,146 @@
+"""Facts about a run, and its prompts as text. Needs no torch."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..graph import Graph
+
+if TYPE_CHECKING:
+    from ..models import Model
+    from ..tasks import Example, Task
+
+VERSIONED_PACKAGES = ("edgewise", "numpy", "torch", "transformers", "highspy")
+MAX_PROMPTS = 500
+# Of all prompts together: more would fit neither into the viewer's page nor into a file that is read back.
+MAX_TOKENS = 100_000
+# What SentencePiece writes for a space.
+SENTENCEPIECE_SPACE = "▁"
+
+
+@dataclass(frozen=True)
+class ModelAccuracy:
+    """How well the model does a task, as shares of the examples.
+
+    top    examples whose most likely next token is a correct answer
+    beats  examples whose correct answer has a higher logit than the incorrect one
+    """
+
+    top: float
+    beats: float
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """The examples of a run: their split, their number, and a hash of their tokens."""
+
+    split: str
+    examples: int
+    prompts: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A pair of prompts as the texts of their tokens, and the two answers."""
+
+    clean: tuple[str, ...]
+    corrupted: tuple[str, ...]
+    correct: str
+    incorrect: str
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """Facts about a run.
+
+    weights      a hash of the model's files, or of its weights in memory
+    train, test  the scored and the evaluated examples
+    bos          the token in front of every prompt, or None
+    accuracy     of the model on the evaluated examples
+    seconds      stage -> seconds. Scores that were found in the store count with the time that computing them took.
+    versions     package -> version
+    """
+
+    model: str
+    weights: str
+    task: str
+    train: TaskInfo
+    test: TaskInfo
+    seed: int
+    device: str
+    dtype: str
+    threads: int
+    bos: int | None
+    accuracy: ModelAccuracy
+    graph: Graph
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.accuracy.top <= 1 and 0 <= self.accuracy.beats <= 1):
+            raise InputError(f"accuracies are shares, from 0 to 1, not {self.accuracy.top} and {self.accuracy.beats}")
+        if min(self.train.examples, self.test.examples) < 1:
+            raise InputError("a run needs at least one example to score and one to evaluate")
+
+
+def describe_run(
+    model: Model, train: Task, test: Task, accuracy: ModelAccuracy, seed: int, seconds: Mapping[str, float]
+) -> RunInfo:
+    """Return what is recorded about a run."""
+    from ..runtime.engine import thread_count  # imports torch, which reading a result doesn't need
+
+    return RunInfo(
+        model=model.name,
+        weights=model.content,
+        task=test.name,
+        train=TaskInfo(train.split, len(train), train.digest),
+        test=TaskInfo(test.split, len(test), test.digest),
+        seed=seed,
+        device=model.transformer.device_names,
+        dtype=str(model.transformer.dtype).removeprefix("torch."),
+        threads=thread_count(),
+        bos=model.bos,
+        accuracy=accuracy,
+        graph=model.graph,
+        seconds=seconds,
+        versions={"python": platform.python_version()} | {name: version(name) for name in VERSIONED_PACKAGES},
+    )
+
+
+def decode_prompts(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt, ...]:
+    """Return the first examples as texts, at most `MAX_PROMPTS` and `MAX_TOKENS`. Without a tokenizer, as numbers."""
+    lengths = np.cumsum([2 * example.length for example in examples[:MAX_PROMPTS]])
+    examples = examples[: int(np.count_nonzero(lengths <= MAX_TOKENS))]
+    tokens = {token for e in examples for token in (*e.clean, *e.corrupted, e.correct, e.incorrect)}
+    text = {token: _token_text(token, tokenizer) for token in tokens}
+    return tuple(
+        Prompt(
+            tuple(text[token] for token in example.clean),
+            tuple(text[token] for token in example.corrupted),
+            text[example.correct],
+            text[example.incorrect],
+        )
+        for example in examples
+    )
+
+
+def _token_text(token: int, tokenizer: Any) -> str:
+    """Return a token as it stands in a text, with its leading space."""
+    if tokenizer is None:
+        return str(token)
+    try:
+        piece = tokenizer.convert_ids_to_tokens(token)
+        # Decoding a single token would drop the space in front of it.
+        in_text = SENTENCEPIECE_SPACE in piece
+        text = piece.replace(SENTENCEPIECE_SPACE, " ") if in_text else tokenizer.decode([token])
+        text.encode("utf-8")
+    except Exception:  # a custom tokenizer may raise anything, and these texts are only shown
+        return f"<{token}>"
+    return str(text)
