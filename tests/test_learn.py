@@ -46,7 +46,7 @@ from edgewise import (
 )
 from edgewise.evaluate import Curve, Measure, Patching, Zero
 from edgewise.learn import Learner, learner_from_record, size_chances, top_k_training
-from edgewise.learn.schedule import loss_trend
+from edgewise.learn.top_k_parameters import loss_trend
 from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes

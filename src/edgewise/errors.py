@@ -13,12 +13,8 @@ class InputError(ValueError):
 
     The command line prints it in one line and exits with code 2.
 
-    Parameters
-    ----------
-    details
-        Further lines, such as wrong rows of a file. The first twenty are shown.
-    more
-        How many further details there are that aren't listed.
+    details  further lines, such as wrong rows of a file. The first twenty are shown.
+    more     how many further details there are that aren't listed
     """
 
     def __init__(self, message: str, details: Sequence[str] = (), more: int = 0) -> None:

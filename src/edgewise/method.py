@@ -34,6 +34,17 @@ class Method:
         return {"name": self.name} | as_record(self)
 
 
+class TitledMethod(Method):
+    """A method that tables show by a title, by default its name."""
+
+    title: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "title" not in cls.__dict__:
+            cls.title = cls.name
+
+
 def choose(kind: str, known: Mapping[str, type[M]], name: str, **options: Any) -> M:
     """Return the method called `name`, in any case, with the options that aren't None."""
     method = known[as_known(kind, name, known)]

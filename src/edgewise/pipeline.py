@@ -93,7 +93,9 @@ def discover(
     with session.reporting() as session:
         with clock.stage("score"):
             scores = score_task(model, train, settings, session)
-            test_scores = score_task(model, test, settings, session) if _resamples_test(pairs) else None
+            # The paper's public script resamples the scores of test.
+            resamples_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
+            test_scores = score_task(model, test, settings, session) if resamples_test else None
         with clock.stage("bootstrap"):
             statistics = _bootstrap(scores, test_scores, settings)
         with clock.stage("tune"):
@@ -146,11 +148,6 @@ class _Clock:
 
 def _measures(outcomes: Sequence[Outcome]) -> list[Measure]:
     return list(dict.fromkeys(outcome.measure for outcome in outcomes))
-
-
-def _resamples_test(pairs: Sequence[MeasureRecipe]) -> bool:
-    """Return whether a filter resamples the scores of test, as in the paper's public script."""
-    return any(recipe.filter.on_evaluated for _, recipe in pairs)
 
 
 def _bootstrap(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:

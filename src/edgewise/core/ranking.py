@@ -35,18 +35,11 @@ class RankingRecord(TypedDict):
 class Ranking:
     """The importance of every edge. `EdgeStatistics` makes rankings; any vector [edge] can be one.
 
-    Attributes
-    ----------
-    value
-        [edge] The signed score, or a value of at least 0 if the ranking has no signs.
-    signed
-        Whether signs have a meaning: an edge with a positive value helps the task.
-    kept
-        [edge] Whether an edge passed the filter; None without a filter.
-    origin
-        How the ranking was made, as plain data.
-    resampled
-        [resample, edge] Values from resampled examples; None if they weren't computed.
+    value      [edge] the signed score, or a value of at least 0 if the ranking has no signs
+    signed     whether signs have a meaning: an edge with a positive value helps the task
+    kept       [edge] whether an edge passed the filter; None without a filter
+    origin     how the ranking was made, as plain data
+    resampled  [resample, edge] values from resampled examples; None if they weren't computed
     """
 
     graph: Graph

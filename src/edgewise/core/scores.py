@@ -38,12 +38,8 @@ class ScoresRecord(TypedDict):
 class EdgeScores:
     """Scores of every edge on every example. The score of a data set is the mean over its examples.
 
-    Attributes
-    ----------
-    values
-        [example, edge] May be memory-mapped. A file of another tool has one row, the mean over its data set.
-    provenance
-        Model, task, method and settings that made the scores.
+    values      [example, edge], perhaps memory-mapped. A file of another tool has one row, the mean over its data set.
+    provenance  model, task, method and settings that made the scores
     """
 
     graph: Graph

@@ -32,14 +32,9 @@ MAX_SEED = 2**63 - 1
 class Filter(Method, ABC):
     """Turns scores per example into the scores that selection reads. Derive from it for a custom filter.
 
-    Attributes
-    ----------
-    title
-        Its name in tables. Empty for no filter.
-    on_evaluated
-        Whether it resamples the scores of the evaluated examples, rather than those of train.
-    drop_failed
-        Whether edges that fail are never selected, rather than selected last.
+    title         its name in tables; empty for no filter
+    on_evaluated  whether it resamples the scores of the evaluated examples, rather than those of train
+    drop_failed   whether edges that fail are never selected, rather than selected last
     """
 
     title: ClassVar[str] = ""
@@ -73,16 +68,10 @@ class NoFilter(Filter):
 class Bootstrap(Filter):
     """Keeps edges whose bootstrap interval excludes 0.
 
-    Attributes
-    ----------
-    resamples
-        Number of resamples (the paper's tau); each draws n examples with replacement from the n examples.
-    interval
-        'paper' (mean +- z sd / sqrt(resamples)), 'normal' (mean +- z sd) or 'percentile'.
-    threshold
-        An edge is kept if its interval lies above this, or below its negative.
-    drop_failed, on_evaluated
-        What the paper's public script does; see `Filter`.
+    resamples                  number of resamples (the paper's tau); each draws n of the n examples with replacement
+    interval                   'paper' (mean +- z sd / sqrt(resamples)), 'normal' (mean +- z sd) or 'percentile'
+    threshold                  an edge is kept if its interval lies above this, or below its negative
+    drop_failed, on_evaluated  what the paper's public script does; see `Filter`
     """
 
     name: ClassVar[str] = "bootstrap"
@@ -111,7 +100,6 @@ class Bootstrap(Filter):
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """The resamples, under the paper's name."""
         return {"tau": self.resamples}
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
@@ -151,7 +139,6 @@ class Shrinkage(Filter):
 
     @property
     def parameters(self) -> Mapping[str, float]:
-        """kappa, the number of standard errors by which scores shrink."""
         return {"kappa": self.kappa}
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
@@ -172,18 +159,11 @@ NO_FILTER = NoFilter()
 class EdgeStatistics:
     """Statistics of every edge. All arrays are [edge].
 
-    Attributes
-    ----------
-    mean
-        Over the examples, or over the resamples' means if there was a bootstrap.
-    low, high
-        The confidence interval. Equal to the mean without a filter.
-    kept
-        Whether the edge passed the filter. All True without one.
-    sign_unstable
-        Whether the resamples' means had both signs.
-    score
-        The signed score to select by. 0 where the filter failed, so that the edge is selected last.
+    mean           over the examples, or over the resamples' means if there was a bootstrap
+    low, high      the confidence interval; equal to the mean without a filter
+    kept           whether the edge passed the filter; all True without one
+    sign_unstable  whether the resamples' means had both signs
+    score          the signed score to select by; 0 where the filter failed, so that the edge is selected last
     """
 
     graph: Graph

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..method import check_is
-from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
+from .faithfulness import MIB, Faithfulness, faithfulness
 from .measures import CMD, CPR, Measure
 
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -50,18 +50,11 @@ def size_to_edges(share: float, n_edges: int) -> int:
 class Curve:
     """Circuits of growing size, and the metric of each on every example.
 
-    Attributes
-    ----------
-    shares
-        [size] of all edges, increasing.
-    n_requested, n_kept
-        [size] edges that were asked for, and edges that the circuit has.
-    values
-        [size, example] the metric of each circuit.
-    full, empty
-        [example] the metric of the model and of the empty circuit.
-    definition
-        Of faithfulness.
+    shares               [size] of all edges, increasing
+    n_requested, n_kept  [size] edges that were asked for, and edges that the circuit has
+    values               [size, example] the metric of each circuit
+    full, empty          [example] the metric of the model and of the empty circuit
+    definition           of faithfulness
     """
 
     shares: tuple[float, ...]
@@ -120,10 +113,6 @@ class Curve:
         partial = partial or [len(self.shares) - 1]
         faithful = [index for index in partial if self.faithfulness[index] >= FAITHFUL_ENOUGH]
         return faithful[0] if faithful else min(partial, key=lambda index: abs(self.shares[index] - DEFAULT_SHARE))
-
-    def reweighted(self, weights: FloatArray) -> FloatArray:
-        """Return faithfulness [resample, size] under weights [resample, example]."""
-        return reweighted_faithfulness(weights, self.values, self.full, self.empty, self.definition)
 
     def subset(self, examples: slice | NDArray[np.intp]) -> Curve:
         """Return the curve of some of the examples, or of all of them in another order."""

@@ -18,12 +18,8 @@ FloatArray = NDArray[np.float64]
 class Faithfulness(Method, ABC):
     """A definition of faithfulness. Derive from it for a custom definition.
 
-    Attributes
-    ----------
-    summary
-        A few words for legends and help texts.
-    undefined
-        The error where it divides by 0. May contain {full}, the metric of the model.
+    summary    a few words for legends and help texts
+    undefined  the error where it divides by 0. May contain {full}, the metric of the model.
     """
 
     summary: ClassVar[str] = ""
@@ -31,10 +27,7 @@ class Faithfulness(Method, ABC):
 
     @abstractmethod
     def compute(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:
-        """Return faithfulness from the mean metric of circuits, of the full and of the empty one.
-
-        Arrays broadcast. NaN where it is undefined.
-        """
+        """Return faithfulness from mean metrics; NaN where it is undefined. Arrays broadcast."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +67,7 @@ MIB = MibFaithfulness()
 
 
 def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: Faithfulness = MIB) -> FloatArray:
-    """Return the faithfulness of circuits from their mean metric. Raise InputError where it is undefined.
-
-    Arrays broadcast.
-    """
+    """Return the faithfulness of circuits from their mean metric. Arrays broadcast. Raise InputError if undefined."""
     check_is("definition of faithfulness", Faithfulness, definition)
     parts = [np.asarray(part, np.float64) for part in (circuit, full, empty)]
     values = definition.compute(*parts)
@@ -89,8 +79,5 @@ def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definiti
 def reweighted_faithfulness(
     weights: FloatArray, values: FloatArray, full: FloatArray, empty: FloatArray, definition: Faithfulness = MIB
 ) -> FloatArray:
-    """Return faithfulness [resample, circuit] of the mean metrics under weights [resample, example].
-
-    NaN where it is undefined.
-    """
+    """Return faithfulness [resample, circuit] under weights [resample, example]; NaN where it is undefined."""
     return definition.compute(weights @ values.T, weights @ full[:, None], weights @ empty[:, None])

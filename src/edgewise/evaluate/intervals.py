@@ -84,8 +84,7 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        names = ("difference", "low", "high", "p", "confidence")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "measure"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +118,10 @@ def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: i
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
     weights = resampling_weights(len(curve.full), resamples, seed)
-    draws = areas(curve.shares, measure.height(curve.reweighted(weights)))
-    return Resampled(measure, curve.area(measure), draws)
+    heights = measure.height(
+        reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition)
+    )
+    return Resampled(measure, curve.area(measure), areas(curve.shares, heights))
 
 
 def mean_resampled(parts: Sequence[Resampled]) -> Resampled:

@@ -21,24 +21,14 @@ FloatArray = NDArray[np.float64]
 class Measure(Method, ABC):
     """An area over the faithfulness curve. Derive from it for a custom measure.
 
-    Attributes
-    ----------
-    rank
-        Which values of a ranking circuits are selected by: 'signed' or 'absolute'.
-    better
-        1 if higher is better, -1 if lower is.
-    least
-        The smallest value that it can have.
-    summary
-        What it measures, in a few words.
-    full_name
-        The name without abbreviation.
-    meaning
-        What it measures, in a sentence.
-    uses_pnr
-        Whether recipes may ask for a share of positive edges. The paper does so for absolute rankings only.
-    paper_recipe
-        The name of the recipe that the paper chose for all its models and tasks.
+    rank              which values of a ranking circuits are selected by: 'signed' or 'absolute'
+    better            1 if higher is better, -1 if lower is
+    least             the smallest value that it can have
+    full_name         the name without abbreviation
+    summary, meaning  what it measures, in a few words and in a sentence
+    uses_pnr          whether recipes may ask for a share of positive edges. The paper does so for absolute rankings
+                      only.
+    paper_recipe      the name of the recipe that the paper chose for all its models and tasks
     """
 
     rank: ClassVar[str]
@@ -91,7 +81,6 @@ class CircuitModelDistance(Measure):
     paper_recipe: ClassVar[str] = "ILP + PNR"
 
     def height(self, faithfulness: FloatArray) -> FloatArray:
-        """Return |1 - f|."""
         return np.abs(1 - faithfulness)
 
     def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
@@ -116,11 +105,9 @@ class CircuitPerformanceRatio(Measure):
     paper_recipe: ClassVar[str] = "ILP + Bootstrapping"
 
     def height(self, faithfulness: FloatArray) -> FloatArray:
-        """Return f."""
         return faithfulness
 
     def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
-        """Return minus faithfulness."""
         return -(value - empty) / span
 
     def learning_rate(self, n_edges: int) -> float:

@@ -136,8 +136,8 @@ def evaluate_circuits(
     InputError
         If a circuit is of another graph than the model's.
     """
-    for one in (metric, *of_model):
-        check_is("metric", Metric, one)
+    for each in (metric, *of_model):
+        check_is("metric", Metric, each)
     check_is("ablation", Ablation, ablation)
     check_is("session", Session, session)
     check_examples(model, task)
@@ -146,23 +146,24 @@ def evaluate_circuits(
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
-    store, engine = session.store, session.engine
     fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
-    size = batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
+    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))
-    key = ""
-    if store.folder is not None:
-        masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in pruned)).hexdigest()
-        how = (metric, ablation, job.of_model)
-        # Changing the batches, or the circuits that run at once, changes rounding.
-        batches = (size, job.memory, len(circuit_groups(engine, model, len(pruned), -(-len(task) // size))))
-        key = unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches)
-    unit = store.find(key) or _evaluate(model, task, job, size, key, session)
+    key = "" if session.store.folder is None else _key(model, task, job, size, session.engine)
+    unit = session.store.find(key) or _evaluate(model, task, job, size, key, session)
     full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
-    model_values = {one.name: values for one, values in zip(of_model, rest, strict=False)}
+    model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
     values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
     return Evaluation(metric, ablation, values, full, empty, model_values)
+
+
+def _key(model: Model, task: Task, job: EvaluateJob, size: int, engine: Engine) -> str:
+    """Return the key of the values. Changing the batches, or the circuits that run at once, changes rounding."""
+    masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in job.circuits)).hexdigest()
+    batches = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-len(task) // size))))
+    how = (job.metric, job.ablation, job.of_model)
+    return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches)
 
 
 def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, session: Session) -> Unit:

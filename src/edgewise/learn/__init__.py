@@ -5,8 +5,8 @@ from typing import Any
 
 from ..method import placeholder, record_name
 from .base import Learner, LearningCost, LearningProblem
-from .schedule import size_chances
 from .top_k_learner import TopKLearner
+from .top_k_parameters import size_chances
 
 LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (TopKLearner,)}
 

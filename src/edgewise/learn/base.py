@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.ranking import Ranking
 from ..errors import InputError
 from ..evaluate import MEASURES, Ablation, Measure
 from ..io.records import Decoders, convert_record
-from ..method import Method, from_record, record_name
+from ..method import TitledMethod, from_record, record_name
 from ..models.memory import Need
 from ..score import SCORERS, Scorer
 from ..tasks import Metric, Task
@@ -28,18 +28,11 @@ L = TypeVar("L", bound="Learner")
 class LearningProblem:
     """What a ranking is learned from.
 
-    Parameters
-    ----------
-    model, task
-        The model, and the examples to learn from.
-    metric
-        Number per example that circuits should keep.
-    ablation
-        What replaces the edges outside a circuit.
-    sizes
-        Circuit sizes (shares of the edges) that the learner's measure is an area over.
-    memory
-        Bytes that a batch may use beyond the model.
+    model, task  the model, and the examples to learn from
+    metric       number per example that circuits should keep
+    ablation     what replaces the edges outside a circuit
+    sizes        circuit sizes (shares of the edges) that the learner's measure is an area over
+    memory       bytes that a batch may use beyond the model
     """
 
     model: Model
@@ -60,20 +53,14 @@ class LearningCost:
     job: Callable[..., Any]
 
 
-class Learner(Method, ABC):
+class Learner(TitledMethod, ABC):
     """A method that learns a ranking. Derive from it for a custom learner.
 
     A learner is a frozen dataclass. Its field `measure` says which measure (CPR or CMD) it learns for. Import torch
     inside the methods, so that the command line can list learners without waiting for torch.
     """
 
-    title: ClassVar[str] = ""
     measure: Measure
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "title" not in cls.__dict__:
-            cls.title = cls.name
 
     @abstractmethod
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:

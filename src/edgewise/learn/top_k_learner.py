@@ -8,32 +8,22 @@ gradient of a soft choice of as many edges (straight through).
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.ranking import Ranking
-from ..core.statistics import MAX_SEED
-from ..errors import InputError
-from ..evaluate import CMD, Measure
-from ..graph import Graph
-from ..method import check_is
 from ..models.memory import can_keep_streams, weighted_need
-from ..score import EapIg, Scorer
-from .base import Learner, LearningCost, LearningProblem
+from .base import LearningCost, LearningProblem
+from .top_k_parameters import TopKParameters
 
 if TYPE_CHECKING:
     from ..runtime.session import Session
 
-# Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
-MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
-
 
 @dataclass(frozen=True)
-class TopKLearner(Learner):
+class TopKLearner(TopKParameters):
     """Learns a ranking whose best edges, at every size, do well on a measure.
 
     measure      whose loss is minimised
@@ -46,32 +36,6 @@ class TopKLearner(Learner):
 
     name: ClassVar[str] = "learned"
     title: ClassVar[str] = "Learned"
-    measure: Measure = CMD
-    steps: int = 300
-    batch: int = 16
-    rate: float | None = None
-    noise: float = 0.3
-    temperature: float = 1.0
-    warm: Scorer | None = field(default_factory=EapIg)
-    seed: int = 0
-    resamples: int = 0
-
-    def __post_init__(self) -> None:
-        check_is("measure", Measure, self.measure)
-        if self.warm is not None:
-            check_is("scorer", Scorer, self.warm)
-        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
-            if not 1 <= value <= MOST_STEPS:
-                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
-        if self.rate is not None and not 0 < self.rate < float("inf"):
-            raise InputError(f"the learning rate must be a positive number, not {self.rate}")
-        if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
-            raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
-        if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
-            raise InputError(
-                f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
-                f"{self.seed} and {self.resamples}"
-            )
 
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Train once on all examples, and once on every resample of them."""
@@ -98,20 +62,3 @@ class TopKLearner(Learner):
         weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
         job = GradientJob(self.measure, problem.metric, problem.ablation, weights, ends, 1.0)
         return LearningCost(self.steps * (1 + self.resamples), min(self.batch, len(task)), need, job)
-
-    def rate_for(self, graph: Graph) -> float:
-        """Return the learning rate of the first step; it decays to 0 as half a cosine."""
-        return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
-
-    def rate_at(self, step: int, graph: Graph) -> float:
-        """Return the learning rate of a step."""
-        return self.rate_for(graph) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
-
-    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
-        """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""
-        if ranking is None:
-            return np.zeros(graph.n_edges, np.float32)
-        value = np.abs(ranking.value) if self.measure.rank == "absolute" else ranking.value
-        place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
-        place = np.clip(place, 1e-4, 1 - 1e-4)
-        return np.log(place / (1 - place)).astype(np.float32)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ..core.ranking import Ranking
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
-from ..graph import Graph
 from ..models import Model, make_batch, plan_batches
 from ..models.batch import choose_batch_size
 from ..models.memory import can_keep_streams, weighted_need
@@ -28,11 +24,10 @@ from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..score import Scorer
 from ..score.run_scorer import check_contrast, score_edges
 from ..tasks import Example, Metric
 from .base import LearningProblem
-from .schedule import loss_trend, size_chances
+from .top_k_parameters import TopKParameters, loss_trend, size_chances
 
 BETAS = (0.9, 0.99)
 # Bisection steps of the threshold in `soft_top_k`.
@@ -154,27 +149,6 @@ def choose_part_size(problem: LearningProblem) -> int:
     shape, longest = problem.model.transformer.shape, problem.task.longest
     fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
     return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
-
-
-class TopKParameters(Protocol):
-    """The parameters of `TopKLearner` that training reads; see there."""
-
-    @property
-    def measure(self) -> Measure: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def noise(self) -> float: ...
-    @property
-    def temperature(self) -> float: ...
-    @property
-    def warm(self) -> Scorer | None: ...
-    @property
-    def seed(self) -> int: ...
-    def rate_at(self, step: int, graph: Graph) -> float: ...
-    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]: ...
 
 
 def train(learner: TopKParameters, problem: LearningProblem, session: Session) -> Unit:

@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from ..score.run_scorer import ScoreJob
 from ..tasks import Example, Task
 from .settings import Settings
 
+Job = Callable[[Model, Sequence[Example]], Any]
 # Runs that are expected to take fewer seconds are started without a word.
 LONG_SECONDS = 60.0
 # The share of edges of the circuit that is timed: most circuits of a curve are smaller.
@@ -117,8 +117,14 @@ class Forecast:
         return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
 
 
-# Times batches of a stage and returns the seconds of all of them; see `_time_job`.
-Timer = Callable[[float], float]
+@dataclass(frozen=True)
+class Plan:
+    """How a stage is timed: `repeats` times a job on all examples. What the job `shared` does is done only once."""
+
+    stage: Stage
+    job: Job
+    repeats: float = 1.0
+    shared: Job | None = None
 
 
 @dataclass(frozen=True)
@@ -130,20 +136,19 @@ class Work(ABC):
     times: int = field(default=1, kw_only=True)
 
     @abstractmethod
-    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
-        """Return the cost of one repetition, without running anything, and a function that times it."""
+    def plan(self, model: Model, engine: Engine) -> Plan:
+        """Return the cost of one repetition, without running anything, and how to time it."""
 
 
 @dataclass(frozen=True)
 class ScoreWork(Work):
     """Scoring all edges on a task."""
 
-    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+    def plan(self, model: Model, engine: Engine) -> Plan:
         """Plan one pass of the scorer."""
         need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("score", model, engine, self.task, need, self.settings, 1)
-        job = ScoreJob(self.settings.scorer, self.settings.metric)
-        return stage, partial(_time_job, model, engine, self.task, stage, job)
+        return Plan(stage, ScoreJob(self.settings.scorer, self.settings.metric))
 
 
 @dataclass(frozen=True)
@@ -152,23 +157,17 @@ class EvaluateWork(Work):
 
     n_circuits: int = 1
 
-    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+    def plan(self, model: Model, engine: Engine) -> Plan:
         """Plan one pass per circuit. A batch is timed with one circuit, and without any."""
         need = circuit_need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, self.n_circuits)
         groups = circuit_groups(engine, model, self.n_circuits, stage.batches)
+        inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
+        inside[-1] = True
+        circuit = Circuit(model.graph, inside).prune()
+        shared = EvaluateJob(self.settings.metric, _without_task(self.settings.ablation), (), (), self.settings.memory)
         stage = replace(stage, pieces=stage.batches * len(groups))
-
-        def measure_seconds(enough: float) -> float:
-            inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
-            inside[-1] = True
-            circuit = Circuit(model.graph, inside).prune()
-            job = EvaluateJob(self.settings.metric, _without_task(self.settings.ablation), (), (), self.settings.memory)
-            shared = _time_job(model, engine, self.task, stage, job, enough)
-            both = _time_job(model, engine, self.task, stage, replace(job, circuits=(circuit,)), enough)
-            return shared + self.n_circuits * max(0.0, both - shared)
-
-        return stage, measure_seconds
+        return Plan(stage, replace(shared, circuits=(circuit,)), self.n_circuits, shared)
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class LearnWork(Work):
 
     learner: Learner = field(default_factory=TopKLearner)
 
-    def plan(self, model: Model, engine: Engine) -> tuple[Stage, Timer]:
+    def plan(self, model: Model, engine: Engine) -> Plan:
         """Plan the steps of all rankings. One step is timed."""
         settings, task = self.settings, self.task
         ablation = _without_task(settings.ablation)
@@ -186,11 +185,7 @@ class LearnWork(Work):
         stage = _plan_stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         stage = replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
-
-        def measure_seconds(enough: float) -> float:
-            return cost.steps * cost.batch * _time_job(model, engine, task, stage, cost.job, enough) / len(task)
-
-        return stage, measure_seconds
+        return Plan(stage, cost.job, cost.steps * cost.batch / len(task))
 
 
 def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
@@ -200,11 +195,8 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     the sizes of model and examples.
     """
     transformer = model.transformer
-    stages, timers = [], []
-    for work in works:
-        stage, timer = work.plan(model, engine)
-        stages.append(replace(stage, passes=work.times * stage.passes))
-        timers.append((work.times, timer))
+    plans = [(work, work.plan(model, engine)) for work in works]
+    stages = tuple(replace(plan.stage, passes=work.times * plan.stage.passes) for work, plan in plans)
     free = {str(device): free_bytes(device) for device in transformer.devices}
     weights = [] if model.module is None else list(model.module.parameters())
     workers = engine.workers(model)
@@ -214,7 +206,7 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
         model.graph.n_edges,
         sum(weight.nbytes for weight in weights),
         {name: amount for name, amount in free.items() if amount is not None},
-        tuple(stages),
+        stages,
         4 * model.graph.n_edges * n_scored,
         workers if transformer.device.type == "cpu" else 1,  # workers on other devices have memory of their own
     )
@@ -223,9 +215,8 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
     if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
         enough = 0.0 if exact else LONG_SECONDS / 4
-        seconds = [times * timer(enough) for times, timer in timers]
-        timed = tuple(replace(stage, seconds=each) for stage, each in zip(stages, seconds, strict=True))
-        planned = replace(planned, stages=timed)
+        timed = [work.times * _time(plan, work.task, model, engine, enough) for work, plan in plans]
+        planned = replace(planned, stages=tuple(replace(s, seconds=t) for s, t in zip(stages, timed, strict=True)))
     return replace(planned, workers=workers)
 
 
@@ -249,26 +240,24 @@ def _plan_stage(
     )
 
 
-def _time_job(
-    model: Model,
-    engine: Engine,
-    task: Task,
-    stage: Stage,
-    job: Callable[[Model, Sequence[Example]], Any],
-    enough: float,
-) -> float:
-    """Return the seconds of a job on all examples, from one example, or from a batch if the job takes long.
+def _time(plan: Plan, task: Task, model: Model, engine: Engine, enough: float) -> float:
+    """Return the seconds of a stage; see `Plan`.
 
-    One example decides if all passes take fewer than `enough` seconds.
+    One example is timed, and then a batch unless all passes take fewer than `enough` seconds.
     """
-    batches = plan_batches(task.examples, stage.batch_size)
+    batches = plan_batches(task.examples, plan.stage.batch_size)
     rows = batches[len(batches) // 2]
-    seconds = 0.0
-    for timed_rows in (rows[:1], rows):
-        with use_threads(threads_for(model, min(engine.workers(model), stage.pieces))):
-            started = time.perf_counter()
-            job(model, [task.examples[row] for row in timed_rows])
-            seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
-        if seconds * stage.passes < enough:
-            break
-    return seconds
+
+    def time_job(job: Job) -> float:
+        seconds = 0.0
+        for timed_rows in (rows[:1], rows):
+            with use_threads(threads_for(model, min(engine.workers(model), plan.stage.pieces))):
+                started = time.perf_counter()
+                job(model, [task.examples[row] for row in timed_rows])
+                seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
+            if seconds * plan.stage.passes < enough:
+                break
+        return seconds
+
+    shared = 0.0 if plan.shared is None else time_job(plan.shared)
+    return shared + plan.repeats * max(0.0, time_job(plan.job) - shared)

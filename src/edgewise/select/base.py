@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..method import Method
+from ..method import TitledMethod
 from .problem import SelectionProblem
 
 
@@ -129,15 +129,8 @@ class Solution:
         return f"Solution({int(self.mask.sum()):,} of {len(self.mask):,} edges, {self.status.value})"
 
 
-class Solver(Method, ABC):
-    """A way to choose edges. Derive from it for a custom solver. `solve` prunes; `title` is the name in tables."""
-
-    title: ClassVar[str] = ""
-
-    def __init_subclass__(cls, **more: object) -> None:
-        super().__init_subclass__(**more)
-        if "title" not in cls.__dict__:
-            cls.title = cls.name
+class Solver(TitledMethod, ABC):
+    """A way to choose edges. Derive from it for a custom solver. The function `solve` prunes what it chooses."""
 
     @abstractmethod
     def solve(self, problem: SelectionProblem) -> Solution:

@@ -37,16 +37,9 @@ class TokenReader(Protocol):
 class PromptPair:
     """A clean prompt, its corrupted counterpart, and the answers that distinguish them, as text.
 
-    Parameters
-    ----------
-    clean, corrupted
-        The prompts.
-    correct, incorrect
-        Text that follows the clean prompt, with its leading space if it has one.
-    first_token_decides
-        Represent an answer of several tokens by its first one, as MIB does for names and labels.
-    also_correct
-        Further correct answers. They count for accuracy, not for differences.
+    correct, incorrect   text that follows the clean prompt, with its leading space if it has one
+    first_token_decides  represent an answer of several tokens by its first one, as MIB does for names and labels
+    also_correct         further correct answers. They count for accuracy, not for differences.
 
     Examples
     --------
@@ -104,14 +97,9 @@ class Example:
 class Task:
     """A named, ordered set of examples in the tokens of one model.
 
-    Parameters
-    ----------
-    name, split
-        For reports.
-    examples
-        At least one.
-    dropped
-        (reason, count) of the rows that can't be used with this tokenizer.
+    name, split  for reports
+    examples     at least one
+    dropped      (reason, count) of the rows that can't be used with this tokenizer
     """
 
     name: str

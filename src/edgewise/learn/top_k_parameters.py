@@ -1,0 +1,107 @@
+"""The parameters of `TopKLearner`, and what follows from them alone: learning rates, and the sizes of the steps."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.ranking import Ranking
+from ..core.statistics import MAX_SEED
+from ..errors import InputError
+from ..evaluate import CMD, SIZES, Measure
+from ..graph import Graph
+from ..method import check_is
+from ..score import EapIg, Scorer
+from .base import Learner
+
+FloatArray = NDArray[np.float64]
+# Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
+MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
+# Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
+LEAST_EVEN_SIZE = 0.01
+
+
+@dataclass(frozen=True)
+class TopKParameters(Learner, ABC):
+    """The parameters of `TopKLearner`, which describes them."""
+
+    measure: Measure = CMD
+    steps: int = 300
+    batch: int = 16
+    rate: float | None = None
+    noise: float = 0.3
+    temperature: float = 1.0
+    warm: Scorer | None = field(default_factory=EapIg)
+    seed: int = 0
+    resamples: int = 0
+
+    def __post_init__(self) -> None:
+        check_is("measure", Measure, self.measure)
+        if self.warm is not None:
+            check_is("scorer", Scorer, self.warm)
+        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
+            if not 1 <= value <= MOST_STEPS:
+                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
+        if self.rate is not None and not 0 < self.rate < float("inf"):
+            raise InputError(f"the learning rate must be a positive number, not {self.rate}")
+        if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
+            raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
+        if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
+            raise InputError(
+                f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
+                f"{self.seed} and {self.resamples}"
+            )
+
+    def rate_for(self, graph: Graph) -> float:
+        """Return the learning rate of the first step; it decays to 0 as half a cosine."""
+        return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
+
+    def rate_at(self, step: int, graph: Graph) -> float:
+        """Return the learning rate of a step."""
+        return self.rate_for(graph) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
+        """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""
+        if ranking is None:
+            return np.zeros(graph.n_edges, np.float32)
+        value = np.abs(ranking.value) if self.measure.rank == "absolute" else ranking.value
+        place = np.argsort(np.argsort(value, kind="stable"), kind="stable") / max(1, len(value) - 1)
+        place = np.clip(place, 1e-4, 1 - 1e-4)
+        return np.log(place / (1 - place)).astype(np.float32)
+
+
+def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
+    """Return the relative change of the loss from the first to the last third of the steps; below 0 if it fell.
+
+    Losses of different sizes differ in scale, so only equal sizes are compared. 0 if there are too few of them.
+    """
+    third = len(losses) // 3
+    first: dict[int, list[float]] = {}
+    last: dict[int, list[float]] = {}
+    for by_size, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
+        for step in steps:
+            by_size.setdefault(sizes[step], []).append(losses[step])
+    shared = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
+    changes = [np.mean(last[size]) - np.mean(first[size]) for size in shared]
+    before = np.mean([np.mean(np.abs(first[size])) for size in shared]) if shared else 0.0
+    return float(np.mean(changes) / before) if before else 0.0
+
+
+def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
+    """Return the sizes that steps draw, and their probabilities: half uniform, half by a size's part of the area.
+
+    Sizes of no edge or of all edges are left out: they leave nothing to learn.
+    """
+    inner = [i for i, size in enumerate(sizes) if 0 < int(size * graph.n_edges) < graph.n_edges]
+    if not inner:
+        raise InputError(f"none of the sizes {sizes} leaves a choice in a graph of {graph.n_edges} edges")
+    around = (0.0, *sizes, sizes[-1])
+    area = np.array([(around[i + 2] - around[i]) / 2 for i in inner])
+    even = np.array([float(sizes[i] >= LEAST_EVEN_SIZE) for i in inner])
+    even = even if even.any() else np.ones(len(inner))
+    return tuple(sizes[i] for i in inner), 0.5 * area / area.sum() + 0.5 * even / even.sum()
