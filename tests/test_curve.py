@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, Graph, InputError
-from edgewise.evaluate import FAITHFULNESS, SIZES, Curve, MibFaithfulness, RatioFaithfulness
+from edgewise.evaluate import SIZES, Curve, MibFaithfulness, RatioFaithfulness
 from edgewise.evaluate.curve import area, faithfulness, size_to_edges
 from edgewise.evaluate.roc import auroc
-from edgewise.method import choose
 
 MIB, RATIO = MibFaithfulness(), RatioFaithfulness()
 
@@ -45,15 +44,13 @@ def test_definitions_agree_at_the_full_model_and_differ_elsewhere():
     assert faithfulness([2.0, -1.0, 0.5], 2.0, -1.0, RATIO).tolist() == [1, -0.5, 0.25]
 
 
-def test_undefined_faithfulness_raises():
+@pytest.mark.parametrize("full, empty, definition", [(2.0, 2.0, MIB), (0.0, 2.0, RATIO)])
+def test_undefined_faithfulness_raises(full, empty, definition):
     with pytest.raises(InputError, match="undefined"):
-        faithfulness([1.0], 2.0, 2.0)
-    with pytest.raises(InputError, match="undefined"):
-        faithfulness([1.0], 0.0, 2.0, RATIO)
-    with pytest.raises(InputError, match="mib, ratio"):
-        choose("definition of faithfulness", FAITHFULNESS, "other")
-    with pytest.raises(InputError, match="derives from Faithfulness, not 'mib'"):
-        faithfulness([1.0], 0.0, 2.0, "mib")
+        faithfulness([1.0], full, empty, definition)
+
+
+def test_sizes_of_a_curve_must_increase():
     with pytest.raises(InputError, match="increase"):
         curve([1, 2], shares=(0.5, 0.5))
 

@@ -1,6 +1,6 @@
 """Methods as values: verbs take objects, one's own too, and refuse names and classes in words."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from edgewise import (
     InputError,
     Metric,
     NoFilter,
-    Ranking,
     Recipe,
     Scorer,
     SelectionProblem,
@@ -40,8 +39,19 @@ from edgewise import (
     summarise,
     wrap_model,
 )
-from edgewise.core.statistics import EdgeStatistics, Filter
-from edgewise.evaluate import Curve, Faithfulness, Measure, MibFaithfulness, Patching, faithfulness, resample
+from edgewise.core.statistics import FILTERS, EdgeStatistics, Filter
+from edgewise.evaluate import (
+    ABLATIONS,
+    FAITHFULNESS,
+    MEASURES,
+    Curve,
+    Faithfulness,
+    Measure,
+    MibFaithfulness,
+    Patching,
+    faithfulness,
+    resample,
+)
 from edgewise.evaluate.measures import CircuitModelDistance
 from edgewise.method import choose, from_record
 from edgewise.recipes import select_circuits
@@ -49,7 +59,7 @@ from edgewise.runtime import Session
 from edgewise.runtime.unit_keys import unit_key
 from edgewise.score import SCORERS
 from edgewise.select import SOLVERS, solve_path
-from edgewise.tasks import Kl, LogitDifference
+from edgewise.tasks import METRICS, Kl, LogitDifference
 
 GRAPH = Graph(2, 2, 2)
 PROBLEM = SelectionProblem.build(GRAPH, np.random.default_rng(0).normal(size=GRAPH.n_edges), "absolute", 9)
@@ -111,8 +121,14 @@ def test_choose_reads_names_and_options():
     assert choose("scorer", SCORERS, "eap-ig", steps=None) == EapIg()
     with pytest.raises(InputError, match="takes no steps"):
         choose("scorer", SCORERS, "eap", steps=3)
-    for one in (Ilp(3.0), Greedy()):
-        assert from_record("solver", SOLVERS, one.record()) == one
+    for solver in (Ilp(3.0), Greedy()):
+        assert from_record("solver", SOLVERS, solver.record()) == solver
+
+
+@pytest.mark.parametrize("known", [SCORERS, SOLVERS, METRICS, MEASURES, FAITHFULNESS, ABLATIONS, FILTERS])
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(known):
+    with pytest.raises(InputError, match=f"unknown kind 'magic'; choose one of: {', '.join(known)}$"):
+        choose("kind", known, "magic")
 
 
 # A user's own, of every family.
@@ -275,11 +291,11 @@ def test_a_custom_filter():
 
 def test_a_custom_measure_and_faithfulness():
     # Of the metric's means 1.5, 2, 4.5 the distances to 1 are 0.5, 1, 3.5: squared 0.25, 1, 12.25.
-    curve = Curve(CURVE.shares, CURVE.n_requested, CURVE.n_kept, CURVE.values, CURVE.full, CURVE.empty, Raw())
+    curve = replace(CURVE, definition=Raw())
     assert curve.faithfulness.tolist() == [1.5, 2.0, 4.5]
     assert curve.area(Squared()) == pytest.approx(0.4 * (0.25 + 1) / 2 + 0.5 * (1 + 12.25) / 2)
     assert resample(curve, Squared(), 50).estimate == curve.area(Squared())
-    worse = Curve(CURVE.shares, CURVE.n_requested, CURVE.n_kept, CURVE.values + 1, CURVE.full, CURVE.empty, Raw())
+    worse = replace(curve, values=CURVE.values + 1)
     assert compare(curve, worse, Squared()).is_better and compare(worse, curve, Squared()).is_worse
     assert faithfulness([3.0], 1.0, 1.0, Raw()).tolist() == [3.0]
 
@@ -302,13 +318,6 @@ def test_a_discovery_with_custom_methods(model):
     for measure in (CMD, CPR):
         with pytest.raises(InputError, match="no recipe was tried"):
             found.of(measure)
-
-
-def test_a_ranking_from_elsewhere_is_selected_by_any_solver():
-    ranking = Ranking(GRAPH, np.arange(GRAPH.n_edges), signed=False)
-    for solver in (Greedy(), TopN(), Ilp(), Worst()):
-        found = solve(SelectionProblem.of(ranking, "absolute", 8), solver)
-        assert found.n_kept <= 8 and found.circuit == found.circuit.prune()
 
 
 def test_methods_with_hidden_parameters_are_errors(model):

@@ -11,31 +11,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import test_tasks
 import torch
+from test_tasks import GOOD, write
 
-from edgewise import InputError, PromptPair, evaluate_circuits, load_model, load_task, make_task, score_edges
+from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
 from edgewise.cli import main
 from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
 from edgewise.tasks.mib import check_unpacked_size
 
-GOOD = {
-    "clean": "When Mary and John went to the store, John gave a drink to",
-    "corrupted": "When Mary and John went to the store, Mary gave a drink to",
-    "correct": " Mary",
-    "incorrect": " John",
-}
+demo = test_tasks.demo
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_model("demo")
-
-
-def write(path, rows):
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return path
 
 
 STRANGE = [True, "0", "1_0", "12", 4.0, 4.5, None, [4], {}, float("nan"), 1e400]

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from edgewise import InputError, PromptPair, load_model, load_task, make_task
-from edgewise.method import choose
 from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings
@@ -85,11 +84,7 @@ def test_splits_share_no_prompt_and_nothing_repeats(spoken):
             seen.setdefault(split, set()).update(prompt for pair in prompts for prompt in pair)
     if name == "greater-than":  # every counterfactual starts in the year 01, so only clean prompts can be told apart
         seen = {s: {e.clean for e in load_task(name, model, s, 150, 0).examples} for s in SPLITS}
-    assert (
-        not seen["train"] & seen["test"]
-        and not seen["train"] & seen["validation"]
-        and not seen["validation"] & seen["test"]
-    )
+    assert all(not seen[one] & seen[other] for one, other in combinations(SPLITS, 2))
 
 
 def test_the_same_seed_gives_the_same_task_and_more_examples_continue_it(spoken):
@@ -223,7 +218,8 @@ class ConstantTokenizer:
 
 
 def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    """Write rows as JSON lines; texts as they are."""
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
     return str(path)
 
 
@@ -238,16 +234,12 @@ LONGER = "When Mary and John went to the store, Mary gave a book drink to"
 
 def test_a_file_of_text_and_the_same_as_tokens_agree(demo, tmp_path):
     from_text = load_task(write(tmp_path / "text.jsonl", [GOOD]), demo).examples[0]
-    ids = {"clean_ids": from_text.clean, "corrupted_ids": from_text.corrupted,
-           "correct_id": from_text.correct, "incorrect_id": from_text.incorrect}  # fmt: skip
-    from_ids = load_task(write(tmp_path / "ids.jsonl", [ids]), demo).examples[0]
+    ids = as_tokens(from_text)
     csv = tmp_path / "ids.csv"
     cells = [f'"{list(v) if isinstance(v, tuple) else v}"' for v in ids.values()]
     csv.write_text(",".join(ids) + "\n" + ",".join(cells) + "\n")
-    from_csv = load_task(str(csv), demo).examples[0]
-    for other in (from_ids, from_csv):
-        assert (other.clean, other.corrupted, other.correct, other.incorrect) == (
-            from_text.clean, from_text.corrupted, from_text.correct, from_text.incorrect)  # fmt: skip
+    for path in (write(tmp_path / "ids.jsonl", [ids]), csv):
+        assert load_task(path, demo).examples[0].tokens == from_text.tokens
 
 
 def test_a_cell_may_hold_lines_and_a_row_may_hold_marks_that_look_like_line_ends(demo, tmp_path):
@@ -269,22 +261,6 @@ def test_a_split_column_is_honoured_and_without_one_the_file_is_used_whole(demo,
     assert len(load_task(write(tmp_path / "whole.jsonl", [GOOD] * 3), demo, "validation")) == 3
 
 
-@pytest.mark.parametrize(
-    "row, words",
-    [(GOOD | {"corrupted": LONGER}, "example 2.*equally many"),
-     (GOOD | {"correct": " Mary and John"}, "example 2.*' Mary and John' is 3 tokens"),
-     (GOOD | {"incorrect": " Mary"}, "example 2.*same token"),
-     ({k: v for k, v in GOOD.items() if k != "correct"}, "example 2 lacks correct"),
-     (GOOD | {"clean": 5}, "must be text"),
-     (GOOD | {"clean": GOOD["clean"] + "\ud800"}, "line 2 isn't JSON"),
-     (GOOD | {"correct": " Zebulon"}, "example 2: the tokenizer doesn't know the answer ' Zebulon'"),
-     ({"clean_ids": [1], "corrupted_ids": [2], "correct_id": 3, "incorrect_id": 4}, "example 2 lacks clean")],
-)  # fmt: skip
-def test_rows_that_cannot_be_used_are_named(demo, tmp_path, row, words):
-    with pytest.raises(InputError, match=words):
-        load_task(write(tmp_path / "bad.jsonl", [GOOD, row]), demo)
-
-
 def test_rows_are_numbered_as_the_file_has_them(demo, tmp_path):
     rows = [GOOD | {"split": "train"}, GOOD | {"split": "test"}, GOOD | {"split": "test", "incorrect": " Mary"}]
     path = write(tmp_path / "splits.jsonl", rows)
@@ -304,12 +280,6 @@ def test_csv_that_was_not_quoted_is_refused(demo, tmp_path):
         load_task(str(path), demo)
 
 
-def test_tokens_outside_the_vocabulary_are_refused(demo, tmp_path):
-    row = {"clean_ids": [1, 10**6], "corrupted_ids": [1, 2], "correct_id": 3, "incorrect_id": 4}
-    with pytest.raises(InputError, match="token 1000000 is outside"):
-        load_task(write(tmp_path / "bad.jsonl", [row]), demo)
-
-
 def test_unknown_names_list_the_choices(demo, tmp_path):
     with pytest.raises(InputError, match=r"ioi, mcqa, greater-than, .*, mib/ioi, .*, mib/NAME=FOLDER, FILE\.jsonl"):
         load_task("ioio", demo)
@@ -320,8 +290,6 @@ def test_unknown_names_list_the_choices(demo, tmp_path):
         load_task("ioi", demo, "dev")
     with pytest.raises(InputError, match="there is no file"):
         load_task(str(tmp_path / "none.jsonl"), demo)
-    with pytest.raises(InputError, match="logit-difference, probability-difference, kl, accuracy"):
-        choose("metric", METRICS, "loss")
 
 
 def test_every_task_is_described():
@@ -397,21 +365,27 @@ def test_prompts_of_a_task_make_it_again(spoken):
 @pytest.mark.parametrize(
     "row, words",
     [(GOOD | {"corrupted": LONGER}, "equally many"),
-     (PromptPair(**GOOD | {"corrupted": LONGER}), "equally many"),
-     (PromptPair(**GOOD | {"correct": " Mary and John"}), "' Mary and John' is 3 tokens"),
-     (PromptPair(**GOOD, also_correct=(" Mary and John",)), "' Mary and John' is 3 tokens"),
-     (PromptPair(**GOOD | {"incorrect": " Mary"}), "same token"),
-     (PromptPair(**GOOD | {"correct": " Zebulon"}), "doesn't know the answer ' Zebulon'"),
-     (PromptPair(**GOOD | {"clean": 5}), "clean must be text"),
-     (PromptPair(**GOOD | {"clean": None}), "lacks clean"),
-     (PromptPair(**GOOD | {"clean": GOOD["clean"] + "\ud800"}), "clean holds half of a character"),
+     (GOOD | {"correct": " Mary and John"}, "' Mary and John' is 3 tokens"),
+     (GOOD | {"also_correct": (" Mary and John",)}, "' Mary and John' is 3 tokens"),
+     (GOOD | {"incorrect": " Mary"}, "same token"),
+     (GOOD | {"correct": " Zebulon"}, "the tokenizer doesn't know the answer ' Zebulon'"),
+     (GOOD | {"clean": 5}, "clean must be text"),
+     (GOOD | {"clean": None}, "lacks clean"),
+     (GOOD | {"clean": GOOD["clean"] + "\ud800"}, "clean holds half of a character"),
      ({key: text for key, text in GOOD.items() if key != "correct"}, "lacks correct"),
      ({"clean_ids": [1], "corrupted_ids": [2], "correct_id": 3, "incorrect_id": 4}, "lacks clean")],
 )  # fmt: skip
-def test_prompts_that_cannot_be_used_are_refused_with_their_number(demo, row, words):
-    for rows in ([GOOD, row], [PromptPair(**GOOD), SWAPPED, row]):
-        with pytest.raises(InputError, match=f"mine, example {len(rows)}.*{re.escape(words)}"):
-            make_task(rows, demo, name="mine")
+def test_rows_that_cannot_be_used_are_named_in_memory_and_in_files(demo, tmp_path, row, words):
+    forms = [row] if "also_correct" not in row else []  # no column of a file
+    forms += [PromptPair(**row)] if {*GOOD} <= {*row} else []
+    for form in forms:
+        for rows in ([GOOD, form], [PromptPair(**GOOD), SWAPPED, form]):
+            with pytest.raises(InputError, match=f"mine, example {len(rows)}.*{re.escape(words)}"):
+                make_task(rows, demo, name="mine")
+    if row in forms:
+        in_file = "isn't JSON" if "half of a character" in words else re.escape(words)
+        with pytest.raises(InputError, match=f"bad.jsonl, (example|line) 2.*{in_file}"):
+            load_task(write(tmp_path / "bad.jsonl", [GOOD, row]), demo)
 
 
 @pytest.mark.parametrize("thing", ["clean", 5, None, ["clean"], Example((1,), (2,), 3, 4)])

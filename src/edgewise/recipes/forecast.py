@@ -121,10 +121,19 @@ class Forecast:
 class Plan:
     """How a stage is timed: `repeats` times a job on all examples. What the job `shared` does is done only once."""
 
+    task: Task
     stage: Stage
     job: Job
     repeats: float = 1.0
     shared: Job | None = None
+
+    def seconds(self, model: Model, engine: Engine, enough: float) -> float:
+        """Return the seconds of the stage. A short job is timed on one example; see `_time_job`."""
+        shared = 0.0
+        if self.shared is not None:
+            shared = _time_job(model, engine, self.task, self.stage, self.shared, enough)
+        seconds = _time_job(model, engine, self.task, self.stage, self.job, enough)
+        return shared + self.repeats * max(0.0, seconds - shared)
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ class ScoreWork(Work):
         """Plan one pass of the scorer."""
         need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("score", model, engine, self.task, need, self.settings, 1)
-        return Plan(stage, ScoreJob(self.settings.scorer, self.settings.metric))
+        return Plan(self.task, stage, ScoreJob(self.settings.scorer, self.settings.metric))
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ class EvaluateWork(Work):
         circuit = Circuit(model.graph, inside).prune()
         shared = EvaluateJob(self.settings.metric, _without_task(self.settings.ablation), (), (), self.settings.memory)
         stage = replace(stage, pieces=stage.batches * len(groups))
-        return Plan(stage, replace(shared, circuits=(circuit,)), self.n_circuits, shared)
+        return Plan(self.task, stage, replace(shared, circuits=(circuit,)), self.n_circuits, shared)
 
 
 @dataclass(frozen=True)
@@ -185,7 +194,7 @@ class LearnWork(Work):
         stage = _plan_stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         stage = replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
-        return Plan(stage, cost.job, cost.steps * cost.batch / len(task))
+        return Plan(task, stage, cost.job, cost.steps * cost.batch / len(task))
 
 
 def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
@@ -215,7 +224,7 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
     if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
         enough = 0.0 if exact else LONG_SECONDS / 4
-        timed = [work.times * _time(plan, work.task, model, engine, enough) for work, plan in plans]
+        timed = [work.times * plan.seconds(model, engine, enough) for work, plan in plans]
         planned = replace(planned, stages=tuple(replace(s, seconds=t) for s, t in zip(stages, timed, strict=True)))
     return replace(planned, workers=workers)
 
@@ -240,24 +249,19 @@ def _plan_stage(
     )
 
 
-def _time(plan: Plan, task: Task, model: Model, engine: Engine, enough: float) -> float:
-    """Return the seconds of a stage; see `Plan`.
+def _time_job(model: Model, engine: Engine, task: Task, stage: Stage, job: Job, enough: float) -> float:
+    """Return the seconds of a job on all examples, from one example, or from a batch if the job takes long.
 
-    One example is timed, and then a batch unless all passes take fewer than `enough` seconds.
+    One example decides if all passes take fewer than `enough` seconds.
     """
-    batches = plan_batches(task.examples, plan.stage.batch_size)
+    batches = plan_batches(task.examples, stage.batch_size)
     rows = batches[len(batches) // 2]
-
-    def time_job(job: Job) -> float:
-        seconds = 0.0
-        for timed_rows in (rows[:1], rows):
-            with use_threads(threads_for(model, min(engine.workers(model), plan.stage.pieces))):
-                started = time.perf_counter()
-                job(model, [task.examples[row] for row in timed_rows])
-                seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
-            if seconds * plan.stage.passes < enough:
-                break
-        return seconds
-
-    shared = 0.0 if plan.shared is None else time_job(plan.shared)
-    return shared + plan.repeats * max(0.0, time_job(plan.job) - shared)
+    seconds = 0.0
+    for timed_rows in (rows[:1], rows):
+        with use_threads(threads_for(model, min(engine.workers(model), stage.pieces))):
+            started = time.perf_counter()
+            job(model, [task.examples[row] for row in timed_rows])
+            seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
+        if seconds * stage.passes < enough:
+            break
+    return seconds
