@@ -25,17 +25,13 @@ def command(
     if json:
         print_json(checked.record())
     else:
-        rows = [
-            (check.folder, check.layout or "-", "accepted" if check.accepted else "refused")
-            for check in checked.folders
-        ]
+        verdicts = {True: "accepted", False: "refused"}
+        rows = [(check.folder, check.layout or "-", verdicts[check.accepted]) for check in checked.folders]
         if rows:
             out.print(list_table(["folder", "layout", "verdict"], rows))
-        for check in checked.folders:
-            for problem in check.problems:
-                say(f"{check.folder}: {problem}")
-        for problem in checked.problems:
+        problems = (f"{check.folder}: {problem}" for check in checked.folders for problem in check.problems)
+        for problem in (*problems, *checked.problems):
             say(problem)
-        say("the submission would be accepted" if checked.accepted else "the submission would be refused")
+        say(f"the submission would be {verdicts[checked.accepted]}")
     if not checked.accepted:
         raise typer.Exit(1)

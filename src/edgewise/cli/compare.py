@@ -65,7 +65,8 @@ def command(
                 "are in its circuits/"
             )
         else:
-            _compare_circuits(folder, Path(recipe), top, json)
+            pair = pair_circuits(open_circuit(folder), open_circuit(recipe), top)
+            print_json(pair) if json else _show_pair(pair)
     elif os.path.isfile(folder):
         raise InputError(f"{folder} is a circuit; give another one to compare it with, or a folder of a run or a study")
     else:
@@ -91,14 +92,6 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
             _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), top))
     if recipe is None:
         say("The best recipe was chosen on these same examples, so its lead is overestimated.")
-
-
-def _compare_circuits(first: Path, second: Path, top: int, json: bool) -> None:
-    pair = pair_circuits(open_circuit(first), open_circuit(second), top)
-    if json:
-        print_json(pair)
-    else:
-        _show_pair(pair)
 
 
 def _show_pair(pair: dict[str, Any]) -> None:

@@ -9,22 +9,26 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib.metadata import version
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from .. import models, recipes, runtime
+from .. import models, runtime
 from ..core.ranking import Ranking
 from ..errors import InputError
 from ..report.formatting import one_line, safe_text
 from ..report.tables import number_tables
 from ..runtime.progress import ignore_progress, progress_bars
+from ..tasks import Task
+
+if TYPE_CHECKING:
+    from ..recipes.forecast import Forecast, Work
 
 # With fewer examples than this, bootstrap intervals are too narrow.
 FEW_EXAMPLES = 10
@@ -36,15 +40,9 @@ BROKEN_PIPE = 1
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
-
 # How much a command prints beside its results.
 QUIET, NORMAL, VERBOSE = range(3)
 _verbosity = ContextVar("verbosity", default=NORMAL)
-
-
-def is_quiet() -> bool:
-    """Whether only results are printed."""
-    return _verbosity.get() == QUIET
 
 
 @contextmanager
@@ -59,29 +57,9 @@ def verbosity(quiet: bool, verbose: bool) -> Iterator[None]:
         _verbosity.reset(token)
 
 
-@contextmanager
-def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
-    """Return the session with progress on stderr: bars or lines, nothing with --quiet.
-
-    With --verbose, print how long each stage took and how much it did at once.
-    """
-    if is_quiet():
-        yield replace(session, progress=ignore_progress)
-        return
-    # By stage: seconds so far, time of the last report, items done by then, most items between two reports.
-    stages: dict[str, tuple[float, float, int, int]] = {}
-    with progress_bars() as show:
-
-        def update(stage: str, done: int, total: int) -> None:
-            name, now = stage.partition(": ")[0], time.perf_counter()
-            seconds, last, before, most = stages.get(name, (0.0, now, done, 0))
-            elapsed = now - last if done else 0.0  # a stage that restarts was idle until now
-            stages[name] = (seconds + elapsed, now, done, max(most, done - before))
-            show(stage, done, total)
-
-        yield replace(session, progress=update)
-    for name, (seconds, _, _, most) in stages.items():
-        detail(f"{name}: {seconds:.2f} s, at most {most:,} at once")
+def is_quiet() -> bool:
+    """Whether only results are printed."""
+    return _verbosity.get() == QUIET
 
 
 @contextmanager
@@ -100,25 +78,27 @@ def flush_output() -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()  # here, because errors of Python's own flush at exit can't be caught
-    except BrokenPipeError:
-        _discard_output()
-        sys.exit(BROKEN_PIPE)
     except OSError as error:
-        _discard_output()
+        is_pipe = isinstance(error, BrokenPipeError)
+        null = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr) if is_pipe else (sys.stdout,):
+            with suppress(OSError, ValueError):  # a stream without a file has nothing to discard
+                os.dup2(null, stream.fileno())
+        if is_pipe:
+            sys.exit(BROKEN_PIPE)
         print(f"error: the output can't be written: {error.strerror}", file=sys.stderr)
         sys.exit(2)
 
 
-def _discard_output() -> None:
-    """Send what is still buffered to the null device."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # a stream without a file has nothing to discard
-            try:
-                stream.flush()
-            except OSError:
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, stream.fileno())
-                os.close(null)
+@contextmanager
+def redirect_prints() -> Iterator[None]:
+    """Send what libraries print to stderr. Results still go to stdout."""
+    out.file = out.file
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        out.file = None  # type: ignore[assignment]  # None follows sys.stdout
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -156,6 +136,15 @@ def print_tables(tables: Sequence[Table]) -> None:
         out.print()
 
 
+def print_json(data: Any) -> None:
+    """Print data as JSON to stdout."""
+    try:
+        text = json.dumps(data, indent=2, allow_nan=False)
+    except ValueError as error:
+        raise InputError(f"the result has a number that JSON can't represent: {error}") from None
+    out.file.write(f"{text}\n")
+
+
 def warn(text: str) -> None:
     """Print any line to stderr, not only warnings; `note` and `detail` use it."""
     err.print(safe_text(one_line(text)), soft_wrap=True)
@@ -171,6 +160,36 @@ def detail(text: str) -> None:
     """Print a line for bug reports to stderr, with --verbose only."""
     if _verbosity.get() == VERBOSE:
         warn(text)
+
+
+def status(text: str) -> AbstractContextManager[object]:
+    """Return a context that shows a status line in a terminal; nothing with --quiet."""
+    return nullcontext() if is_quiet() else err.status(safe_text(one_line(text)))
+
+
+@contextmanager
+def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
+    """Return the session with progress on stderr: bars or lines, nothing with --quiet.
+
+    With --verbose, print how long each stage took and how much it did at once.
+    """
+    if is_quiet():
+        yield replace(session, progress=ignore_progress)
+        return
+    # By stage: seconds so far, time of the last report, items done by then, most items between two reports.
+    stages: dict[str, tuple[float, float, int, int]] = {}
+    with progress_bars() as show:
+
+        def update(stage: str, done: int, total: int) -> None:
+            name, now = stage.partition(": ")[0], time.perf_counter()
+            seconds, last, before, most = stages.get(name, (0.0, now, done, 0))
+            elapsed = now - last if done else 0.0  # a stage that restarts was idle until now
+            stages[name] = (seconds + elapsed, now, done, max(most, done - before))
+            show(stage, done, total)
+
+        yield replace(session, progress=update)
+    for name, (seconds, _, _, most) in stages.items():
+        detail(f"{name}: {seconds:.2f} s, at most {most:,} at once")
 
 
 class _LogPrinter(Handler):
@@ -199,10 +218,11 @@ def show_versions() -> None:
     detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
 
 
-def warn_of_few(n_examples: int) -> None:
-    """Print a note if intervals come from few examples."""
-    if n_examples < FEW_EXAMPLES:
-        note(f"intervals from few examples ({n_examples}) are too narrow; use {FEW_EXAMPLES} or more")
+def warn_of_examples(task: Task) -> None:
+    """Print a note if intervals come from few examples, or from copies."""
+    if len(task) < FEW_EXAMPLES:
+        note(f"intervals from few examples ({len(task)}) are too narrow; use {FEW_EXAMPLES} or more")
+    warn_of_copies(task.copies, len(task))
 
 
 def warn_of_copies(copies: int, rows: int, kind: str = "examples") -> None:
@@ -215,76 +235,29 @@ def warn_of_trend(measure: str, ranking: Ranking) -> None:
     """Print a warning if the loss rose while learning."""
     trend = ranking.origin["trend"]
     if trend > DIVERGED:
-        warn(
-            f"warning: the loss for {measure} rose by {trend:.0%} while learning; try a smaller --learning-rate, or "
-            "more steps"
-        )
+        loss = f"the loss for {measure} rose by {trend:.0%} while learning"
+        warn(f"warning: {loss}; try a smaller --learning-rate, or more steps")
 
 
-def print_json(data: Any) -> None:
-    """Print data as JSON to stdout."""
-    try:
-        text = json.dumps(data, indent=2, allow_nan=False)
-    except ValueError as error:
-        raise InputError(f"the result has a number that JSON can't represent: {error}") from None
-    out.file.write(f"{text}\n")
+def show_forecast(
+    model: models.Model, work: Sequence[Work], session: runtime.Session, dry_run: bool, as_json: bool
+) -> bool:
+    """Print the expected cost of work: in full for a dry run, else in one line if it is long. Return `dry_run`."""
+    from ..recipes.forecast import forecast
 
-
-@contextmanager
-def open_engine(name: str, address: str | None, workers: int | None) -> Iterator[runtime.Engine]:
-    """Open the engine that runs the work. What a cluster prints meanwhile goes to stderr."""
-    if name == "local":
-        with runtime.open_engine(name, address, workers) as engine:
-            yield engine
-        return
-    with nullcontext() if is_quiet() else err.status("starting workers"):
-        engine = runtime.open_engine(name, address, workers)
-    stdout = out.file
-    with engine, redirect_stdout(sys.stderr):
-        out.file = stdout
-        try:
-            yield engine
-        finally:
-            out.file = None  # type: ignore[assignment]  # None follows sys.stdout
-
-
-def open_model(source: models.ModelSource) -> models.Model:
-    """Load a model, with a status line."""
-    began = time.perf_counter()
-    with nullcontext() if is_quiet() else err.status(safe_text(one_line(f"loading {source.name}"))):
-        model = models.load_source(source)
-    where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {runtime.thread_count()} threads"
-    detail(f"loaded {source.name} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
-    return model
-
-
-def show_forecast(forecast: recipes.Forecast, dry_run: bool, as_json: bool) -> bool:
-    """Print a forecast: in full for a dry run, else in one line before a long run. Return `dry_run`."""
+    plan = forecast(model, work, session.engine, exact=dry_run)
     if dry_run and as_json:
-        print_json(forecast.record())
+        print_json(plan.record())
     elif dry_run:
-        _show_forecast(forecast)
-    elif forecast.is_long and not as_json:
-        stages = ", ".join(
-            f"{stage.name} {duration(stage.with_workers(forecast.workers))}" for stage in forecast.stages
-        )
-        explain(f"about {duration(forecast.seconds or 0)} ({stages}); --dry-run says more", "plan")
+        print_forecast(plan)
+    elif plan.is_long and not as_json:
+        stages = ", ".join(f"{stage.name} {duration(stage.with_workers(plan.workers))}" for stage in plan.stages)
+        explain(f"about {duration(plan.seconds or 0)} ({stages}); --dry-run says more", "plan")
     return dry_run
 
 
-def show_forecasts(forecasts: Sequence[recipes.Forecast], as_json: bool) -> None:
-    """Print several forecasts in full, and their sum."""
-    seconds = sum(forecast.seconds or 0 for forecast in forecasts)
-    if as_json:
-        print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
-        return
-    for forecast in forecasts:
-        _show_forecast(forecast)
-    if len(forecasts) > 1:
-        say(f"in all: about {duration(seconds)}")
-
-
-def _show_forecast(forecast: recipes.Forecast) -> None:
+def print_forecast(forecast: Forecast) -> None:
+    """Print the expected cost of a dry run in full."""
     heads = ("stage", "examples", "tokens", "batches of", "times", "memory", "about")
     rows = [
         (
@@ -315,5 +288,5 @@ def amount(n_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """Return a duration as text with a unit."""
     if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
+        return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

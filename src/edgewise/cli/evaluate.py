@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,8 +17,14 @@ from ..recipes.settings import Settings
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from . import options
-from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_copies, warn_of_few
+from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_examples
 from .options import option
+
+if TYPE_CHECKING:
+    from ..evaluate.run_circuits import Evaluation
+
+# Circuits that every graph has.
+NAMED_CIRCUITS = {"full": Circuit.full, "empty": Circuit.empty}
 
 
 def command(
@@ -29,9 +36,7 @@ def command(
     machine: options.MachineOptions,
     split: str = option("test", "Task", "The examples to use: train, validation or test."),
     batch_size: int | None = options.BATCH_SIZE,
-    per_example: bool = option(
-        False, "Output", "With --json or --out: include the metric of every example.", "--per-example"
-    ),
+    per_example: bool = option(False, "Output", "With --json or --out: include the metric of every example."),
     out_file: Path | None = option(None, "Output", "Also write the result to this JSON file.", "--out"),
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
@@ -43,19 +48,17 @@ def command(
     resume a stopped one.
     """
     from ..evaluate.run_circuits import evaluate_circuits
-    from ..recipes.forecast import EvaluateWork, forecast
+    from ..recipes.forecast import EvaluateWork
 
     if out_file is not None:
         check_file(out_file, overwrite, [*circuits, model.model, task.task])
     if per_example and not json and out_file is None:
         raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
-    chosen = evaluation.methods()
-    metric, ablation, definition = chosen["metric"], chosen["ablation"], chosen["faithfulness"]
+    metric, ablation, definition = evaluation.build_evaluation().values()
     # Settings are those of a run, which scores edges; accuracy can be evaluated but has no gradient to score with.
     scored = {"metric": metric} if metric.differentiable else {}
     settings = Settings(**scored, ablation=ablation, batch_size=batch_size, memory=machine.memory_bytes)
-    constant = {"full": Circuit.full, "empty": Circuit.empty}
-    files = {path: Circuit.load(path) for path in circuits if str(path) not in constant}
+    files = {path: Circuit.load(path) for path in circuits if str(path) not in NAMED_CIRCUITS}
     for path, circuit in files.items():
         if not circuit.n_edges:
             raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
@@ -63,49 +66,22 @@ def command(
         loaded = model.load()
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
-                raise InputError(
-                    f"{path} is a circuit of {circuit.graph}, but model {model.model!r} has {loaded.graph}"
-                )
+                graphs = f"{circuit.graph}, but model {model.model!r} has {loaded.graph}"
+                raise InputError(f"{path} is a circuit of {graphs}")
+        opened = [files.get(path) or NAMED_CIRCUITS[str(path)](loaded.graph) for path in circuits]
         examples = task.load(loaded, split)
-        warn_of_copies(examples.copies, len(examples))
-        plan = forecast(loaded, [EvaluateWork(examples, settings, len(circuits))], session.engine, exact=dry_run)
-        if show_forecast(plan, dry_run, json):
+        warn_of_examples(examples)
+        if show_forecast(loaded, [EvaluateWork(examples, settings, len(circuits))], session, dry_run, json):
             return
         if not session.store.is_empty:
             note("resuming a stopped command")
-        opened = [files.get(path) or constant[str(path)](loaded.graph) for path in circuits]
         with show_progress(session) as session:
             result = evaluate_circuits(
-                loaded, examples, opened, metric, ablation, batch_size=batch_size,
-                memory=settings.memory, session=session,
+                loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=settings.memory,
+                session=session,
             )  # fmt: skip
-        shares = faithfulness_intervals(result.values, result.full, result.empty, definition)
-        rows: list[dict[str, Any]] = [
-            {
-                "circuit": str(path),
-                "edges": circuit.prune().n_edges,
-                "metric": float(values.mean()),
-                "faithfulness": share.estimate,
-                "interval": [share.low, share.high],
-            }
-            | ({"per_example": values.tolist()} if per_example else {})
-            for path, circuit, share, values in zip(circuits, opened, shares, result.values, strict=True)
-        ]
-        record = {
-            "model": model.model,
-            "task": task.task,
-            "split": examples.split,
-            "examples": len(examples),
-            "metric": metric.name,
-            "ablation": ablation.name,
-            "faithfulness": definition.name,
-            "confidence": CONFIDENCE,
-            "full": float(result.full.mean()),
-            "empty": float(result.empty.mean()),
-            "circuits": rows,
-        }
-        if per_example:
-            record |= {"full_per_example": result.full.tolist(), "empty_per_example": result.empty.tolist()}
+        about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
+        record = about | _record(circuits, opened, result, definition, per_example)
         if out_file is not None:
             check_file(out_file, overwrite)  # another program may have written it meanwhile
             write_json(out_file, record)
@@ -113,6 +89,36 @@ def command(
         print_json(record)
     else:
         _show(record, definition)
+
+
+def _record(
+    paths: Sequence[Path], circuits: Sequence[Circuit], result: Evaluation, definition: Faithfulness, per_example: bool
+) -> dict[str, Any]:
+    """Return the results of all circuits as plain data."""
+    shares = faithfulness_intervals(result.values, result.full, result.empty, definition)
+    rows: list[dict[str, Any]] = [
+        {
+            "circuit": str(path),
+            "edges": circuit.prune().n_edges,
+            "metric": float(values.mean()),
+            "faithfulness": share.estimate,
+            "interval": [share.low, share.high],
+        }
+        | ({"per_example": values.tolist()} if per_example else {})
+        for path, circuit, share, values in zip(paths, circuits, shares, result.values, strict=True)
+    ]
+    record = {
+        "metric": result.metric.name,
+        "ablation": result.ablation.name,
+        "faithfulness": definition.name,
+        "confidence": CONFIDENCE,
+        "full": float(result.full.mean()),
+        "empty": float(result.empty.mean()),
+        "circuits": rows,
+    }
+    if per_example:
+        record |= {"full_per_example": result.full.tolist(), "empty_per_example": result.empty.tolist()}
+    return record
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
@@ -129,5 +135,4 @@ def _show(record: dict[str, Any], definition: Faithfulness) -> None:
     print_tables(number_tables(("circuit", "edges", "metric", "faithfulness", INTERVAL), rows, out.width))
     say(f"metric: {record['metric']}; faithfulness: {definition.summary}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
-    warn_of_few(record["examples"])
     say(f"metric of the model: {format_number(record['full'])}; of the empty circuit: {format_number(record['empty'])}")

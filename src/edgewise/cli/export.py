@@ -9,7 +9,6 @@ import typer
 
 from ..errors import InputError
 from ..io.atomic import check_file, write_text
-from ..report.circuits import open_circuit
 from ..report.exports import EXPORTS, export_format, export_text
 from . import options
 from .console import print_json, say
@@ -19,9 +18,7 @@ from .options import option
 def command(
     *,
     circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
-    recipe: str | None = options.RECIPE_OF_RUN,
-    measure: str | None = options.MEASURE_OF_RUN,
-    size: str | None = options.SIZE_OF_RUN,
+    chosen: options.CircuitOptions,
     to: str | None = option(None, "Output", "The format; by default by the suffix of --out.", choices=EXPORTS),
     out_file: Path | None = option(None, "Output", "FILE.dot, FILE.graphml or FILE.cyjs; by default stdout.", "--out"),
     overwrite: bool = options.OVERWRITE,
@@ -37,12 +34,11 @@ def command(
         check_file(out_file, overwrite, [circuit])
     elif json:
         raise InputError("--json describes the written file; give --out FILE, or omit --json to print the graph")
-    opened = open_circuit(circuit, recipe, measure, size)
+    opened = chosen.open(circuit)
     text = export_text(kind, opened.circuit, opened.score, opened.name)
     if out_file is None:
         sys.stdout.write(text)
         return
-    check_file(out_file, overwrite, [circuit])  # another program may have written it meanwhile
     write_text(out_file, text)
     n_nodes, n_edges = int(opened.circuit.nodes.sum()), opened.circuit.n_edges
     if json:

@@ -6,6 +6,7 @@ of each family, so that `--help` lists them without importing torch.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
@@ -27,11 +28,12 @@ from ..learn import TopKLearner
 from ..method import choose, parameters
 from ..models.memory import parse_bytes
 from ..recipes.settings import Settings
+from ..report.circuits import OpenCircuit, open_circuit
 from ..runtime.store import NO_STORE, open_partial_store
-from ..score import SCORERS
+from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
 from ..tasks.metrics import METRICS
-from .console import open_engine, open_model
+from .console import detail, redirect_prints, status
 
 # The order of the groups in `--help`.
 PANELS = (
@@ -49,20 +51,21 @@ def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[s
 def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any]], None]]:
     """Return the parameters of a command, with the fields of its option groups in place of the groups, and a function
     that calls the command with their values."""
-    hints, groups, expanded = get_type_hints(command), {}, []
+    groups: dict[str, Any] = {}
+    expanded: list[Parameter] = []
+    hints = get_type_hints(command)
     for parameter in signature(command).parameters.values():
-        group = hints[parameter.name]
-        if not is_dataclass(group):
-            expanded.append(_typer_parameter(parameter.name, parameter.default, group))
-            continue
-        groups[parameter.name] = group
-        kinds = get_type_hints(group)
-        expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(group)]
+        kind = hints[parameter.name]
+        if is_dataclass(kind):
+            groups[parameter.name], kinds = kind, get_type_hints(kind)
+            expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
+        else:
+            expanded.append(_typer_parameter(parameter.name, parameter.default, kind))
 
     def call(values: dict[str, Any]) -> None:
         values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
         built = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})  # type: ignore[operator]
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
         command(**values, **built)
@@ -73,11 +76,10 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
 
 def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
     """Return a parameter as typer wants it: choices are an Enum, and a flag has no --no-FLAG."""
-    choices = getattr(default, "choices", ())
     if kind is bool and not default.param_decls:
         default = copy(default)
         default.param_decls = (f"--{name.replace('_', '-')}",)
-    if choices:
+    if choices := getattr(default, "choices", ()):
         enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
         kind = enum if kind is str else enum | None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -103,22 +105,11 @@ EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a ge
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
-AS_PUBLISHED = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
 LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
 BATCH_SIZE = option(
     None, "Machine",
     "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,
-)  # fmt: skip
-RECIPE_OF_RUN = option(
-    None, "Circuit", "If the input is a result folder: which recipe (default: the one saved in circuits/)."
-)
-MEASURE_OF_RUN = option(
-    None, "Circuit", "If the input is a result folder: which measure (default: its first).", choices=MEASURES
-)
-SIZE_OF_RUN = option(
-    None, "Circuit",
-    "If the input is a result folder: which share of the edges, such as 0.05 (default: the smallest faithful one).",
 )  # fmt: skip
 TOP = option(8, "Output", "Number of edges and nodes to list.", min=1)
 OVERWRITE = option(False, "Output", "Replace an earlier result.")
@@ -150,8 +141,13 @@ class ModelOptions:
 
     def load(self) -> models.Model:
         """Load the model, with a status line."""
+        began = time.perf_counter()
         options = (self.device, self.dtype, self.bos, self.trust_remote_code, not self.no_cache)
-        return open_model(models.ModelSource(self.model, *options))
+        with status(f"loading {self.model}"):
+            model = models.load_source(models.ModelSource(self.model, *options))
+        where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {runtime.thread_count()} threads"
+        detail(f"loaded {self.model} in {time.perf_counter() - began:.2f} s {where}: {model.graph}")
+        return model
 
 
 @dataclass(frozen=True)
@@ -170,11 +166,35 @@ class TaskOptions:
 
 
 @dataclass(frozen=True)
+class CircuitOptions:
+    """Which circuit of a result folder to open."""
+
+    recipe: str | None = option(
+        None, "Circuit", "If the input is a result folder: which recipe (default: the one saved in circuits/)."
+    )
+    measure: str | None = option(
+        None, "Circuit", "If the input is a result folder: which measure (default: its first).", choices=MEASURES
+    )
+    size: str | None = option(
+        None, "Circuit",
+        "If the input is a result folder: which share of the edges, such as 0.05 (default: the smallest faithful one).",
+    )  # fmt: skip
+
+    def open(self, path: Path) -> OpenCircuit:
+        """Return the circuit of a file or of a result folder."""
+        return open_circuit(path, self.recipe, self.measure, self.size)
+
+
+@dataclass(frozen=True)
 class ScorerOptions:
     """How edges are scored."""
 
     scorer: str = option("eap-ig", "Scoring", "How edges are scored.", choices=SCORERS)
     steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
+
+    def build_scorer(self) -> Scorer:
+        """Return the scorer."""
+        return choose("scorer", SCORERS, self.scorer, steps=self.steps)
 
 
 @dataclass(frozen=True)
@@ -192,13 +212,14 @@ class IntervalOptions:
     )
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given_intervals(self) -> dict[str, Any]:
         """The options that were given."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        values = {"interval": self.interval, "confidence": self.confidence, "threshold": self.threshold}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def bootstrap(self, resamples: int, seed: int = 0) -> Bootstrap:
+    def build_bootstrap(self, resamples: int, seed: int = 0) -> Bootstrap:
         """Return the bootstrap with these intervals."""
-        return Bootstrap(resamples, **self.given, seed=seed)
+        return Bootstrap(resamples, **self.given_intervals, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -206,9 +227,8 @@ class SolverOptions:
     """How circuits are selected."""
 
     fill: bool = option(
-        False, "Selection",
-        "Greedy and top-n: select more edges until the circuit has the requested size after pruning.", "--fill",
-    )  # fmt: skip
+        False, "Selection", "Greedy and top-n: add edges until the circuit has the requested size after pruning."
+    )
     nested: bool = option(False, "Selection", "Each size contains the smaller ones.")
     time_limit: float | None = option(
         None, "Selection",
@@ -224,7 +244,7 @@ class EvaluationOptions:
     ablation: str = ABLATION
     faithfulness: str = option("mib", "Evaluation", f"{DEFINITIONS}.", choices=FAITHFULNESS)
 
-    def methods(self) -> dict[str, Any]:
+    def build_evaluation(self) -> dict[str, Any]:
         """Return the metric, the ablation and the definition of faithfulness, as `Settings` takes them."""
         return {
             "metric": choose("metric", METRICS, self.metric),
@@ -240,14 +260,14 @@ class LearningOptions:
     learned: bool | None = option(
         None, "Learning", "Learn rankings too. By default `run` does if the graph is small.", "--learned/--no-learned"
     )
-    learn_steps: int | None = option(None, "Learning", "Number of steps (default: 300).")
+    learn_steps: int | None = option(None, "Learning", f"Number of steps (default: {TopKLearner.steps}).", min=1)
     learning_rate: float | None = LEARNING_RATE
 
-    def build(self, seed: int) -> TopKLearner:
+    def build_learner(self, seed: int) -> TopKLearner:
         """Return the learner."""
-        return build_learner(self.learn_steps, self.learning_rate, seed)
+        return TopKLearner(steps=self.learn_steps or TopKLearner.steps, rate=self.learning_rate, seed=seed)
 
-    def check_used(self, learns: bool) -> None:
+    def check_learning(self, learns: bool) -> None:
         """Raise InputError if options of learning were given but nothing is learned."""
         if not learns and (self.learn_steps is not None or self.learning_rate is not None):
             raise InputError("--learn-steps and --learning-rate need --learned: nothing would be learned")
@@ -277,35 +297,31 @@ class MachineOptions:
     def session(self, target: Path | None = None, dry_run: bool = False) -> Iterator[runtime.Session]:
         """Open the engine, and the store of unfinished work beside `target`. A dry run stores nothing."""
         opened = nullcontext(NO_STORE) if target is None or dry_run else open_partial_store(target)
-        with opened as store, open_engine(self.engine, self.address, self.workers) as engine:
-            yield runtime.Session(store, engine)
+        with opened as store:
+            with status("starting workers"):
+                engine = runtime.open_engine(self.engine, self.address, self.workers)
+            with engine, redirect_prints():
+                yield runtime.Session(store, engine)
 
 
-def build_settings(
-    scoring: ScorerOptions,
-    evaluation: EvaluationOptions,
-    bootstrap: Bootstrap,
-    solver: SolverOptions,
-    machine: MachineOptions,
-    batch_size: int | None,
-    as_published: bool,
-) -> Settings:
-    """Return the settings of a run or a study. Raise InputError if they are impossible, before any work is done."""
-    built = Settings(
-        scorer=choose("scorer", SCORERS, scoring.scorer, steps=scoring.steps),
-        bootstrap=bootstrap,
-        fill=solver.fill,
-        nested=solver.nested,
-        batch_size=batch_size,
-        memory=machine.memory_bytes,
-        **evaluation.methods(),
-    )
-    return recipes.as_published(built) if as_published else built
+@dataclass(frozen=True)
+class RunOptions(
+    MachineOptions, EvaluationOptions, LearningOptions, SolverOptions, IntervalOptions, ScorerOptions
+):  # dataclasses list the fields of the last base first
+    """The options that `run` and `study` share."""
 
+    batch_size: int | None = BATCH_SIZE
+    as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 
-def build_learner(
-    steps: int | None, rate: float | None, seed: int, measure: str = "CMD", resamples: int = 0
-) -> TopKLearner:
-    """Return the learner. Raise InputError if it is impossible, before any work is done."""
-    count = TopKLearner.steps if steps is None else steps
-    return TopKLearner(choose("measure", MEASURES, measure), count, rate=rate, seed=seed, resamples=resamples)
+    def build_settings(self, bootstrap: Bootstrap) -> Settings:
+        """Return the settings. Raise InputError if they are impossible, before any work is done."""
+        settings = Settings(
+            scorer=self.build_scorer(),
+            bootstrap=bootstrap,
+            fill=self.fill,
+            nested=self.nested,
+            batch_size=self.batch_size,
+            memory=self.memory_bytes,
+            **self.build_evaluation(),
+        )
+        return recipes.as_published(settings) if self.as_published else settings

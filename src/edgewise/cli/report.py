@@ -1,21 +1,28 @@
-"""edgewise report: rebuild what is derived from a result folder."""
+"""edgewise report: print a run or a study, and rebuild what is derived from its data."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from .. import study as studies
 from ..recipes.discovery import Discovery
-from ..report.formatting import short_name
-from ..report.tables import key_value_table
+from ..recipes.settings import Settings, published_words
+from ..report.circuits import open_run_circuit
+from ..report.formatting import format_interval, format_number, safe_text, short_name
+from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
+from ..report.tables import KEPT_LEGEND, LOW_ACCURACY, MARKS_LEGEND, area_table, key_value_table
 from ..report.write_result import write_derived
 from ..results import read_result, result_summary
-from ..study import is_study, read_study
 from . import options
-from .console import out, print_json, say
-from .run import show_areas, show_published
-from .study import report_study
+from .console import explain, out, print_json, print_tables, say, warn
+from .show import show_open
+
+# Files that people open first.
+FIRST_FILES = ("viewer.html", "README.md", "figures/", "circuits/")
 
 
 def command(
@@ -27,8 +34,8 @@ def command(
 
     That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
     """
-    if is_study(folder):
-        report_study(folder, read_study(folder), json)
+    if studies.is_study(folder):
+        report_study(folder, studies.read_study(folder), json)
         return
     result = read_result(folder)
     written = write_derived(folder, result)
@@ -52,3 +59,77 @@ def run_facts(result: Discovery) -> dict[str, str]:
         "ablation": settings.ablation.name,
         "sign instability": f"{result.statistics.sign_instability:.1%}",
     }
+
+
+def show_published(settings: Settings) -> None:
+    """Print how a run or a study with --as-published differs from others."""
+    for difference in (published_words(settings) or {}).values():
+        say(f"as published: {difference}")
+
+
+def show_areas(result: Discovery) -> None:
+    """Print the areas of all recipes, with a legend."""
+    for measure in result.measures:
+        print_tables(area_table(result.of(measure), measure, out.width))
+    for line in (MARKS_LEGEND, KEPT_LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
+        explain(line)
+
+
+def show_run(folder: Path, result: Discovery) -> None:
+    """Print the result of a run that was written to `folder`."""
+    record, accuracy = result_summary(result), result.run.accuracy
+    right, beats = f"{accuracy.top:.1%}", f"{accuracy.beats:.1%}"
+    say(f"accuracy: the top answer is right in {right}; the correct answer beats the incorrect in {beats}")
+    if accuracy.beats < LOW_ACCURACY:
+        warn("warning: the model can hardly do this task, so its circuit may mean nothing")
+    show_areas(result)
+    for measure, overlaps in record["overlap"].items():
+        means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
+        say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {means}")
+    say(f"{result.statistics.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
+    exported = (f"{name}: {row['recipe']}, chosen on {row['chosen_on']}" for name, row in record["circuits"].items())
+    say(f"circuits/ has the circuits of {'; '.join(exported)}")
+    for measure, best in record["tuning"]["chosen"].items() if record["tuning"] else ():
+        _show_tuned(record, measure, best)
+    for measure, choices in record["portfolio"].items():
+        # In a small graph, some sizes have no edges; all recipes are equal there.
+        sizes = [(share, name) for share, name in choices.items() if int(float(share) * result.run.graph.n_edges)]
+        ranges = []
+        for name, same in groupby(sizes, lambda size: size[1]):
+            shares = [share for share, _ in same]
+            ranges.append(f"{shares[0]} {name}" if len(shares) == 1 else f"{shares[0]}-{shares[-1]} {name}")
+        say(f"Portfolio {measure}, by share of the edges: {'; '.join(ranges)}")
+    show_open(open_run_circuit(result))
+    others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
+    explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
+    files = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
+    say(f"results in {folder}: {', '.join(sorted(files, key=lambda name: (*FIRST_FILES, name).index(name)))}")
+    explain(f"{result.run.seconds['total']:.0f} s in all")
+
+
+def _show_tuned(record: dict[str, Any], measure: str, best: dict[str, Any]) -> None:
+    """Print the recipe that tuning chose, and its lead over greedy."""
+    parameters = record["circuits"][measure]["parameters"]
+    greedy, lead = record["tuning"]["candidates"][measure][0]["area"], best["against_greedy"]
+    tuned = f"{best['method']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
+    interval = format_interval(lead["low"], lead["high"], signed=True)
+    say(
+        f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "
+        f"{record['train']['split']}: {format_number(lead['difference'], signed=True)} {interval}"
+    )
+
+
+def report_study(folder: Path, study: studies.Study, json: bool) -> None:
+    """Write a study's tables and figure into its folder, and print them."""
+    summary = write_study(study, folder)
+    if json:
+        print_json({**summary, "out": str(folder)})
+        return
+    show_published(study.plan.settings)
+    for table in studies.study_tables(study):
+        out.print(safe_text(table.caption), style="bold")
+        print_tables(terminal(table, out.width))
+    cells, verdicts = map(describe_cell, summary["cells"]), map(sentence, summary["verdicts"])
+    for line in (*TERMINAL_LEGEND, *cells, *verdicts):
+        say(line)
+    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png, figure.svg")

@@ -57,15 +57,14 @@ def command(
     """
     if resamples and kappa is not None:
         raise InputError("--resamples and --kappa are two filters; give one of them")
-    if intervals.given and not resamples:
+    if intervals.given_intervals and not resamples:
         raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
     has_sizes = "," in edges
     if limits.nested and not has_sizes:
         raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
-    chosen_filter = (
-        intervals.bootstrap(resamples, seed) if resamples else NO_FILTER if kappa is None else Shrinkage(kappa)
-    )
+    bootstrap = intervals.build_bootstrap(resamples, seed) if resamples else None
+    chosen_filter = bootstrap or (NO_FILTER if kappa is None else Shrinkage(kappa))
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite, scores)
     statistics, origin = None, {}

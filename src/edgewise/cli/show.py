@@ -9,19 +9,21 @@ import typer
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..report.circuits import OpenCircuit, circuit_tables, describe, open_circuit, summary_sentence
-from ..report.formatting import format_number
+from ..graph import Graph
+from ..report.circuits import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
+from ..report.formatting import format_number, format_score
+from ..report.tables import number_tables
 from ..report.terminal_curve import can_show, curve_lines
 from . import options
 from .console import out, print_json, print_tables, say
+
+STRONGEST_EDGES = 10
 
 
 def command(
     *,
     circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
-    recipe: str | None = options.RECIPE_OF_RUN,
-    measure: str | None = options.MEASURE_OF_RUN,
-    size: str | None = options.SIZE_OF_RUN,
+    chosen: options.CircuitOptions,
     top: int = options.TOP,
     json: bool = options.JSON,
 ) -> None:
@@ -30,7 +32,7 @@ def command(
     Of a result folder, show the circuit of one recipe at one size: by default of the recipe in its circuits/, and the
     smallest with a faithfulness of at least 0.9.
     """
-    opened = open_circuit(circuit, recipe, measure, size)
+    opened = chosen.open(circuit)
     if not json:
         show_open(opened, top)
         return
@@ -42,7 +44,7 @@ def command(
     print_json(record)
 
 
-def show_open(opened: OpenCircuit, top: int = 8) -> None:
+def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     """Print an opened circuit: its edges and nodes, and, if it is of a run, the curve of its recipe."""
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
     if opened.row is None:
@@ -59,7 +61,7 @@ def show_open(opened: OpenCircuit, top: int = 8) -> None:
 
 
 def show_circuit(
-    name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = 8
+    name: str, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool = True, top: int = TOP
 ) -> None:
     """Print a circuit: its size, its strongest edges, its heads and MLPs."""
     summary = describe(circuit, score, signed, top)
@@ -69,3 +71,10 @@ def show_circuit(
         say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
     elif score is None:
         say("it has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
+
+
+def show_strongest(head: str, graph: Graph, value: NDArray[np.floating], signed: bool = True) -> None:
+    """Print the edges with the largest values [edge], or of signed values the largest absolute ones."""
+    order = np.argsort(-np.abs(value) if signed else -value, kind="stable")[:STRONGEST_EDGES]
+    rows = [(graph.edge_names[edge], format_score(value[edge], signed)) for edge in order]
+    print_tables(number_tables(("strongest edges" if signed else "best edges", head), rows, out.width))

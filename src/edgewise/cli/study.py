@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from .. import runtime, study as studies
+from .. import recipes, runtime, study as studies
 from ..errors import InputError
-from ..report.formatting import safe_text
-from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import note, out, print_json, print_tables, say, show_forecasts, show_progress, warn_of_copies
+from .console import duration, note, print_forecast, print_json, say, show_progress, warn_of_copies
 from .options import option
+from .report import report_study
 
 Number = TypeVar("Number", int, float)
-
-
-@dataclass(frozen=True)
-class GridOptions:
-    """The hyper-parameters to try."""
-
-    pnr_grid: str = option(".3,.4,.45,.5,.55,.6,.7,.8,.9", "Selection", "Values of PNR to try.")
-    resamples_grid: str = option("5,10,15", "Selection", "Numbers of bootstrap resamples to try.")
-    kappa_grid: str = option(
-        "0.5,1,2", "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
-    )
 
 
 @dataclass(frozen=True)
@@ -42,22 +31,17 @@ class StudyModelOptions(options.ModelOptions):
 def command(
     *,
     model: StudyModelOptions,
-    scoring: options.ScorerOptions,
-    grid: GridOptions,
-    intervals: options.IntervalOptions,
-    solver: options.SolverOptions,
-    learning: options.LearningOptions,
-    evaluation: options.EvaluationOptions,
-    machine: options.MachineOptions,
+    common: options.RunOptions,
     task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: ioi."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
     examples: int | None = options.EXAMPLES,
-    as_published: bool = options.AS_PUBLISHED,
-    batch_size: int | None = options.BATCH_SIZE,
-    out_folder: Path = option(Path("results/study"), "Output", "The study's folder.", "--out"),
-    overwrite: bool = option(
-        False, "Output", "Start again instead of resuming the study in the folder.", "--overwrite"
+    pnr_grid: str = option(".3,.4,.45,.5,.55,.6,.7,.8,.9", "Selection", "Values of PNR to try."),
+    resamples_grid: str = option("5,10,15", "Selection", "Numbers of bootstrap resamples to try."),
+    kappa_grid: str = option(
+        "0.5,1,2", "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
     ),
+    out_folder: Path = option(Path("results/study"), "Output", "The study's folder.", "--out"),
+    overwrite: bool = option(False, "Output", "Start again instead of resuming the study in the folder."),
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
 ) -> None:
@@ -66,30 +50,37 @@ def command(
     Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Run the same command
     again to resume a stopped study; the tables are the same.
     """
-    bootstrap = intervals.bootstrap(10)
-    settings = options.build_settings(scoring, evaluation, bootstrap, solver, machine, batch_size, as_published)
-    solvers = (Greedy(), TopN(), Ilp(solver.time_limit))
-    resamples, kappas = _numbers(grid.resamples_grid, int), _numbers(grid.kappa_grid, float)
-    learning.check_used(bool(learning.learned))
-    learner = learning.build(seed=0) if learning.learned else None
+    common.check_learning(bool(common.learned))
     tasks = _names(task or ["ioi"])
     for name in tasks:
         check_task(name)
-    unsplit = tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name)))
     plan = studies.Plan(
-        _names(model.model or ["demo"]), tasks, seeds, examples,
-        studies.Grid(resamples, kappas, _numbers(grid.pnr_grid, float), solvers), settings,
-        model.device, model.dtype, model.bos, unsplit, learner, model.trust_remote_code,
-    )  # fmt: skip
+        models=_names(model.model or ["demo"]),
+        tasks=tasks,
+        seeds=seeds,
+        examples=examples,
+        grid=studies.Grid(
+            _numbers(resamples_grid, int),
+            _numbers(kappa_grid, float),
+            _numbers(pnr_grid, float),
+            (Greedy(), TopN(), Ilp(common.time_limit)),
+        ),
+        settings=common.build_settings(common.build_bootstrap(10)),
+        device=model.device,
+        dtype=model.dtype,
+        bos=model.bos,
+        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
+        learner=common.build_learner(seed=0) if common.learned else None,
+        trust_remote_code=model.trust_remote_code,
+    )
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
-    _show_notes(plan, solver.time_limit)
+    _show_notes(plan, common.time_limit)
     if dry_run:
-        with machine.session() as session:
-            forecasts = studies.study_forecasts(plan, session.engine, uses_cache)
-        show_forecasts(forecasts, json)
+        with common.session() as session:
+            _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
         return
-    with studies.open_study(out_folder, plan, overwrite) as opened, machine.session() as session:
+    with studies.open_study(out_folder, plan, overwrite) as opened, common.session() as session:
         if opened.resumes:
             note(f"resuming the study in {out_folder}")
         if opened.threads != runtime.thread_count():
@@ -110,24 +101,16 @@ def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
         note("with a time limit, circuits and tables depend on the speed of the machine")
 
 
-def report_study(folder: Path, study: studies.Study, json: bool) -> None:
-    """Write a study's tables and figure into its folder, and print them."""
-    summary = write_study(study, folder)
-    if json:
-        print_json({**summary, "out": str(folder)})
+def _show_forecasts(forecasts: Sequence[recipes.Forecast], as_json: bool) -> None:
+    """Print what all models and tasks of a dry run would cost, and the sum."""
+    seconds = sum(forecast.seconds or 0 for forecast in forecasts)
+    if as_json:
+        print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
         return
-    for difference in (summary["as_published"] or {}).values():
-        say(f"as published: {difference}")
-    for table in studies.study_tables(study):
-        out.print(safe_text(table.caption), style="bold")
-        print_tables(terminal(table, out.width))
-    for line in TERMINAL_LEGEND:
-        say(line)
-    for cell in summary["cells"]:
-        say(describe_cell(cell))
-    for verdict in summary["verdicts"]:
-        say(sentence(verdict))
-    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png, figure.svg")
+    for forecast in forecasts:
+        print_forecast(forecast)
+    if len(forecasts) > 1:
+        say(f"in all: about {duration(seconds)}")
 
 
 def _names(texts: list[str]) -> tuple[str, ...]:
@@ -136,8 +119,6 @@ def _names(texts: list[str]) -> tuple[str, ...]:
 
 def _numbers(text: str, kind: type[Number]) -> tuple[Number, ...]:
     try:
-        if "_" in text or not text.isascii():  # int() and float() accept these
-            raise ValueError
         return tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise InputError(f"{text[:80]!r} isn't a list of numbers, such as 0.3,0.5") from None

@@ -40,14 +40,9 @@ def command(
     # Files are read completely, to count their rows; generators are endless.
     task = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
     check_examples(loaded, task)
+    columns = ("clean", "corrupted", "correct", "incorrect")
     rows = [
-        {
-            "clean": example.text.clean if example.text else list(example.clean),
-            "corrupted": example.text.corrupted if example.text else list(example.corrupted),
-            "correct": example.text.correct if example.text else example.correct,
-            "incorrect": example.text.incorrect if example.text else example.incorrect,
-            "tokens": example.length,
-        }
+        {column: getattr(example.text or example, column) for column in columns} | {"tokens": example.length}
         for example in task.head(examples).examples
     ]
     if json:
