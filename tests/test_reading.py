@@ -1,6 +1,5 @@
 """Untrusted files: wrong ones raise errors that name the file, and no file takes memory out of proportion."""
 
-import contextlib
 import io
 import json
 import os
@@ -17,7 +16,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra.numpy import arrays
 
-from edgewise import Circuit, EdgeScores, Graph, InputError
+from edgewise import EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
 from edgewise.io.arrays import read_array, read_arrays
 from edgewise.io.reading import wrap_read_errors
@@ -156,25 +155,10 @@ def test_damaged_zips_raise(tmp_path):
     flipped[central + 16] ^= 1  # the sum of all bytes
     encrypted[central + 8] |= 1
     strange[central + 10] = 77
-    for content in (
-        flipped,
-        encrypted,
-        strange,
-        whole[:-30],
-        whole[: central - 5] + whole[central:],
-        b"",
-        b"PK\x05\x06",
-    ):
+    cut_inside = whole[: central - 5] + whole[central:]
+    for content in (flipped, encrypted, strange, whole[:-30], cut_inside, b"", b"PK\x05\x06"):
         path.write_bytes(content)
         refused(path)
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(whole)
-        for at in rng.integers(len(whole), size=3):
-            damaged[at] = rng.integers(256)
-        path.write_bytes(damaged)
-        with contextlib.suppress(InputError):
-            assert read_arrays(path, {"a": ("f", (2, 3))})["a"].shape == (2, 3)
 
 
 def test_read_errors_say_why():
@@ -438,69 +422,3 @@ def test_edge_counts_and_indices_match_the_list_of_edges(graph):
         for at, (u, v) in enumerate(zip(graph.edge_source.tolist(), graph.edge_destination.tolist(), strict=True))
     }
     assert found.tolist() == [known.get(pair, -1) for pair in zip(source.tolist(), destination.tolist(), strict=True)]
-
-
-def test_a_partial_json_of_a_large_model_is_read(tmp_path):
-    """Edges that are outside may be left out, even nearly all of those of Llama 3 8B."""
-    cfg = {"n_layers": 32, "n_heads": 32, "d_model": 4096}
-    edges = {"a5.h3->a6.h31<k>": {"in_graph": True}, "input->logits": {"in_graph": True}}
-    (tmp_path / "c.json").write_text(json.dumps({"cfg": cfg, "nodes": {"m3": {"in_graph": False}}, "edges": edges}))
-    circuit = Circuit.load(tmp_path / "c.json")
-    assert circuit.n_edges == 2 and set(circuit.edges) == set(edges)
-
-
-@pytest.mark.parametrize(
-    "change, words",
-    [(lambda d: d["edges"]["input->logits"].update(weight=1), "unknown field `weight`"),
-     (lambda d: d["nodes"]["m0"].update(in_graph="yes"), "node 'm0'"),
-     (lambda d: d.update(edgewise=3), "must be an object"),
-     (lambda d: d.update(edgewise={"a": float("nan")}), "NaN or infinite"),
-     (lambda d: d["cfg"].update(n_layers=2.0), "whole")],
-)  # fmt: skip
-def test_wrong_values_in_an_eap_ig_json_raise(tmp_path, change, words):
-    path = tmp_path / "c.json"
-    Circuit.full(GRAPH).save(path)
-    data = json.loads(path.read_text())
-    change(data)
-    path.write_text(json.dumps(data))
-    with pytest.raises(InputError, match=words):
-        Circuit.load(path)
-
-
-def test_a_repeated_edge_raises(tmp_path):
-    path = tmp_path / "c.json"
-    Circuit.full(GRAPH).save(path)
-    edge = '"input->logits": {"score": 0.0, "in_graph": true}'
-    assert edge in path.read_text()
-    path.write_text(path.read_text().replace(edge, f"{edge}, {edge.replace('true', 'false')}"))
-    with pytest.raises(InputError, match="an edge is there more than once"):
-        Circuit.load(path)
-
-
-@pytest.mark.parametrize(
-    "change", [{"examples": 4}, {"examples": True}, {"provenance": None}, {"more": 1}, {"graph": 3}]
-)
-def test_a_wrong_record_of_scores_raises(tmp_path, change):
-    fill_folder(tmp_path, EdgeScores(GRAPH, np.ones((3, GRAPH.n_edges))))
-    assert EdgeScores.load(tmp_path).n_examples == 3
-    about = json.loads((tmp_path / "scores.json").read_text())
-    (tmp_path / "scores.json").write_text(json.dumps(about | change))
-    with pytest.raises(InputError, match=r"scores\.(json|npy)"):
-        EdgeScores.load(tmp_path)
-
-
-@pytest.mark.parametrize("depth", range(900, 1000, 7))
-def test_deeply_nested_json_raises_input_errors(tmp_path, depth):
-    """Showing a value takes as many levels as reading it did, and a few are gone by then."""
-    deep = "[" * depth + "]" * depth
-    cfg = f'{{"n_layers": {deep}, "n_heads": 1, "d_model": 1, "parallel_attn_mlp": {deep}}}'
-    edge = f'{{"input->logits": {{"score": {deep}, "in_graph": true}}}}'
-    right = '{"n_layers": 1, "n_heads": 1, "d_model": 1}'
-    for one, edges in ((cfg, "{}"), (right, edge)):
-        text = f'{{"cfg": {one}, "nodes": {{}}, "edges": {edges}}}'
-        (tmp_path / "c.json").write_text(text)
-        with pytest.raises(InputError, match=r"c\.json"):
-            Circuit.load(tmp_path / "c.json")
-    (tmp_path / "scores.json").write_text(f'{{"format": {deep}, "version": {deep}}}')
-    with pytest.raises(InputError, match=r"scores\.json"):
-        EdgeScores.load(tmp_path)

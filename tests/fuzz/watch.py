@@ -8,17 +8,14 @@ import shutil
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import edgewise
 from edgewise import InputError
 
 from .inputs import ACCEPT, REFUSE, Input
@@ -37,24 +34,15 @@ class TooLongError(BaseException):
 
 
 class FailedError(AssertionError):
-    """A reader broke a promise; failures of one kind have the same `signature`."""
-
-    def __init__(self, words: str, signature: str) -> None:
-        super().__init__(words)
-        self.signature = signature
+    """A reader broke a promise."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Whether an input was accepted, the seconds of computing, and the bytes of memory it took."""
+def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> bool:
+    """Write an input into a folder, read it, and return whether it was accepted.
 
-    accepted: bool
-    seconds: float
-    memory: int
-
-
-def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> Outcome:
-    """Write an input into a folder, read it, and remove the folder. Raise FailedError if a promise is broken."""
+    If a promise is broken, raise FailedError and keep the folder.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
     given.write(folder)
     os.environ.pop(RAN, None)
     allowed = SECONDS + DRAWING * given.draws
@@ -69,44 +57,31 @@ def watch(read: Callable[[Path, Input], Any], given: Input, folder: Path) -> Out
         error = raised
     seconds = time.process_time() - before
     memory = max(0, _status("VmHWM") - held)
-    shutil.rmtree(folder, ignore_errors=True)
     if failure := _find_failure(given, error, seconds > allowed, memory):
-        what, where = failure
-        trace = "" if error is None else "".join(traceback.format_exception(error))[-3 * MAX_SHOWN :]
-        raise FailedError(f"{what}\n  {given.words}\n{trace}", f"{what.split(':')[0]} {where}".strip())
-    return Outcome(error is None, seconds, memory)
+        raise FailedError(f"{failure}\n  {given.words}\n  files: {folder}") from error
+    shutil.rmtree(folder, ignore_errors=True)
+    return error is None
 
 
-def _find_failure(given: Input, error: BaseException | None, is_late: bool, memory: int) -> tuple[str, str] | None:
-    """Return what went wrong and where; None if the reader kept its promises."""
+def _find_failure(given: Input, error: BaseException | None, is_late: bool, memory: int) -> str:
+    """Return what went wrong; nothing if the reader kept its promises."""
     if os.environ.get(RAN):
-        return "code of the file was run", ""
+        return "code of the file was run"
     if isinstance(error, TooLongError):
-        return "too long", _place(error)
-    if error is not None and _lacked_memory(error):
-        return "too much memory", _place(error)
-    if isinstance(error, FailedError):
-        return f"wrong: {error}", error.signature
+        return "too long"
+    if _lacked_memory(error):
+        return "too much memory"
     if error is not None and not isinstance(error, InputError):
-        return f"{type(error).__name__}: {str(error)[:MAX_SHOWN]}", _place(error)
+        return f"{type(error).__name__}: {str(error)[:MAX_SHOWN]}"
     if is_late:
-        return "too long", ""
+        return "too long"
     if memory > MEMORY:
-        return f"too much memory: {memory / 2**20:,.0f} MB", ""
+        return f"too much memory: {memory / 2**20:,.0f} MB"
     if error is None and given.verdict == REFUSE:
-        return "accepted: a strict reader refuses this", given.words.split(":")[0]
+        return "accepted: a strict reader refuses this"
     if error is not None and given.verdict == ACCEPT:
-        return "refused: this is a valid file", str(error)[:80]
-    return None
-
-
-def _place(error: BaseException) -> str:
-    """Return the last line of the package, and the last line of all, that raised an error."""
-    here, package = str(Path(__file__).parent), str(Path(edgewise.__file__).parent)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(here)]
-    own = [frame for frame in frames if frame.filename.startswith(package)]
-    places = (f"{Path(frame.filename).name}:{frame.lineno}" for frame in (*own[-1:], *frames[-1:]))
-    return " ".join(dict.fromkeys(places))
+        return f"refused: this is a valid file: {error}"
+    return ""
 
 
 def _lacked_memory(error: BaseException | None) -> bool:

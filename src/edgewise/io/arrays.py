@@ -6,10 +6,10 @@ import io
 import math
 import os
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,6 @@ DTYPE_WORDS = {"f": "floating-point numbers", "u1": "bytes", "b": "true and fals
 # A compressed array may have this many bytes, or this many times its compressed bytes. Packed masks compress to a
 # tenth of their size; an array of zeros to a thousandth.
 ALWAYS_BYTES, MAX_COMPRESSION = 16 * 2**20, 50
-
-
-class ArrayHeader(NamedTuple):
-    """The header of an array in a file."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
 
 
 def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArray[Any]:
@@ -51,21 +44,17 @@ def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArra
     file_size(path)
     with wrap_read_errors(path):
         array = np.lib.format.open_memmap(path, mode="r")
-    _check_header(ArrayHeader(array.dtype, array.shape), kind, shape, path)
+    _check_type(array.dtype, array.shape, kind, shape, path)
     return array
 
 
-def read_arrays(
-    path: Path, expected: Mapping[str, tuple[str, Shape]], only: Collection[str] | None = None
-) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a .npz file.
+def read_arrays(path: Path, expected: Mapping[str, tuple[str, Shape]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a .npz file, read-only.
 
     Parameters
     ----------
     expected
         Name -> (kind, shape), as in `read_array`, of all arrays in the file.
-    only
-        The names of the arrays to read. None for all.
 
     Raises
     ------
@@ -79,7 +68,7 @@ def read_arrays(
             names = ", ".join(member.filename for member in members) or "none"
             raise InputError(f"{path} must hold the arrays {', '.join(expected)}, each once, but has {names}")
         arrays = {}
-        for name in expected if only is None else only:
+        for name, (kind, expected_shape) in expected.items():
             member = archive.getinfo(f"{name}.npy")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.compress_size > size:
                 raise InputError(f"{name} in {path} is compressed in a way that NumPy doesn't write")
@@ -91,33 +80,29 @@ def read_arrays(
             with archive.open(member) as file:
                 data = file.read(member.file_size)  # without a number, a lying member would decompress as a whole
             stream, what = io.BytesIO(data), f"{name} in {path}"
-            header = _read_header(stream)
-            _check_header(header, *expected[name], what)
-            if math.prod(header.shape) * header.dtype.itemsize != len(data) - stream.tell():
-                raise InputError(f"{what} has shape {list(header.shape)}, which isn't the size of its numbers")
+            is_first = np.lib.format.read_magic(stream) == (1, 0)
+            read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(stream)
+            _check_type(dtype, shape, kind, expected_shape, what)
+            if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+                raise InputError(f"{what} has shape {list(shape)}, which isn't the size of its numbers")
             stream.seek(0)
             arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
             arrays[name].flags.writeable = False
     return arrays
 
 
-def _read_header(file: IO[bytes]) -> ArrayHeader:
-    is_first = np.lib.format.read_magic(file) == (1, 0)
-    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return ArrayHeader(dtype, shape)
-
-
-def _check_header(header: ArrayHeader, kind: str, shape: Shape | None, what: object) -> None:
-    dtype = header.dtype
+def _check_type(
+    dtype: np.dtype[Any], shape: tuple[int, ...], kind: str, expected_shape: Shape | None, what: object
+) -> None:
     if dtype.kind not in "biufc" or not dtype.isnative or not f"{dtype.kind}{dtype.itemsize}".startswith(kind):
         raise InputError(f"{what} holds {dtype}, but {DTYPE_WORDS.get(kind, 'plain numbers')} are expected")
-    if shape is not None and (
-        len(shape) != len(header.shape)
-        or any(expected not in (None, length) for expected, length in zip(shape, header.shape, strict=True))
+    if expected_shape is not None and (
+        len(shape) != len(expected_shape)
+        or any(expected not in (None, length) for expected, length in zip(expected_shape, shape, strict=True))
     ):
-        words = ", ".join("any" if length is None else f"{length}" for length in shape)
-        raise InputError(f"{what} has shape {list(header.shape)}, but [{words}] is expected")
+        words = ", ".join("any" if length is None else f"{length}" for length in expected_shape)
+        raise InputError(f"{what} has shape {list(shape)}, but [{words}] is expected")
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:

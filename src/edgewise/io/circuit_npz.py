@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..graph import Graph
 from .arrays import Shape, read_arrays
 from .atomic import atomic_file
-from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_score, make_cfg, read_about, read_cfg
+from .edge_file import EdgeFile, make_cfg, read_about, read_cfg
 from .reading import file_size, wrap_read_errors
 from .records import MAX_JSON_BYTES, parse_json
 
@@ -40,9 +40,7 @@ def read(path: Path) -> EdgeFile:
         raise InputError(
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
-    graph = read_cfg(about.get("cfg"), path)
-    if graph.n_edges > max(MAX_EDGES_UNCHECKED, 8 * file_size(path)):
-        raise InputError(f"{path} is too small a file for a graph of {graph}, which has {graph.n_edges:,} edges")
+    graph = read_cfg(about.get("cfg"), path, max_edges=8 * file_size(path))
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:
         raise InputError(f"{path}: inside has {len(packed):,} bytes, but {graph} has {graph.n_edges:,} edges")
@@ -60,14 +58,11 @@ def write(
     path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
     """Write a circuit; the parameters are those of `write_edge_file`."""
-    check_score(path, graph, score)
     with np.errstate(over="ignore"):
         stored_score = score[mask].astype(np.float32)
     if not np.isfinite(stored_score).all():
         raise InputError(f"{path} isn't written: some scores are too large for it; write a json")
-    record = {
-        "format": CIRCUIT_FORMAT, "version": CIRCUIT_VERSION, "cfg": make_cfg(graph), "edgewise": dict(about),
-    }  # fmt: skip
+    record = {"format": CIRCUIT_FORMAT, "version": CIRCUIT_VERSION, "cfg": make_cfg(graph), "edgewise": dict(about)}
     text = np.frombuffer(json.dumps(record, allow_nan=False).encode(), np.uint8)
     with atomic_file(path) as draft:
         # Not compressed, so that the file's size grows with the graph, as `read` expects.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .atomic import atomic_file
-from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_score, make_cfg, read_about, read_cfg
+from .edge_file import EdgeFile, make_cfg, read_about, read_cfg
 from .reading import file_size, first_line, wrap_read_errors
 from .records import parse_json
 
@@ -56,9 +56,7 @@ def read(path: Path) -> EdgeFile:
     except (ValueError, RecursionError) as error:
         why = "it has NaN or infinite numbers; null means no score" if any(w in data for w in NAN_WORDS) else ""
         raise InputError(f"{path} isn't JSON: {why or first_line(error)}") from None
-    graph = read_cfg(cfg, path)
-    if graph.n_edges > max(MAX_EDGES_UNCHECKED, size):
-        raise InputError(f"{path} is too small a file for {graph}, which has {graph.n_edges:,} edges")
+    graph = read_cfg(cfg, path, max_edges=size)
     unread = _check_nodes(graph, nodes, path)
     score, mask = _edge_arrays(graph, edges, path)
     if bytes(content.edges).count(b"->") > len(edges):  # msgspec does not notice a repeated key
@@ -91,28 +89,21 @@ def _edge_arrays(
     indices = graph.edges_between(source, destination)
     if (wrong := np.flatnonzero(indices < 0)).size:
         raise InputError(f"{path}: there is no edge {list(edges)[wrong[0]]!r} in a graph of {graph}")
+    flags = [edge.in_graph for edge in edges.values()]
+    n_unknown = flags.count(None)
+    if 0 < n_unknown < len(flags):
+        raise InputError(f"{path}: some edges say whether they are in_graph, true or false, but others don't")
+    mask = np.zeros(graph.n_edges, bool)
+    mask[indices] = np.array(flags, bool)
     score = np.full(graph.n_edges, np.nan)
-    score[indices] = np.fromiter(
-        (np.nan if edge.score is None else edge.score for edge in edges.values()), np.float64, len(edges)
-    )
-    unknown = -1
-    inside = np.zeros(graph.n_edges, np.int8)
-    inside[indices] = np.fromiter(
-        (unknown if edge.in_graph is None else edge.in_graph for edge in edges.values()), np.int8, len(edges)
-    )
-    mask: NDArray[np.bool_] | None = inside == 1
-    if (inside == unknown).any():
-        if any(edge.in_graph is not None for edge in edges.values()):
-            raise InputError(f"{path}: some edges say whether they are in_graph, true or false, but others don't")
-        mask = None
-    return None if np.isnan(score).all() else score, mask
+    score[indices] = [np.nan if edge.score is None else edge.score for edge in edges.values()]
+    return None if np.isnan(score).all() else score, None if n_unknown else mask
 
 
 def write(
     path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
     """Write a circuit; the parameters are those of `write_edge_file`."""
-    check_score(path, graph, score)
     used = graph.used_nodes(mask).tolist()
     nodes = {name: {"in_graph": is_used} for name, is_used in zip(graph.node_names, used, strict=True)}
     head = json.dumps({"cfg": make_cfg(graph), "nodes": nodes})
@@ -123,11 +114,9 @@ def write(
         file.write(f'{head[:-1]}, "edges": {{')
         for start in range(0, graph.n_edges, EDGES_PER_WRITE):
             rows = zip(*(column[start : start + EDGES_PER_WRITE].tolist() for column in columns), strict=True)
-            file.write(", " * bool(start))
-            file.write(
-                ", ".join(
-                    f'"{sources[u]}->{destinations[v]}": {{"score": {float(value)!r}, "in_graph": {flag}}}'
-                    for u, v, value, flag in rows
-                )
+            edges = (
+                f'"{sources[u]}->{destinations[v]}": {{"score": {float(value)!r}, "in_graph": {flag}}}'
+                for u, v, value, flag in rows
             )
+            file.write(", " * bool(start) + ", ".join(edges))
         file.write(f"}}, {tail[1:]}")

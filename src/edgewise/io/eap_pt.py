@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..graph import Graph
 from .atomic import write_bytes
-from .edge_file import EdgeFile, check_score, make_cfg, read_about, read_cfg
+from .edge_file import EdgeFile, make_cfg, read_about, read_cfg
 from .torch_file import load_torch_file
 
 REQUIRED_KEYS = ("cfg", "src_nodes", "dst_nodes", "edges_in_graph", "nodes_in_graph")
@@ -54,7 +54,6 @@ def write(
     """Write a circuit; the parameters are those of `write_edge_file`."""
     import torch
 
-    check_score(path, graph, score)
     with np.errstate(over="ignore"):
         single = score.astype(np.float32)
     data = {

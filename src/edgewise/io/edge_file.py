@@ -76,14 +76,17 @@ class EdgeFile:
         return self.mask
 
 
-def read_cfg(cfg: object, path: Path) -> Graph:
-    """Return the graph that EAP-IG's `cfg` describes."""
+def read_cfg(cfg: object, path: Path, max_edges: int | None = None) -> Graph:
+    """Return the graph that EAP-IG's `cfg` describes. `max_edges` is the most that a file of this size can describe."""
     if not isinstance(cfg, Mapping) or any(key not in cfg for key in CFG_KEYS):
         raise InputError(f"{path}: cfg must map {', '.join(CFG_KEYS)} to numbers")
     try:
-        return Graph(**{key: cfg[key] for key in CFG_KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
+        graph = Graph(**{key: cfg[key] for key in CFG_KEYS}, parallel=cfg.get("parallel_attn_mlp", False))
     except InputError as error:
         raise InputError(f"{path}: cfg is wrong: {error}") from None
+    if max_edges is not None and graph.n_edges > max(MAX_EDGES_UNCHECKED, max_edges):
+        raise InputError(f"{path} is too small a file for {graph}, which has {graph.n_edges:,} edges")
+    return graph
 
 
 def make_cfg(graph: Graph) -> dict[str, int | bool]:
@@ -104,11 +107,3 @@ def read_about(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
 def edge_name(graph: Graph, edge: int) -> str:
     """Return the name of one edge, without making the names of all."""
     return f"{graph.source_names[graph.edge_source[edge]]}->{graph.destination_names[graph.edge_destination[edge]]}"
-
-
-def check_score(path: Path, graph: Graph, score: NDArray[np.floating]) -> None:
-    """Raise InputError if scores to write are not one finite number per edge."""
-    if score.shape != (graph.n_edges,):
-        raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
-    if not np.isfinite(score).all():
-        raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")

@@ -51,6 +51,10 @@ def write_edge_file(
         Plain data that says how the circuit was made.
     """
     check_suffix(path)
+    if score.shape != (graph.n_edges,):
+        raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
+    if not np.isfinite(score).all():
+        raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")
     FORMATS[path.suffix].write(path, graph, mask, score, about)
 
 

@@ -20,11 +20,10 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from functools import cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,12 +44,13 @@ from ..learn import Learner
 from ..method import from_record, parameters, plain, record_name
 from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
-from ..recipes.recipe import GREEDY, PORTFOLIO, TUNED, Recipe
+from ..recipes.recipe import GREEDY, Recipe
 from ..recipes.run_info import MAX_PROMPTS, Prompt, RunInfo
 from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
 from ..recipes.tuning_result import Tuning
 from ..select import Selection
+from .records import CurveRecord, ExamplesRecord, ExtraRunFields, SelectionRecord, upgrade_version_2
 
 FORMAT, VERSION = "edgewise-result", 3
 # A regular expression of the paths in a result folder.
@@ -65,61 +65,6 @@ EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
 ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
 
 
-class ExtraRunFields(TypedDict):
-    """What run.json holds besides the fields of `RunInfo`."""
-
-    settings: Mapping[str, Any]
-    tuning: Mapping[str, Any] | None
-    overlap: Mapping[str, Mapping[str, list[float | None]]]
-
-
-class SelectionRecord(TypedDict):
-    """One size of a curve in curve.json: how the solver ended."""
-
-    share: float
-    solver: str
-    edges_asked: int
-    edges_kept: int
-    objective: float
-    bound: float
-    gap: float
-    status: str
-    seconds: float
-    rounds: int
-    columns: int
-    free_objective: float | None
-    possible_pnr: float | None
-
-
-class CurveRecord(TypedDict):
-    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
-
-    Files say "benchmark" for a measure and "method" for a recipe.
-    """
-
-    benchmark: Any
-    method: str
-    solver: Any
-    filter: Any
-    pnr: Any
-    alias: Any
-    learner: Any
-    chosen_on: str
-    choices: tuple[str, ...]
-    area: Any
-    interval: Any
-    against_greedy: Any
-    sizes: list[SelectionRecord]
-
-
-class ExamplesRecord(TypedDict):
-    """The content of examples.json. `left_out` counts the examples whose prompts it doesn't have."""
-
-    split: str
-    prompts: list[Prompt]
-    left_out: int  # only the first prompts are stored
-
-
 def is_result(path: str | Path) -> bool:
     """Return whether a path is a result folder, complete or not."""
     return os.path.isfile(Path(path) / "run.json")
@@ -129,129 +74,17 @@ def fill_result(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
     """Write a discovery into an existing, empty folder. `suffix` is the format of the files in circuits/."""
     (folder / "scores").mkdir()
     fill_folder(folder / "scores", result.scores)
-    write_arrays(folder / "statistics.npz", {name: getattr(result.statistics, name) for name in STATISTICS})
-    first = result.outcomes[0].curve
-    masks = [[np.packbits(circuit.mask) for circuit in outcome.circuits] for outcome in result.outcomes]
-    values = np.stack([outcome.curve.values for outcome in result.outcomes])
-    write_arrays(
-        folder / "circuits.npz", {"masks": np.array(masks), "values": values, "full": first.full, "empty": first.empty}
-    )
-    if result.learned:
-        names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
-        write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
+    _write_outcomes(folder, result)
     _write_exported(folder / "circuits", result, suffix)
-    _write_examples_and_attention(folder, result)
-    write_json(folder / "curve.json", [_curve_record(result, outcome) for outcome in result.outcomes])
-    _write_csv(folder / "curve.csv", result.outcomes)
+    _write_statistics(folder, result.statistics)
+    _write_learned(folder, result)
+    _write_prompts(folder, result)
+    _write_attention(folder, result.attention)
     write_json(folder / "run.json", {"format": FORMAT, "version": VERSION} | _run_record(result))
 
 
-def result_summary(result: Discovery) -> dict[str, Any]:
-    """Return the record of a run with its areas and intervals, as `edgewise run --json` prints it."""
-    overlap = {
-        measure.name: {
-            name: {"sizes": _nan_to_none(by_size), "mean": mean_overlap(by_size, result.settings.sizes)}
-            for name, by_size in by_recipe.items()
-        }
-        for measure, by_recipe in result.overlap.items()
-    }
-    exported = {measure.name: _exported_record(result, result.exported(measure)) for measure in result.measures}
-    return _run_record(result) | {
-        "as_published": published_words(result.settings),
-        "sign_instability": result.statistics.sign_instability,
-        "edges_kept_by_bootstrap": int(result.statistics.kept.sum()),
-        "areas": {m.name: {o.name: o.area for o in result.of(m)} for m in result.measures},
-        "intervals": {m.name: {o.name: o.resampled.interval().record() for o in result.of(m)} for m in result.measures},
-        "overlap": overlap,
-        "portfolio": {
-            o.measure.name: {f"{share:g}": name for share, name in zip(o.curve.shares, o.choices, strict=True)}
-            for o in result.outcomes
-            if o.choices
-        },
-        "circuits": exported,
-    }
-
-
-def _run_record(result: Discovery) -> dict[str, Any]:
-    """Return the content of run.json."""
-    record = {name: plain(getattr(result.run, name)) for name in parameters(RunInfo)}
-    return record | {
-        "settings": result.settings.record(),
-        "tuning": None if result.tuning is None else result.tuning.record(),
-        "overlap": {
-            measure.name: {name: _nan_to_none(by_size) for name, by_size in by_recipe.items()}
-            for measure, by_recipe in result.overlap.items()
-        },
-    }
-
-
-def _nan_to_none(values: NDArray[np.floating]) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]
-
-
-def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
-    greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY and o is not outcome), None)
-    return {
-        "benchmark": plain(outcome.measure),
-        "method": outcome.name,
-        **outcome.recipe.record(),
-        "chosen_on": outcome.chosen_on,
-        "choices": list(outcome.choices),
-        "area": outcome.area,
-        "interval": outcome.resampled.interval().record(),
-        "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy else None,
-        "sizes": [
-            {"share": share} | selection.record()
-            for share, selection in zip(outcome.curve.shares, outcome.selections, strict=True)
-        ],
-    }
-
-
-def _write_csv(path: Path, outcomes: Sequence[Outcome]) -> None:
-    rows = [
-        {"benchmark": outcome.measure.name, "method": outcome.name} | size | selection.record()
-        for outcome in outcomes
-        for size, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
-    ]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
-
-
-def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
-    folder.mkdir()
-    for measure in result.measures:
-        outcome = result.exported(measure)
-        origin = {"model": result.run.model, "task": result.run.task, **_exported_record(result, outcome)}
-        for size, (share, selection) in enumerate(zip(outcome.curve.shares, outcome.selections, strict=True)):
-            path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
-            score = outcome.rankings[size].value if outcome.rankings else None
-            selection.circuit.save(path, score, origin | selection.record())
-
-
-def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
-    """Return which recipe's circuits are written, and on which split it was chosen."""
-    name = outcome.name if outcome.choices else outcome.recipe.combination
-    chosen_on = outcome.chosen_on or result.run.test.split
-    return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": chosen_on}
-
-
-def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
-    """Return the name in learned.npz of every learner: its measure, numbered from the second of one measure on."""
-    names: dict[Learner, str] = {}
-    counts: Counter[str] = Counter()
-    for learner in learners:
-        if learner is not None and learner not in names:
-            measure = record_name("goal", learner.record().get("goal", "learned"))
-            counts[measure] += 1
-            names[learner] = f"{measure}-{counts[measure]}" if counts[measure] > 1 else measure
-    return names
-
-
 def read_result(folder: str | Path) -> Discovery:
-    """Return the discovery that a result folder holds. Scores and circuits are loaded when they are first used.
+    """Return the discovery that a result folder holds. Scores are loaded when they are first used.
 
     Parameters
     ----------
@@ -287,7 +120,7 @@ def read_result(folder: str | Path) -> Discovery:
         record = read_format(folder / "run.json", FORMAT, 2 if is_old else VERSION)
         curves = read_json(folder / "curve.json")
         if is_old:
-            record, curves = _upgrade_version_2(record, curves)
+            record, curves = upgrade_version_2(record, curves)
         info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
         rest: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
@@ -310,121 +143,21 @@ def read_result(folder: str | Path) -> Discovery:
         raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
 
 
-def _upgrade_version_2(
-    run: dict[str, Any], curves: list[dict[str, Any]]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return run.json and curve.json of version 2 as those of version 3."""
-    try:
-        names = (*parameters(RunInfo), "settings", "tuning", "overlap")
-        upgraded = {name: run[name] for name in names} | {
-            "graph": {key: value for key, value in run["graph"].items() if key != "edges"},
-            "overlap": {m: {k: one["sizes"] for k, one in both.items()} for m, both in run["overlap"].items()},
-        }
-        records = []
-        for curve in curves:
-            method, measure = curve["method"], curve["benchmark"]
-            chosen_on = run["circuits"][measure]["chosen_on"] if method in (PORTFOLIO, TUNED) else ""
-            recipe = {"alias": ""} | {key: curve[key] for key in ("solver", "filter", "pnr", "learner")}
-            if recipe["solver"] == "ilp":  # version 2 has no time limit
-                recipe["solver"] = {"name": "ilp", "time_limit": None}
-            if Recipe.from_record(recipe).name != method:
-                recipe["alias"] = method
-            sizes = [{k: v for k, v in size.items() if k not in ("metric", "faithfulness")} for size in curve["sizes"]]
-            upgraded_curve = curve | recipe | {"chosen_on": chosen_on, "sizes": sizes}
-            records.append({name: upgraded_curve[name] for name in CurveRecord.__annotations__})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"run.json or curve.json of version 2 is damaged ({error!r})") from None
-    return upgraded, records
-
-
-def _read_outcomes(
-    folder: Path, run: RunInfo, settings: Settings, records: Sequence[CurveRecord]
-) -> tuple[Outcome, ...]:
-    names = [(str(record["benchmark"]), record["method"]) for record in records]
-    if not records or len(set(names)) < len(names):
-        raise InputError("curve.json must have every recipe of a measure once")
-    n_recipes, n_sizes, graph = len(records), len(settings.sizes), run.graph
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
-        "masks": ("u1", (n_recipes, n_sizes, (graph.n_edges + 7) // 8)),
-        "values": ("f", (n_recipes, n_sizes, run.test.examples)),
-        "full": ("f", (run.test.examples,)),
-        "empty": ("f", (run.test.examples,)),
+def _run_record(result: Discovery) -> dict[str, Any]:
+    """Return the content of run.json."""
+    record = {name: plain(getattr(result.run, name)) for name in parameters(RunInfo)}
+    return record | {
+        "settings": result.settings.record(),
+        "tuning": None if result.tuning is None else result.tuning.record(),
+        "overlap": {
+            measure.name: {name: _nan_to_none(by_size) for name, by_size in by_recipe.items()}
+            for measure, by_recipe in result.overlap.items()
+        },
     }
-    arrays = read_arrays(folder / "circuits.npz", shapes, ("values", "full", "empty"))
-    for name, array in arrays.items():
-        check_metric(f"{name} in circuits.npz", array)
-
-    @cache
-    def read_masks() -> NDArray[np.uint8]:
-        return read_arrays(folder / "circuits.npz", shapes, ("masks",))["masks"]
-
-    def read_selection(records: Sequence[SelectionRecord], row: int, size: int) -> Selection:
-        record = records[size]
-        try:
-            mask = np.unpackbits(read_masks()[row, size], count=graph.n_edges).astype(bool)
-            circuit = Circuit(graph, mask)
-            if circuit.n_edges != record["edges_kept"]:
-                raise InputError(f"a circuit has {circuit.n_edges} edges, but curve.json says {record['edges_kept']}")
-            return Selection.from_record(circuit, record)
-        except ValueError as error:  # also a status that isn't known
-            raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
-
-    outcomes = []
-    for row, record in enumerate(records):
-        sizes = record["sizes"]
-        asked, kept = tuple(size["edges_asked"] for size in sizes), tuple(size["edges_kept"] for size in sizes)
-        if tuple(size["share"] for size in sizes) != settings.sizes:
-            raise InputError(f"the curve of {record['method']} has other sizes than the settings")
-        if not all(0 <= k <= a <= graph.n_edges for k, a in zip(kept, asked, strict=True)):
-            raise InputError(f"the curve of {record['method']} has impossible numbers of edges")
-        recipe = Recipe.from_record({name: record[name] for name in parameters(Recipe)})  # type: ignore[literal-required]
-        if recipe.name != record["method"]:
-            raise InputError(f"the recipe of {record['method']} is that of {recipe.name}")
-        curve = Curve(
-            settings.sizes, asked, kept, arrays["values"][row], arrays["full"], arrays["empty"], settings.faithfulness
-        )
-        measure = from_record("measure", MEASURES, record["benchmark"], Measure)
-        selections = _StoredSelections(len(sizes), partial(read_selection, sizes, row))
-        outcomes.append(
-            Outcome(measure, recipe, selections, curve, chosen_on=record["chosen_on"], choices=record["choices"])
-        )
-    return tuple(outcomes)
 
 
-class _StoredSelections(Sequence[Selection]):
-    """The selections of one recipe. Each is read from the folder when it is accessed."""
-
-    def __init__(self, n_sizes: int, read: Callable[[int], Selection]) -> None:
-        self.n_sizes, self.read = n_sizes, read
-
-    def __len__(self) -> int:
-        return self.n_sizes
-
-    def __getitem__(self, size: Any) -> Any:
-        sizes = range(self.n_sizes)[size]
-        return self.read(sizes) if isinstance(sizes, int) else [self.read(each) for each in sizes]
-
-
-def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
-    """Return the statistics of every edge. Edges that failed the filter have score 0."""
-    arrays = read_arrays(
-        folder / "statistics.npz", {name: (kind, (graph.n_edges,)) for name, kind in STATISTICS.items()}
-    )
-    for name in ("mean", "low", "high"):
-        check_metric(f"{name} in statistics.npz", arrays[name])
-    return EdgeStatistics(graph, score=np.where(arrays["kept"], arrays["mean"], 0.0), **arrays)
-
-
-def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
-    """Return learner -> ranking. Folders of early versions have none."""
-    path = folder / "learned.npz"
-    names = _learner_names(outcome.recipe.learner for outcome in outcomes)
-    if not os.path.isfile(path):
-        return {}
-    arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
-    return {
-        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any())) for learner, name in names.items()
-    }
+def _nan_to_none(values: NDArray[np.floating]) -> list[float | None]:
+    return [None if np.isnan(value) else float(value) for value in values]
 
 
 def _read_overlap(
@@ -440,20 +173,176 @@ def _read_overlap(
     return overlap
 
 
-def _write_examples_and_attention(folder: Path, result: Discovery) -> None:
-    """Write the prompts of a run, and the attention of heads, into a folder."""
+def _write_outcomes(folder: Path, result: Discovery) -> None:
+    """Write circuits.npz, curve.json and curve.csv."""
+    first, outcomes = result.outcomes[0].curve, result.outcomes
+    arrays = {
+        "masks": np.array([[np.packbits(circuit.mask) for circuit in outcome.circuits] for outcome in outcomes]),
+        "values": np.stack([outcome.curve.values for outcome in outcomes]),
+        "full": first.full,
+        "empty": first.empty,
+    }
+    write_arrays(folder / "circuits.npz", arrays)
+    write_json(folder / "curve.json", [_curve_record(result, outcome) for outcome in outcomes])
+    rows = [
+        {"benchmark": outcome.measure.name, "method": outcome.name} | size | selection.record()
+        for outcome in outcomes
+        for size, selection in zip(outcome.curve.rows(), outcome.selections, strict=True)
+    ]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(folder / "curve.csv", text.getvalue())
+
+
+def _read_outcomes(
+    folder: Path, run: RunInfo, settings: Settings, records: Sequence[CurveRecord]
+) -> tuple[Outcome, ...]:
+    names = [(str(record["benchmark"]), record["method"]) for record in records]
+    if not records or len(set(names)) < len(names):
+        raise InputError("curve.json must have every recipe of a measure once")
+    n_recipes, n_sizes, graph = len(records), len(settings.sizes), run.graph
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        "masks": ("u1", (n_recipes, n_sizes, (graph.n_edges + 7) // 8)),
+        "values": ("f", (n_recipes, n_sizes, run.test.examples)),
+        "full": ("f", (run.test.examples,)),
+        "empty": ("f", (run.test.examples,)),
+    }
+    arrays = read_arrays(folder / "circuits.npz", shapes)
+    for name in ("values", "full", "empty"):
+        check_metric(f"{name} in circuits.npz", arrays[name])
+    outcomes = []
+    for record, masks, values in zip(records, arrays["masks"], arrays["values"], strict=True):
+        sizes = record["sizes"]
+        n_requested = tuple(size["edges_asked"] for size in sizes)
+        n_kept = tuple(size["edges_kept"] for size in sizes)
+        n_edges = np.unpackbits(masks, axis=1, count=graph.n_edges).sum(1)
+        if tuple(size["share"] for size in sizes) != settings.sizes:
+            raise InputError(f"the curve of {record['method']} has other sizes than the settings")
+        if not all(0 <= fewer <= more <= graph.n_edges for fewer, more in zip(n_kept, n_requested, strict=True)):
+            raise InputError(f"the curve of {record['method']} has impossible numbers of edges")
+        if tuple(n_edges) != n_kept:
+            raise InputError(f"the circuits of {record['method']} have other numbers of edges than its curve")
+        recipe = Recipe.from_record({name: record[name] for name in parameters(Recipe)})  # type: ignore[literal-required]
+        if recipe.name != record["method"]:
+            raise InputError(f"the recipe of {record['method']} is that of {recipe.name}")
+        measure = from_record("measure", MEASURES, record["benchmark"], Measure)
+        curve = Curve(
+            settings.sizes, n_requested, n_kept, values, arrays["full"], arrays["empty"], settings.faithfulness
+        )
+        selections = _PackedSelections(graph, sizes, masks)
+        outcomes.append(
+            Outcome(measure, recipe, selections, curve, chosen_on=record["chosen_on"], choices=record["choices"])
+        )
+    return tuple(outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class _PackedSelections(Sequence[Selection]):
+    """The selections of one recipe. Circuits are unpacked when they are accessed: all at once take much memory."""
+
+    graph: Graph
+    records: Sequence[SelectionRecord]
+    masks: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[size] for size in range(len(self))[index]]
+        mask = np.unpackbits(self.masks[index], count=self.graph.n_edges).astype(bool)
+        return Selection.from_record(Circuit(self.graph, mask), self.records[index])
+
+
+def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
+    greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY and o is not outcome), None)
+    return {
+        "benchmark": plain(outcome.measure),
+        "method": outcome.name,
+        **outcome.recipe.record(),
+        "chosen_on": outcome.chosen_on,
+        "choices": list(outcome.choices),
+        "area": outcome.area,
+        "interval": outcome.resampled.interval().record(),
+        "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy else None,
+        "sizes": [
+            {"share": share} | selection.record()
+            for share, selection in zip(outcome.curve.shares, outcome.selections, strict=True)
+        ],
+    }
+
+
+def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
+    folder.mkdir()
+    for measure in result.measures:
+        outcome = result.exported(measure)
+        origin = {"model": result.run.model, "task": result.run.task, **_exported_record(result, outcome)}
+        for size, (share, selection) in enumerate(zip(outcome.curve.shares, outcome.selections, strict=True)):
+            path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
+            score = outcome.rankings[size].value if outcome.rankings else None
+            selection.circuit.save(path, score, origin | selection.record())
+
+
+def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
+    """Return which recipe's circuits are written, and on which split it was chosen."""
+    name = outcome.name if outcome.choices else outcome.recipe.combination
+    chosen_on = outcome.chosen_on or result.run.test.split
+    return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": chosen_on}
+
+
+def _write_statistics(folder: Path, statistics: EdgeStatistics) -> None:
+    write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
+
+
+def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
+    """Return the statistics of every edge. Edges that failed the filter have score 0."""
+    arrays = read_arrays(
+        folder / "statistics.npz", {name: (kind, (graph.n_edges,)) for name, kind in STATISTICS.items()}
+    )
+    for name in ("mean", "low", "high"):
+        check_metric(f"{name} in statistics.npz", arrays[name])
+    return EdgeStatistics(graph, score=np.where(arrays["kept"], arrays["mean"], 0.0), **arrays)
+
+
+def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
+    """Return the name in learned.npz of every learner: its measure, numbered from the second of one measure on."""
+    names: dict[Learner, str] = {}
+    counts: Counter[str] = Counter()
+    for learner in learners:
+        if learner is not None and learner not in names:
+            measure = record_name("goal", learner.record().get("goal", "learned"))
+            counts[measure] += 1
+            names[learner] = f"{measure}-{counts[measure]}" if counts[measure] > 1 else measure
+    return names
+
+
+def _write_learned(folder: Path, result: Discovery) -> None:
+    if result.learned:
+        names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
+        write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
+
+
+def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
+    """Return learner -> ranking. Folders of early versions have none."""
+    path = folder / "learned.npz"
+    names = _learner_names(outcome.recipe.learner for outcome in outcomes)
+    if not os.path.isfile(path):
+        return {}
+    arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
+    return {
+        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any())) for learner, name in names.items()
+    }
+
+
+def _write_prompts(folder: Path, result: Discovery) -> None:
     record = {
         "split": result.run.test.split,
         "left_out": result.run.test.examples - len(result.prompts),
         "prompts": [asdict(prompt) for prompt in result.prompts],
     }
     write_json(folder / "examples.json", {"format": EXAMPLES_FORMAT, "version": EXAMPLES_VERSION} | record)
-    if (attention := result.attention) is not None:
-        arrays: dict[str, NDArray[Any]] = {
-            name: np.array(getattr(attention, name), np.int64) for name in ("examples", "lengths", "heads")
-        }
-        values = np.concatenate([patterns.ravel() for patterns in attention.values])
-        write_arrays(folder / "attention.npz", arrays | {"values": values})
 
 
 def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
@@ -471,6 +360,15 @@ def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
     if not all(len(prompt.clean) == len(prompt.corrupted) > 0 for prompt in prompts):
         raise InputError(f"{path} has a pair of prompts of different lengths")
     return prompts
+
+
+def _write_attention(folder: Path, attention: Attention | None) -> None:
+    if attention is not None:
+        arrays: dict[str, NDArray[Any]] = {
+            name: np.array(getattr(attention, name), np.int64) for name in ("examples", "lengths", "heads")
+        }
+        values = np.concatenate([patterns.ravel() for patterns in attention.values])
+        write_arrays(folder / "attention.npz", arrays | {"values": values})
 
 
 def read_attention(folder: Path, run: RunInfo) -> Attention | None:
@@ -494,3 +392,29 @@ def read_attention(folder: Path, run: RunInfo) -> Attention | None:
 
 def _is_head(graph: Graph, node: int) -> bool:
     return 0 < node < graph.n_sources and (node - 1) % (graph.n_heads + 1) < graph.n_heads
+
+
+def result_summary(result: Discovery) -> dict[str, Any]:
+    """Return the record of a run with its areas and intervals, as `edgewise run --json` prints it."""
+    overlap = {
+        measure.name: {
+            name: {"sizes": _nan_to_none(by_size), "mean": mean_overlap(by_size, result.settings.sizes)}
+            for name, by_size in by_recipe.items()
+        }
+        for measure, by_recipe in result.overlap.items()
+    }
+    exported = {measure.name: _exported_record(result, result.exported(measure)) for measure in result.measures}
+    return _run_record(result) | {
+        "as_published": published_words(result.settings),
+        "sign_instability": result.statistics.sign_instability,
+        "edges_kept_by_bootstrap": int(result.statistics.kept.sum()),
+        "areas": {m.name: {o.name: o.area for o in result.of(m)} for m in result.measures},
+        "intervals": {m.name: {o.name: o.resampled.interval().record() for o in result.of(m)} for m in result.measures},
+        "overlap": overlap,
+        "portfolio": {
+            o.measure.name: {f"{share:g}": name for share, name in zip(o.curve.shares, o.choices, strict=True)}
+            for o in result.outcomes
+            if o.choices
+        },
+        "circuits": exported,
+    }

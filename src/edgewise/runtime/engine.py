@@ -30,6 +30,8 @@ ITEMS_PER_DEVICE = 4
 T = TypeVar("T")
 # Rows of an item's examples, and the result of the job for them. There are several if memory didn't suffice for all.
 PartResults = list[tuple[list[int], Any]]
+# The index of every item and its results, in any order.
+ItemResults = Iterator[tuple[int, PartResults]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +48,7 @@ class Engine(ABC):
     name = ""
 
     @abstractmethod
-    def run(
-        self, model: Any, items: Sequence[WorkItem], planned: int | None = None
-    ) -> Iterator[tuple[int, PartResults]]:
+    def run(self, model: Any, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
 
         `planned` is the number of items before any was done, if some were done by an earlier call. The number of
@@ -75,9 +75,7 @@ class InProcess(Engine):
 
     name = "in-process"
 
-    def run(
-        self, model: Any, items: Sequence[WorkItem], planned: int | None = None
-    ) -> Iterator[tuple[int, PartResults]]:
+    def run(self, model: Any, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
         for index, item in enumerate(items):
             yield index, run_item(model, item, threads_for(model))
 
@@ -105,7 +103,7 @@ def run_batches(
             yield [batches[index][row] for row in rows], result
 
 
-def restore_order(results: Iterator[tuple[int, PartResults]]) -> Iterator[tuple[int, PartResults]]:
+def restore_order(results: ItemResults) -> ItemResults:
     """Yield results by index, so that their sum doesn't depend on which worker was faster."""
     waiting: dict[int, PartResults] = {}
     following = 0

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from ..errors import InputError
 from ..models import Model, ModelSource, load_source, wrap_model
 from .engine import (
     Engine,
+    ItemResults,
     PartResults,
     WorkItem,
     is_narrow_model,
@@ -73,9 +74,7 @@ class Local(Engine):
         devices = self._devices(model)
         return len(devices) or self._n_workers or (thread_count() if model.transformer.device.type == "cpu" else 1)
 
-    def run(
-        self, model: Model, items: Sequence[WorkItem], planned: int | None = None
-    ) -> Iterator[tuple[int, PartResults]]:
+    def run(self, model: Model, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
         """Yield results as they come. Items that are too quick for workers, or can't be sent, run in this process."""
         devices, workers = self._devices(model), self.workers(model)
         at_once = min(workers, planned or len(items))
@@ -184,7 +183,7 @@ class _Pool:
         arguments = (os.getpid(), make_model_copy(self._model), devices)
         return ProcessPoolExecutor(self.size, context, _start_worker, arguments)
 
-    def run(self, items: Mapping[int, WorkItem], threads: int) -> Iterator[tuple[int, PartResults]]:
+    def run(self, items: Mapping[int, WorkItem], threads: int) -> ItemResults:
         left, deaths = dict(items), 0
         while left:
             futures = {}

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..models import Model
-from .engine import Engine, PartResults, WorkItem, is_narrow_model, order_longest_first, run_item
+from .engine import Engine, ItemResults, PartResults, WorkItem, is_narrow_model, order_longest_first, run_item
 from .local_engine import ModelCopy, check_workers, make_model_copy
 
 # How often an item is tried again when its worker, or its whole machine, is lost.
@@ -59,9 +59,7 @@ class Ray(Engine):
     def workers(self, model: Model) -> int:
         return self._workers
 
-    def run(
-        self, model: Model, items: Sequence[WorkItem], planned: int | None = None
-    ) -> Iterator[tuple[int, PartResults]]:
+    def run(self, model: Model, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
         import ray
 
         digest = model.digest
