@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from playwright.sync_api import expect
@@ -39,7 +41,7 @@ def test_the_slider_changes_circuit_point_and_text(page, view, size):
     assert said == f"{percent(shown.share)} · {kept}"
     words = between(shown.faithfulness, shown.low, shown.high, fixed)
     assert page.text("#curve-said [data-said=faithfulness]") == f"faithfulness {words}"
-    assert page.text("#curve-said [data-said=goal]").startswith(f"first passes 0.9 at {percent(row.sizes[1].share)}")
+    assert page.text("#curve-said [data-said=goal]").startswith(f"first {row.goal} at {percent(row.sizes[1].share)}")
     assert f"Circuit of {shown.kept} edges of {view.graph.n_edges}" in page.text("#caption")
     expect(page.page.locator("#size-slider")).to_have_value(str(size))
     expect(page.page.locator("#curve-plot .point")).to_have_attribute("data-size", str(size))
@@ -82,7 +84,9 @@ def test_recipe_and_measure_buttons(page, view):
     page.method(CMD_LEARNED)
     assert page.pressed("#methods") == ["Learned"]
     assert page.listed("all") == ranked(view, CMD_LEARNED, mask_of(view, CMD_LEARNED, 1))
-    assert page.text("#curve-said [data-said=goal]") == f"never passes 0.9: at most 0.88, at {percent(1)}"
+    assert page.text("#curve-said [data-said=goal]") == (
+        f"never within 0.1 of 1 below {percent(1)}: nearest 0.71, at {percent(0.3)}"
+    )
     # Learned has no circuits for CPR: the first method there is shown.
     page.click("[data-metric=CPR]")
     assert page.pressed("#metrics") == ["CPR"] and page.pressed("#methods") == ["Greedy"]
@@ -134,6 +138,23 @@ def test_difference_mode_lists_the_edges_of_one_circuit_only(page, view, size):
     assert said == [f"faithfulness {between(one.faithfulness, one.low, one.high, fixed)}" for one in sizes]
     areas = page.page.locator("#curve-said [data-said=area]").all_inner_texts()
     assert areas == [f"CMD {between(0.31, 0.26, 0.36)} · lower is better"] * 2
+
+
+def test_equal_circuits_link_to_the_sizes_at_which_recipes_differ(open_page, write_page, view):
+    greedy = view.rows[CMD_GREEDY]
+    circuits = tuple(view.rows[CMD_ILP].circuits[at] if at in (0, 2) else greedy.circuits[at] for at in range(4))
+    rows = (greedy, replace(view.rows[CMD_ILP], circuits=circuits), replace(greedy, method="Same"))
+    page = open_page(write_page(replace(view, rows=rows)), "#vs=Greedy")
+    assert page.text("#same-circuits") == (
+        f"Both circuits have the same edges at {percent(SHARES[1])}. "
+        f"They differ at {percent(SHARES[0])}, {percent(SHARES[2])}."
+    )
+    page.click("#same-circuits [data-size='2']")
+    expect(page.page.locator("#size-slider")).to_have_value("2")
+    expect(page.page.locator("#same-circuits")).to_have_count(0)
+    assert page.listed("here")
+    page.method(2)
+    assert page.text("#same-circuits").endswith("They are the same at every size.")
 
 
 def test_parts_of_a_difference_can_be_shown_alone(page, view, open_page, path):

@@ -134,6 +134,7 @@ def _row(row: ViewRow) -> dict[str, Any]:
     return {
         "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
         "better": row.better, "area": row.area, "interval": row.interval, "sizes": [asdict(size) for size in row.sizes],
+        "goal": row.goal, "reached": row.reached,
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...core.circuit import Circuit
 from ...core.ranking import Ranking
 from ...errors import InputError
-from ...evaluate import Attention, faithfulness_intervals
+from ...evaluate import FAITHFUL_ENOUGH, Attention, faithfulness_intervals
 from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
@@ -92,6 +92,9 @@ class ViewRow:
         [size, example] The metric of every circuit.
     value
         [edge] The learned ranking that selected the circuits. None if the run's scores did.
+    goal, reached
+        The faithfulness that circuits should have, in words such as "≥ 0.9", and the place of the smallest size that
+        has it. None if no size below the full model has it.
     """
 
     run: int
@@ -105,6 +108,8 @@ class ViewRow:
     interval: tuple[float, float] | None = None
     metric: FloatArray | None = None
     value: FloatArray | None = None
+    goal: str = ""
+    reached: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,8 +220,10 @@ def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
         for at in places
     )  # fmt: skip
     ranking = None if outcome.recipe.learner is None else learned.get(outcome.recipe.learner)
+    is_reached = curve.faithfulness[curve.default_size] >= FAITHFUL_ENOUGH
     return ViewRow(
         0, outcome.measure.name, outcome.name, sizes, tuple(circuits[place] for place in places),
         outcome.recipe.parameter_text, outcome.measure.better, outcome.area, (area.low, area.high),
         curve.values[places], None if ranking is None else ranking.value,
+        f"≥ {FAITHFUL_ENOUGH:g}", places.index(curve.default_size) if is_reached else None,
     )  # fmt: skip

@@ -1,14 +1,14 @@
 // The drawing of the faithfulness curve: what changes with the size is drawn over what doesn't.
 
 import { draw } from "edgewise/dom.js";
-import {
-  GOAL, bandPath, firstPassing, heightRange, heightScale, heightTicks, linePath, shareScale, shareTicks,
-} from "edgewise/plot.js";
+import { bandPath, heightRange, heightScale, heightTicks, linePath, shareScale, shareTicks } from "edgewise/plot.js";
 import { isRatio } from "edgewise/single.js";
 import { fixed, number, percent } from "edgewise/text.js";
 import { elided } from "edgewise/tokens.js";
 
-const MARGIN = { top: 10, right: 14, bottom: 34, left: 34 };
+// The words above the frame name the size of the goal: within the frame they would hide curves.
+const MARGIN = { top: 24, right: 14, bottom: 34, left: 34 };
+const LETTER = 5.6;
 const NEAR = 18;
 const LONGEST = 30;
 
@@ -26,13 +26,12 @@ export function drawChart(svg, view, state, width) {
     draw("path", { class: `line ${kind}`, "data-row": row.index, d: linePath(row.sizes.map(place.point)) }));
   const [behind, now] = [draw("g"), draw("g")];
   const named = draw("g", { class: "named" });
-  const passing = firstPassing(shown.sizes);
   svg.setAttribute("viewBox", `0 0 ${width} ${place.height}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", place.height);
   svg.replaceChildren(
     clipOf(place), axes(place, ratio ? "" : "nothing"), behind, lines(place, rows, shown, paths, state.linear),
-    ...(passing === null ? [] : [goalMark(place, shown.sizes[passing])]), now, named);
+    ...(shown.reached === null ? [] : [goalMark(place, shown)]), now, named);
 
   return {
     sizeAt(at) {
@@ -66,7 +65,7 @@ function drawnRows(view, state) {
 /** Where everything goes: the frame, its ranges and ticks, and scales from shares and faithfulness to pixels. */
 function placing(rows, linear, width) {
   // A short window leaves room for the list below.
-  const height = Math.round(Math.min(220, Math.max(168, width * 0.5), Math.max(112, 0.24 * innerHeight - 40)));
+  const height = Math.round(Math.min(232, Math.max(180, width * 0.5), Math.max(124, 0.24 * innerHeight - 28)));
   const [left, right, top, bottom] = [MARGIN.left, width - MARGIN.right, MARGIN.top, height - MARGIN.bottom];
   const shares = rows.flatMap(({ row }) => row.sizes.map((size) => size.share));
   const values = (faint) => rows
@@ -127,13 +126,16 @@ function lines(place, rows, shown, paths, linear) {
     draw("path", { class: "band", d: bandPath(side("high"), side("low")) }), ...paths, ...dots);
 }
 
-/** Where faithfulness first passes the goal: a diamond on the curve and a line down from it. */
-function goalMark(place, size) {
-  const [at, up] = place.point(size);
+/** The smallest size that reaches the goal: a diamond on the curve, and words above the frame. */
+function goalMark(place, { goal, sizes, reached }) {
+  const [at, up] = place.point(sizes[reached]);
+  const words = `first ${goal} at ${percent(sizes[reached].share)}`;
+  const half = (LETTER * words.length) / 2;
+  const middle = Math.max(place.left + half, Math.min(at, place.width - half));
   return draw("g", { class: "goal", id: "curve-goal" },
-    draw("line", { x1: at, x2: at, y1: up, y2: place.y(0) }),
+    draw("line", { x1: at, x2: at, y1: place.top - 8, y2: up }),
     draw("path", { d: `M${at} ${up - 5}l5 5l-5 5l-5 -5z` }),
-    place.beside(at, place.y(0) - 8, `first ≥ ${GOAL} at ${percent(size.share)}`, "goal-words"));
+    label(middle, 11, words, "middle", "goal-words"));
 }
 
 const upright = (x, y1, y2, kind) => draw("line", { x1: x, x2: x, y1, y2, class: kind });

@@ -4,7 +4,6 @@ import { drawChart, hasCurve } from "edgewise/chart.js";
 import { METRICS, SELECTED } from "edgewise/choices.js";
 import { button, draw, el } from "edgewise/dom.js";
 import { SWATCHES, whenChanged, widthOf } from "edgewise/panel.js";
-import { GOAL, firstPassing } from "edgewise/plot.js";
 import { sameSize } from "edgewise/state.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
@@ -99,7 +98,7 @@ function sentences(row, place, kind, brief) {
   ];
   if (size.faithfulness === null) parts.push(line("faithfulness", "Not evaluated, so there is no curve."));
   else parts.push(line("faithfulness", "faithfulness ", value(between(size.faithfulness, size.low, size.high, fixed))));
-  if (hasCurve(row)) parts.push(line("goal", passes(row, brief)));
+  if (hasCurve(row)) parts.push(...(row.goal ? [line("goal", goalWords(row, brief))] : []));
   else if (size.faithfulness !== null) parts.push(line("goal", "Evaluated at one size, so there is no curve."));
   if (row.area !== null) {
     const better = { 1: " · higher is better", "-1": " · lower is better" }[row.better] ?? "";
@@ -114,13 +113,15 @@ function sentences(row, place, kind, brief) {
   return el("div", { class: `said ${kind}${brief ? "" : " alone"}`, "data-row": row.index }, ...parts);
 }
 
-function passes(row, brief) {
-  const place = firstPassing(row.sizes);
-  if (place !== null) {
-    const size = row.sizes[place];
-    return `first passes ${GOAL} at ${percent(size.share)}${brief ? "" : ` (${counted(size.kept, "edge")})`}`;
+/** Which size is the first to reach the goal; if none does, which is nearest to the model. */
+function goalWords({ goal, sizes, reached }, brief) {
+  if (reached !== null) {
+    const { share, kept } = sizes[reached];
+    return `first ${goal} at ${percent(share)}${brief ? "" : ` (${counted(kept, "edge")})`}`;
   }
-  const known = row.sizes.filter((size) => size.faithfulness !== null);
-  const best = known.reduce((one, two) => (two.faithfulness > one.faithfulness ? two : one));
-  return `never passes ${GOAL}: at most ${fixed(best.faithfulness)}, at ${percent(best.share)}`;
+  const known = sizes.filter((size) => size.faithfulness !== null && size.share < 1);
+  if (!known.length) return `no size below 100\u00a0% was evaluated`;
+  const far = (size) => Math.abs(size.faithfulness - 1);
+  const best = known.reduce((one, two) => (far(two) < far(one) ? two : one));
+  return `never ${goal} below 100\u00a0%: nearest ${fixed(best.faithfulness)}, at ${percent(best.share)}`;
 }

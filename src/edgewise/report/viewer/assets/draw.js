@@ -76,7 +76,7 @@ function groupsOf(lines) {
 /** Strokes lines that look like the first of them. */
 function strokeLines(context, lines, palette, thin, dimmed) {
   const { alpha, colour, width } = lines[0];
-  context.globalAlpha = dimmed ? 0.35 * alpha : alpha;
+  context.globalAlpha = dimmed ? DIMMED * alpha : alpha;
   context.strokeStyle = palette[colour];
   context.lineWidth = width * thin;
   context.setLineDash(dashOf(lines[0], width * thin));
@@ -103,8 +103,15 @@ const visible = ({ width, height }, { x, y, k }) => ({
 const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
   y0 >= box.top && y1 <= box.bottom && Math.max(x0, x1, ax, bx) >= box.left && Math.min(x0, x1, ax, bx) <= box.right;
 
-/** How opaque cells outside the circuit are. */
-export const OUTSIDE_FILL = 0.6;
+/** How opaque lines are while another edge is chosen. */
+export const DIMMED = 0.35;
+
+/** How opaque a cell's ground and its colour are. Lines pass behind cells, and shine through those that are outside the
+ * circuit or have none of the shown edges. */
+export function cellOpacity({ dimmed, inside }, quiet) {
+  const behind = dimmed ? 0.5 : inside ? 1 : 0.6;
+  return { behind, fore: dimmed ? 0.3 : quiet ? 0.75 * behind : behind };
+}
 
 function drawCells(context, layout, cells, names, palette, zoom, quiet) {
   const longest = longestName(names);
@@ -115,12 +122,11 @@ function drawCells(context, layout, cells, names, palette, zoom, quiet) {
     const at = layout.cells[cell.node];
     const colours = cellColours(palette, cell);
     shape(context, at);
-    // Lines pass behind cells, and shine through those that are outside the circuit or out of the question just now.
-    const behind = cell.dimmed ? 0.5 : cell.inside ? 1 : OUTSIDE_FILL;
+    const { behind, fore } = cellOpacity(cell, quiet);
     context.globalAlpha = behind;
     context.fillStyle = palette.card;
     context.fill();
-    context.globalAlpha = cell.dimmed ? 0.3 : quiet ? 0.75 * behind : behind;
+    context.globalAlpha = fore;
     context.fillStyle = colours.fill;
     context.fill();
     context.lineWidth = (cell.chosen || cell.pinned ? 2.5 : 0.8) / Math.sqrt(zoom.k);

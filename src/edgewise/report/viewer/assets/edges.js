@@ -3,8 +3,8 @@
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
-import { PARTS } from "edgewise/state.js";
-import { between, count, number } from "edgewise/text.js";
+import { PARTS, differingSizes } from "edgewise/state.js";
+import { between, count, number, percent } from "edgewise/text.js";
 import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
 
 const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
@@ -72,7 +72,8 @@ export function edgesPanel(element, view, update, hover) {
       ];
       const listed = parts.filter(([id]) => now.parts.length === 0 || now.parts.includes(id));
       const most = listed.length === 1 ? ONE_LIST : OF_SEVERAL;
-      return [partChips(now, parts), ...listed.map(([id, title, items]) =>
+      const isSame = circuits.counts[HERE] + circuits.counts[THERE] === 0;
+      return [partChips(now, parts), isSame ? sameNote(view, now, update) : null, ...listed.map(([id, title, items]) =>
         list(id, title, items, most, view.rows[id === "there" ? now.other : now.row]))];
     }
     if (now.node !== null) {
@@ -117,6 +118,16 @@ export function edgesPanel(element, view, update, hover) {
     }
   };
   return { render };
+}
+
+/** Says that two circuits are the same, and at which sizes they differ, as buttons that show those sizes. */
+function sameNote(view, { row, size, other }, update) {
+  const { sizes } = view.rows[row];
+  const links = differingSizes(view, row, other).flatMap((at, place) => [
+    place ? ", " : "", button(percent(sizes[at].share), () => update({ size: at }), { class: "link", "data-size": at })]);
+  return el("p", { class: "note", id: "same-circuits" },
+    `Both circuits have the same edges at ${percent(sizes[size].share)}. `,
+    ...(links.length ? ["They differ at ", ...links, "."] : ["They are the same at every size."]));
 }
 
 const DIFFERENCES = { [HERE]: "here", [THERE]: "there", [SHARED]: "shared" };

@@ -1,15 +1,13 @@
 // The picture as a file: SVG with labels, and PNG made from it.
 
-import { OUTSIDE_FILL, cellColours, dashOf, labelOf, longestName } from "edgewise/draw.js";
+import { DIMMED, cellColours, cellOpacity, dashOf, labelOf, longestName } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
 import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
 // Type is large, as pictures are made smaller in papers.
 const HEAD = 52, FOOT = 34, LINE = 24, SCALE = 2, TITLE = 23, TYPE = 16, LEGEND = 15;
-const PER_HEAD = 62, PER_LAYER = 62;
-// Cells take more of their columns and rows than on the screen, where lines between them are pointed at.
-const CELLS = { wide: 0.86, high: 0.5 };
+const PER_HEAD = 76, PER_LAYER = 84;
 const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans-serif";
 
 // What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
@@ -58,9 +56,9 @@ function plain(words) {
 export function svgOf(view, state, palette) {
   const { graph } = view;
   // Whole numbers, or else a PNG's pixels at the border are half transparent.
-  const width = Math.round(Math.max(900, Math.min(3200, PER_HEAD * (graph.heads + 2.1) + 52)));
-  const height = Math.round(Math.max(360, Math.min(2600, PER_LAYER * (graph.layers + 2.15))));
-  const layout = layoutOf(graph, width, height, CELLS);
+  const width = Math.round(Math.max(900, Math.min(3800, PER_HEAD * (graph.heads + 2.1) + 52)));
+  const height = Math.round(Math.max(360, Math.min(3400, PER_LAYER * (graph.layers + 2.15))));
+  const layout = layoutOf(graph, width, height);
   const circuits = circuitsOf(view, state);
   const shown = shownEdges(view, state, circuits);
   const { lines, left } = linesOf(view, state, circuits, shown, layout);
@@ -74,8 +72,9 @@ export function svgOf(view, state, palette) {
     tag("rect", { width: "100%", height: "100%", fill: palette.card }),
     text(20, 34, title, { "font-size": TITLE, "font-weight": 600, fill: palette.ink }),
     ...about.map((words, at) => text(20, 60 + LINE * at, words, { "font-size": TYPE, fill: palette.soft })),
-    tag("g", { transform: `translate(0 ${head})` }, [...lines.map((line) => lineOf(view, line, palette)),
-      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette)),
+    tag("g", { transform: `translate(0 ${head})` }, [
+      ...drawnLines(lines, state.edge).map((line) => lineOf(view, line, palette)),
+      ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette, state.edge !== null)),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
     tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": LEGEND, fill: palette.soft }, legend.svg),
@@ -85,6 +84,14 @@ export function svgOf(view, state, palette) {
     xmlns: "http://www.w3.org/2000/svg", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "font-family": FONT,
   };
   return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
+}
+
+/** Lines as the screen draws them: the chosen edge stands out, last, over faint others. */
+function drawnLines(lines, edge) {
+  const chosen = lines.filter((line) => line.edge === edge);
+  if (!chosen.length) return lines;
+  const others = lines.filter((line) => line.edge !== edge).map((line) => ({ ...line, alpha: DIMMED * line.alpha }));
+  return [...others, ...chosen.map((line) => ({ ...line, alpha: 1, width: line.width + 1.5 }))];
 }
 
 function lineOf(view, line, palette) {
@@ -98,19 +105,22 @@ function lineOf(view, line, palette) {
   }, tag("title", {}, escaped(view.edgeName(edge))));
 }
 
-function cellOf({ x, y, w, h, kind }, cell, names, palette) {
+function cellOf({ x, y, w, h, kind }, cell, names, palette, quiet) {
   const { fill, ink, edge } = cellColours(palette, cell);
-  const marked = cell.chosen || cell.pinned;
   const label = labelOf({ w, h, kind }, names[cell.node], longestName(names));
+  const { behind, fore } = cellOpacity(cell, quiet);
+  const place = {
+    x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: round(Math.min(5, h / 3, w / 3)),
+  };
   const box = {
-    x: round(x - w / 2), y: round(y - h / 2), width: round(w), height: round(h), rx: 4, fill,
-    stroke: marked ? palette.accent : edge, "stroke-width": marked ? 2.5 : 0.8,
-    opacity: cell.dimmed ? 0.3 : cell.inside ? 1 : OUTSIDE_FILL,
+    ...place, fill, stroke: cell.chosen ? palette.accent : cell.pinned ? palette.ink : edge,
+    "stroke-width": cell.chosen || cell.pinned ? 2.5 : 0.8, opacity: round(fore),
   };
   const words = () => text(x, y + 0.36 * label.size, label.words, {
     "font-size": round(label.size), "text-anchor": "middle", "font-weight": cell.inside ? 600 : 400, fill: ink,
   });
-  return tag("g", {}, tag("rect", box) + (label ? words() : ""));
+  const ground = tag("rect", { ...place, fill: palette.card, "fill-opacity": round(behind) });
+  return tag("g", {}, ground + tag("rect", box) + (label ? words() : ""));
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */

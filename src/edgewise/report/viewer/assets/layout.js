@@ -4,14 +4,14 @@ const LEFT = 40, RIGHT = 12, TOP = 10, BOTTOM = 10;
 // An MLP reads its layer's heads, so its cell lies half a row above them: every edge leads upwards.
 const RAISED = 0.5;
 
-/** Cells of a graph on a board of this size: [node] {node, x, y, w, h, kind}, x and y their middle; each takes so much
- * of its column's width and of its row's height, or what suits a board. */
-export function layoutOf(graph, width, height, { wide: broad = 0.7, high = null } = {}) {
+/** Cells of a graph on a board of this size: [node] {node, x, y, w, h, kind}, x and y their middle. */
+export function layoutOf(graph, width, height) {
   const step = (height - TOP - BOTTOM) / (graph.layers + 2.15);
   const column = (width - LEFT - RIGHT) / (graph.heads + 2.1);
-  // Low rows need high cells to have room for names.
-  const h = Math.max(3, Math.min((high ?? (step < 44 ? 0.48 : 0.36)) * step, 40));
-  const w = Math.max(3, Math.min(broad * column, 104));
+  // MLPs lie half a row above heads: lines between them need a gap, or they would run along the borders of cells. Low
+  // rows need high cells to have room for names.
+  const h = Math.max(3, Math.min(Math.max(0.32 * step, Math.min(0.44 * step, 12)), 40));
+  const w = Math.max(3, Math.min(0.7 * column, 104));
   const y = (level) => height - BOTTOM - (level + 0.5) * step;
   const middle = LEFT + (width - LEFT - RIGHT) / 2;
   const wide = 0.62 * (width - LEFT - RIGHT);

@@ -1,8 +1,5 @@
 // What drawings of faithfulness against size have in common: scales, ticks and paths. Pure.
 
-/** The faithfulness that a circuit is asked to reach before people call it one. */
-export const GOAL = 0.9;
-
 /** share -> x between left and right: linear from 0, or logarithmic from the smallest share. */
 export function shareScale(shares, linear, left, right) {
   const most = Math.max(...shares);
@@ -63,10 +60,4 @@ export function linePath(points) {
 export function bandPath(upper, lower) {
   const edge = [...upper, ...lower.toReversed()];
   return edge.length ? `${linePath(edge)}Z` : "";
-}
-
-/** The place of the first size whose faithfulness reaches the goal, or null. */
-export function firstPassing(sizes, goal = GOAL) {
-  const place = sizes.findIndex((size) => size.faithfulness !== null && size.faithfulness >= goal);
-  return place < 0 ? null : place;
 }

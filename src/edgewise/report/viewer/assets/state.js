@@ -45,6 +45,17 @@ export function sameSize(view, row, size, other) {
   return sizes.reduce((best, one, at) => (distance(one) < distance(sizes[best]) ? at : best), 0);
 }
 
+/** The sizes of a row at which its circuit and that of another row have different edges. */
+export function differingSizes(view, row, other) {
+  const [one, two] = [view.rows[row], view.rows[other]];
+  const differs = (size) => {
+    const there = sameSize(view, row, size, other);
+    for (let edge = 0; edge < view.n; edge++) if (one.has(size, edge) !== two.has(there, edge)) return true;
+    return false;
+  };
+  return [...one.sizes.keys()].filter(differs);
+}
+
 /** The measures of the rows, in order; "" for circuits from files. */
 export const benchmarks = (view) => [...new Set(view.rows.map((row) => row.benchmark))];
 
