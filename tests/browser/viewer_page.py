@@ -10,10 +10,10 @@ from urllib.parse import parse_qs
 # resize or a move of the pointer takes effect in the next frame.
 SETTLE = """async (allowed) => {
   const root = document.documentElement;
-  const deadline = performance.now() + 60_000;
+  const deadline = performance.now() + 180_000;
   do {
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-    if (performance.now() > deadline) throw new Error(`still pending after 60 s: ${root.dataset.pending}`);
+    if (performance.now() > deadline) throw new Error(`still pending after 180 s: ${root.dataset.pending}`);
   } while (root.dataset.pending && !allowed.includes(root.dataset.pending));
 }"""
 # Change the address as a reader does who edits it, and wait for the event. Chromium sends none if nothing changed.
@@ -61,6 +61,13 @@ RECORD_LINES = """() => {
     });
     return bezierCurveTo.apply(context, points);
   };
+}"""
+# Record every message from now on: the page removes a message after four seconds.
+RECORD_MESSAGES = """() => {
+  const element = document.getElementById("said");
+  window.messages = [];
+  new MutationObserver(() => element.textContent && window.messages.push(element.textContent))
+    .observe(element, { childList: true });
 }"""
 
 LINES = f"""async () => {{
@@ -164,6 +171,16 @@ class ViewerPage:
     def lines(self) -> list[dict[str, Any]]:
         """Return the lines that the circuit was last drawn with, and the names of their edges."""
         return self.page.evaluate(LINES)
+
+    def record_messages(self) -> ViewerPage:
+        """Record the messages that are shown from now on."""
+        self.page.evaluate(RECORD_MESSAGES)
+        return self
+
+    def message(self) -> str:
+        """Return the next recorded message, also if the page has removed it again."""
+        self.page.wait_for_function("() => window.messages.length > 0")
+        return self.page.evaluate("window.messages.shift()")
 
     def tip(self) -> dict[str, str] | None:
         """Return the tip at the pointer, as a name and facts by their terms; None if there is no tip."""

@@ -71,8 +71,9 @@ def _loop() -> None:
     ],
 )
 def test_watch_reports_every_broken_promise(act, verdict, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(watching, "SECONDS", 0.2)
-    monkeypatch.setattr(watching, "PATIENCE", 1)
+    if words == "too long":
+        monkeypatch.setattr(watching, "SECONDS", 0.2)
+        monkeypatch.setattr(watching, "PATIENCE", 1)
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     given = Input({"file": b""}, "nothing was done", verdict)

