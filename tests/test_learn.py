@@ -25,7 +25,6 @@ from edgewise import (
     Ilp,
     InputError,
     MaskIg,
-    Metric,
     Ranking,
     Recipe,
     SelectionProblem,
@@ -39,7 +38,6 @@ from edgewise import (
     load_task,
     read_result,
     score_edges,
-    solve,
     summarise,
     wrap_model,
     write_result,
@@ -54,19 +52,17 @@ from edgewise.recipes.stages import portfolio
 from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
+from edgewise.select import solve_path
 from edgewise.tasks import LogitDifference
 
 edgewise = test_cli.edgewise
 SHORT = {"steps": 12, "batch": 4}
+QUIET = Session(progress=lambda *_: None)
 
 
 @pytest.fixture(scope="module")
 def tiny():
     return wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
-
-
-def quiet(stage, done, total):
-    pass
 
 
 @pytest.mark.parametrize("k", [0.5, 3.0, 17.2, 39.0])
@@ -151,11 +147,9 @@ def test_the_gradient_of_a_batch_agrees_with_finite_differences(goal, ablation):
 
 def test_losses_are_zero_for_the_model_and_fall_towards_it():
     full, empty = torch.tensor([3.0, 5.0]), torch.tensor([-1.0, 1.0])
-    assert CMD.loss(full, full, empty, 4.0).tolist() == [0, 0] and CMD.loss(empty, full, empty, 4.0).tolist() == [1, 1]
-    assert CPR.loss(full, full, empty, 4.0).tolist() == [-1, -1] and CPR.loss(empty, full, empty, 4.0).tolist() == [
-        0,
-        0,
-    ]
+    for measure, of_full, of_empty in ((CMD, 0, 1), (CPR, -1, 0)):
+        assert measure.loss(full, full, empty, 4.0).tolist() == [of_full] * 2
+        assert measure.loss(empty, full, empty, 4.0).tolist() == [of_empty] * 2
 
 
 def test_adam_agrees_with_torch():
@@ -175,14 +169,10 @@ def test_adam_agrees_with_torch():
 def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, tmp_path, monkeypatch):
     model, task = tiny
     learner = TopKLearner(**SHORT)
-    whole = learn_ranking(model, task, learner, session=Session(progress=quiet))
+    whole, again, other = (learn_ranking(model, task, replace(learner, seed=s), session=QUIET) for s in (0, 0, 1))
     assert not whole.signed and whole.value.min() == 0 and len(whole.origin["losses"]) == 12
-    np.testing.assert_array_equal(
-        learn_ranking(model, task, learner, session=Session(progress=quiet)).value, whole.value
-    )
-    assert not np.array_equal(
-        learn_ranking(model, task, replace(learner, seed=1), session=Session(progress=quiet)).value, whole.value
-    )
+    np.testing.assert_array_equal(again.value, whole.value)
+    assert not np.array_equal(other.value, whole.value)
     monkeypatch.setattr(top_k_training, "SAVE_SECONDS", 0.0)
     store = Store(tmp_path / "s").open()
 
@@ -196,29 +186,20 @@ def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, tmp_p
         with pytest.raises(KeyboardInterrupt):
             learn_ranking(model, task, learner, session=Session(store=store, progress=stop))
     calls = []
-    found = learn_ranking(
-        model, task, learner, session=Session(store=store, progress=lambda s, d, t: calls.append((s, d)))
-    )
+    session = Session(store=store, progress=lambda stage, done, total: calls.append((stage, done)))
+    resumed = learn_ranking(model, task, learner, session=session)
     assert next(call for call in calls if call[0] == "learn") == ("learn", 8) and "score" not in dict(calls)
-    np.testing.assert_array_equal(found.value, whole.value)
-    assert found.origin["losses"] == whole.origin["losses"]
-    assert sorted(path.name.partition("-")[0] for path in store.folder.iterdir() if path.is_dir()) == [
-        "learned",
-        "scores",
-    ]
-    np.testing.assert_array_equal(
-        learn_ranking(
-            model, task, learner, session=Session(store=store, progress=lambda *_: pytest.fail("found"))
-        ).value,
-        whole.value,
-    )
+    np.testing.assert_array_equal(resumed.value, whole.value)
+    assert resumed.origin["losses"] == whole.origin["losses"]
+    units = sorted(path.name.partition("-")[0] for path in store.folder.iterdir() if path.is_dir())
+    assert units == ["learned", "scores"]
+    session = Session(store=store, progress=lambda *_: pytest.fail("it is stored"))
+    np.testing.assert_array_equal(learn_ranking(model, task, learner, session=session).value, whole.value)
 
 
 def test_splitting_a_step_changes_only_rounding(tiny):
     model, task = tiny
-    one, other = (
-        learn_ranking(model, task, TopKLearner(**SHORT), memory=m, session=Session(progress=quiet)) for m in (10**9, 1)
-    )
+    one, other = (learn_ranking(model, task, TopKLearner(**SHORT), memory=m, session=QUIET) for m in (10**9, 1))
     np.testing.assert_allclose(one.value, other.value, atol=1e-3)
 
 
@@ -227,23 +208,21 @@ def test_a_learned_ranking_beats_the_scores_it_started_from(goal, name):
     """On the demo model, on examples that learning has not seen."""
     model = load_model("demo")
     train, test = load_task(name, model, "train", 100), load_task(name, model, "test", 100)
-    recipes = merge_recipes(
-        {goal: (Recipe(Greedy()), Recipe(Ilp()))}, {goal: learned_recipes(TopKLearner(steps=200))[goal]}
-    )
-    found = discover(model, train, test, Settings(fill=True), recipes, session=Session(progress=quiet))
-    areas = {outcome.recipe.name: goal.better * outcome.area for outcome in found.outcomes}
+    recipes = {goal: (Recipe(Greedy()), Recipe(Ilp()), *learned_recipes(TopKLearner(steps=200))[goal])}
+    discovery = discover(model, train, test, Settings(fill=True), recipes, session=QUIET)
+    areas = {outcome.recipe.name: goal.better * outcome.area for outcome in discovery.outcomes}
     assert areas["Learned"] > areas["Greedy"] and areas["ILP + Learned"] > areas["ILP"]
 
 
 def test_resamples_give_every_edge_a_confidence(tiny, tmp_path):
     model, task = tiny
-    ranking = learn_ranking(model, task, TopKLearner(**SHORT, resamples=3), session=Session(progress=quiet))
+    ranking = learn_ranking(model, task, TopKLearner(**SHORT, resamples=3), session=QUIET)
     assert ranking.resampled.shape == (3, model.graph.n_edges)
     share = ranking.confidence(20)
     assert share.sum() == pytest.approx(20) and set(np.unique(share * 3).round(6)) <= {0, 1, 2, 3}
     best = [set(np.argsort(-row, kind="stable")[:20]) for row in ranking.resampled]
     assert all(share[edge] * 3 == pytest.approx(sum(edge in one for one in best)) for edge in range(40))
-    plain = learn_ranking(model, task, TopKLearner(**SHORT), session=Session(progress=quiet))
+    plain = learn_ranking(model, task, TopKLearner(**SHORT), session=QUIET)
     np.testing.assert_array_equal(plain.value, ranking.value)
     with pytest.raises(InputError, match="--resamples"):
         plain.confidence(20)
@@ -270,53 +249,41 @@ class EdgeOrder(Learner):
 
 def test_a_custom_learner_is_used_like_any_other(tiny):
     model, task = tiny
-    ranking = learn_ranking(model, task, EdgeOrder(CPR), session=Session(progress=quiet))
+    ranking = learn_ranking(model, task, EdgeOrder(CPR), session=QUIET)
     assert ranking.value.tolist() == list(range(model.graph.n_edges))
     assert ranking.origin["method"] == {"name": "EdgeOrder", "goal": "CPR"} and ranking.origin["task"] == task.name
-    assert {recipe.learner for recipes in learned_recipes(EdgeOrder()).values() for recipe in recipes} == {
-        EdgeOrder(CMD),
-        EdgeOrder(CPR),
-    }
+    learners = {recipe.learner for recipes in learned_recipes(EdgeOrder()).values() for recipe in recipes}
+    assert learners == {EdgeOrder(CMD), EdgeOrder(CPR)}
     placeholder = learner_from_record(EdgeOrder(CPR).record())
     assert placeholder.name == "EdgeOrder" and placeholder.record() == EdgeOrder(CPR).record()
     assert learner_from_record(TopKLearner(CPR, steps=7).record()) == TopKLearner(CPR, steps=7)
 
 
-@dataclass(frozen=True)
-class Broken(Metric):
-    def value(self, run, clean):
-        return run.answer_logits[:, 0] * (run.answer_logits[:, 1] > 1e9).sqrt() * torch.nan
+@pytest.mark.parametrize(
+    "wrong, words",
+    [({"steps": 0}, "at least 1"), ({"batch": 0}, "at least 1"), ({"measure": "CMD"}, "derives from Measure"),
+     ({"warm": "eap"}, "derives from Scorer"), ({"rate": -1.0}, "positive"), ({"noise": -1.0}, "at least 0"),
+     ({"temperature": 0.0}, "above"), ({"seed": -1}, "at least 0")],
+)  # fmt: skip
+def test_wrong_parameters_of_learning_are_errors(wrong, words):
+    with pytest.raises(InputError, match=words):
+        TopKLearner(**wrong)
 
 
-def test_wrong_parameters_of_learning_are_errors(tiny):
+def test_what_a_learned_ranking_lacks_cannot_be_asked_of_it(tiny):
     model, task = tiny
-    for wrong, words in (
-        ({"steps": 0}, "at least 1"),
-        ({"batch": 0}, "at least 1"),
-        ({"measure": "CMD"}, "derives from Measure"),
-        ({"warm": "eap"}, "derives from Scorer"),
-        ({"rate": -1.0}, "positive"),
-        ({"noise": -1.0}, "at least 0"),
-        ({"temperature": 0.0}, "above"),
-        ({"seed": -1}, "at least 0"),
-    ):
-        with pytest.raises(InputError, match=words):
-            TopKLearner(**wrong)
     with pytest.raises(InputError, match="no gradient"):
-        learn_ranking(model, task, TopKLearner(**SHORT), Accuracy(), session=Session(progress=quiet))
+        learn_ranking(model, task, TopKLearner(**SHORT), Accuracy(), session=QUIET)
     for more in ({"filter": Bootstrap()}, {"pnr": 0.5}):
         with pytest.raises(InputError, match="neither PNR nor a filter"):
             Recipe(learner=TopKLearner(), **more)
-    ranking = Ranking(model.graph, np.ones(model.graph.n_edges), signed=False)
-    with pytest.raises(InputError, match="no signs"):
-        solve(SelectionProblem.of(ranking, "absolute", 10, 0.5))
 
 
 def test_a_loss_of_nan_is_an_error(tiny, monkeypatch):
     model, task = tiny
     monkeypatch.setattr(GradientJob, "__call__", lambda self, model, examples: (float("nan"), torch.zeros(1)))
     with pytest.raises(InputError, match="step 1"):
-        learn_ranking(model, task, TopKLearner(**SHORT, warm=None), session=Session(progress=quiet))
+        learn_ranking(model, task, TopKLearner(**SHORT, warm=None), session=QUIET)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma2", "neox", "qwen3"])
@@ -333,29 +300,25 @@ def test_mask_ig_scores_add_up_to_the_effect_of_the_prompt(family):
         MaskIg(0)
 
 
-def outcomes(heights, name_seed=0):
+def outcomes(heights):
     """Outcomes of two recipes for CMD with the given faithfulness [recipe][size], on two equal examples."""
-    graph = Graph(1, 1, 4)
-    full, empty = np.ones(2), np.zeros(2)
-    found = []
+    ranking = Ranking(Graph(1, 1, 4), np.arange(8.0))
     for solver, row in zip((Greedy(), Ilp()), heights, strict=True):
-        curve = Curve((0.2, 0.5, 1.0), (1, 4, 8), (1, 4, 8), np.repeat(np.array(row)[:, None], 2, 1), full, empty)
-        problem = SelectionProblem.build(graph, np.arange(8.0), "signed", 0)
-        selections = tuple(solve(problem.with_budget(k), solver) for k in (1, 4, 8))
-        ranking = Ranking(graph, np.arange(8.0))
-        found.append(Outcome(CMD, Recipe(solver), selections, curve, (ranking,) * 3))
-    return found
+        values = np.repeat(np.array(row)[:, None], 2, 1)
+        curve = Curve((0.2, 0.5, 1.0), (1, 4, 8), (1, 4, 8), values, np.ones(2), np.zeros(2))
+        selections = solve_path(SelectionProblem.of(ranking, "signed", 0), (1, 4, 8), solver)
+        yield Outcome(CMD, Recipe(solver), selections, curve, (ranking,) * 3)
 
 
 def test_a_portfolio_chooses_on_validation_and_reports_test():
-    validation = outcomes([[0.2, 0.9, 1.0], [0.5, 0.7, 1.0]])
-    test = outcomes([[0.3, 0.6, 1.0], [0.1, 0.8, 1.0]])
-    found = portfolio(validation, test, CMD, "validation")
-    assert found.choices == ("ILP", "Greedy", "Greedy") and found.chosen_on == "validation"
-    np.testing.assert_allclose(found.curve.faithfulness, [0.1, 0.6, 1.0])
-    assert found.selections[0] is test[1].selections[0] and found.selections[1] is test[0].selections[1]
+    validation = list(outcomes([[0.2, 0.9, 1.0], [0.5, 0.7, 1.0]]))
+    test = list(outcomes([[0.3, 0.6, 1.0], [0.1, 0.8, 1.0]]))
+    mixed = portfolio(validation, test, CMD, "validation")
+    assert mixed.choices == ("ILP", "Greedy", "Greedy") and mixed.chosen_on == "validation"
+    np.testing.assert_allclose(mixed.curve.faithfulness, [0.1, 0.6, 1.0])
+    assert mixed.selections[0] is test[1].selections[0] and mixed.selections[1] is test[0].selections[1]
     # Overshooting is as bad as undershooting for CMD: 1.4 is farther from 1 than 0.7.
-    over = portfolio(outcomes([[1.4, 1, 1], [0.7, 1, 1]]), test, CMD, "validation")
+    over = portfolio(list(outcomes([[1.4, 1, 1], [0.7, 1, 1]])), test, CMD, "validation")
     assert over.choices[0] == "ILP"
 
 
@@ -363,16 +326,15 @@ def test_a_portfolio_is_the_best_recipe_on_the_split_it_chose_on(tiny, tmp_path)
     model, train = tiny
     test = random_task(9, seed=3)
     recipes = merge_recipes({b: (Recipe(), Recipe(Ilp())) for b in (CMD, CPR)}, learned_recipes(TopKLearner(**SHORT)))
-    found = discover(
-        model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes, validation=test, session=Session(progress=quiet)
-    )
-    for b in (CMD, CPR):
-        *others, mixed = found.of(b)
-        assert mixed.recipe.name == "Portfolio" and found.exported(b) is mixed
-        assert all(b.better * mixed.area >= b.better * other.area for other in others)
-    assert set(found.learned) == {TopKLearner(**SHORT).for_measure(b) for b in (CMD, CPR)}
-    write_result(found, tmp_path / "r")
-    record = result_summary(found)
+    settings = Settings(sizes=(0.05, 0.3, 1.0))
+    discovery = discover(model, train, test, settings, recipes, validation=test, session=QUIET)
+    for measure in (CMD, CPR):
+        *others, mixed = discovery.of(measure)
+        assert mixed.recipe.name == "Portfolio" and discovery.exported(measure) is mixed
+        assert all(measure.better * mixed.area >= measure.better * other.area for other in others)
+    assert set(discovery.learned) == {TopKLearner(**SHORT).for_measure(measure) for measure in (CMD, CPR)}
+    write_result(discovery, tmp_path / "r")
+    record = result_summary(discovery)
     assert record["circuits"]["CMD"] == {"recipe": "Portfolio", "parameters": "", "chosen_on": "all"}
     assert list(record["portfolio"]["CPR"]) == ["0.05", "0.3", "1"]
     rows = read_result(tmp_path / "r").of(CMD)

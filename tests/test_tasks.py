@@ -191,30 +191,13 @@ def test_ioi_pairs_swap_the_second_subject_for_the_indirect_object(demo):
     assert first_is_answer == 50
 
 
-class FakeTokenizer:
-    """Splits names into as many tokens as it is told; everything else is one token a word."""
-
-    def __init__(self, pieces):
-        self.pieces = pieces
-
-    def __call__(self, texts, add_special_tokens):
-        return {
-            "input_ids": [[hash((text.strip(), i)) % 10**6 for i in range(self.pieces(text.strip()))] for text in texts]
-        }
-
-
 def test_names_are_single_tokens_or_else_of_equal_length():
-    one = usable_names(FakeTokenizer(lambda name: 1 if len(name) == 4 else 2))
-    assert one and all(len(name) == 4 for name in one)
-    other = usable_names(FakeTokenizer(lambda name: 3 if name[0] in "JMS" else 2))
-    assert len({name[0] in "JMS" for name in other}) == 1
+    single = usable_names(Pieces(r"^ .{4}$|^ .|.+"))  # names of four letters are one token, others two
+    assert single and all(len(name) == 4 for name in single)
+    equal = usable_names(Pieces(r"(?<=^ [JMS]).|^ .|.+"))  # three tokens for names with J, M and S, two for others
+    assert len({name[0] in "JMS" for name in equal}) == 1
     with pytest.raises(InputError, match="at least 6 names"):
-        usable_names(ConstantTokenizer())
-
-
-class ConstantTokenizer:
-    def __call__(self, texts, add_special_tokens):
-        return {"input_ids": [[7] for _ in texts]}
+        usable_names(Pieces("^ "))
 
 
 def write(path, rows):

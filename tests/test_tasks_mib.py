@@ -161,33 +161,23 @@ def test_a_copy_in_parquet_is_the_same(model, tmp_path, name):
 
 @pytest.fixture
 def hub(monkeypatch):
-    """A stand-in for the package `datasets`, and what was asked of it."""
-    asked = []
+    """A stand-in for the package `datasets`, and the arguments of its calls."""
+    calls = []
 
     def load_dataset(path, name=None, split=None):
-        asked.append((path, name, split))
-        return iter(next(SETS[key][0] for key, found in DATA_SETS.items() if found.repository == path))
+        calls.append((path, name, split))
+        return iter(next(SETS[key][0] for key, data_set in DATA_SETS.items() if data_set.repository == path))
 
     package = SimpleNamespace(load_dataset=load_dataset, exceptions=SimpleNamespace(DatasetsError=RuntimeError))
     monkeypatch.setitem(sys.modules, "datasets", package)
-    return SimpleNamespace(asked=asked, package=package)
+    return SimpleNamespace(calls=calls, package=package)
 
 
-HUB_NAMES = {
-    "mib/ioi": ("mib-bench/ioi", None),
-    "mib/mcqa": ("mib-bench/copycolors_mcqa", "4_answer_choices"),
-    "mib/arc-easy": ("mib-bench/arc_easy", None),
-    "mib/arc-challenge": ("mib-bench/arc_challenge", None),
-    "mib/arithmetic-addition": ("mib-bench/arithmetic_addition", None),
-    "mib/arithmetic-subtraction": ("mib-bench/arithmetic_subtraction", None),
-}
-
-
-@pytest.mark.parametrize("name", HUB_NAMES)
+@pytest.mark.parametrize("name", SETS)
 def test_the_hub_is_asked_for_the_set_its_config_and_the_split(model, hub, name):
     for split in SPLITS:
         check(name, load_task(name, model, split), split, model)
-    assert hub.asked == [(*HUB_NAMES[name], split) for split in SPLITS]
+    assert hub.calls == [(DATA_SETS[name].repository, DATA_SETS[name].config, split) for split in SPLITS]
     with pytest.raises(InputError, match="train, validation, test"):
         load_task(name, model, "dev")
 

@@ -93,7 +93,21 @@ class EdgeScores:
         Arrays of folders are memory-mapped. Files have no example axis: their scores are one row.
         """
         path = Path(path)
-        return read_folder(path) if os.path.isdir(path) or not path.suffix else cls.of_file(read_edge_file(path))
+        if not os.path.isdir(path) and path.suffix:
+            return cls.of_file(read_edge_file(path))
+        folder = path / "scores" if os.path.isdir(path / "scores") else path
+        if not os.path.isfile(folder / "scores.json"):
+            raise InputError(
+                f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json "
+                "or pt"
+            )
+        about = read_format(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
+        record = convert_record(ScoresRecord, about, str(folder / "scores.json"))
+        values = read_array(folder / "scores.npy", "f", (record["examples"], record["graph"].n_edges))
+        try:
+            return cls(record["graph"], values, record["provenance"])
+        except InputError as error:
+            raise InputError(f"{folder}: {error}") from None
 
     @classmethod
     def of_file(cls, content: EdgeFile) -> EdgeScores:
@@ -123,20 +137,3 @@ def fill_folder(folder: Path, scores: EdgeScores) -> None:
     write_array(folder / "scores.npy", scores.values)
     about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
     write_json(folder / "scores.json", {"format": SCORES_FORMAT, "version": SCORES_VERSION} | about)
-
-
-def read_folder(path: Path) -> EdgeScores:
-    """Return the scores of a score folder or a result folder."""
-    folder = path / "scores" if os.path.isdir(path / "scores") else path
-    if not os.path.isfile(folder / "scores.json"):
-        raise InputError(
-            f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json or pt"
-        )
-    about = read_format(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
-    record = convert_record(ScoresRecord, about, str(folder / "scores.json"))
-    graph = record["graph"]
-    values = read_array(folder / "scores.npy", "f", (record["examples"], graph.n_edges))
-    try:
-        return EdgeScores(graph, values, record["provenance"])
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from None

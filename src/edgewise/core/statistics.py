@@ -144,8 +144,10 @@ class Shrinkage(Filter):
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
         """Return the end of the interval that is nearer to 0 as the score."""
         _require_rows(scores)
-        mean = scores.mean()
-        half = self.kappa * standard_error(scores)
+        mean, deviation = scores.mean(), np.empty(scores.graph.n_edges)
+        for columns in column_chunks((2 * scores.n_examples, len(mean))):
+            deviation[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
+        half = self.kappa * (deviation / sqrt(scores.n_examples))
         low, high, kept = mean - half, mean + half, np.abs(mean) > half
         score = np.where(kept, np.where(mean > 0, low, high), 0.0)
         return EdgeStatistics(scores.graph, mean, low, high, kept, np.zeros(len(mean), bool), score)
@@ -227,14 +229,6 @@ def _require_rows(scores: EdgeScores) -> None:
             "these scores have a single row (one example, or a data set's mean), which can't be resampled; "
             "score more examples with edgewise, or leave the bootstrap out"
         )
-
-
-def standard_error(scores: EdgeScores) -> FloatArray:
-    """Return the standard error [edge] of the mean over examples."""
-    error = np.empty(scores.graph.n_edges)
-    for columns in column_chunks((2 * scores.n_examples, len(error))):
-        error[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
-    return error / sqrt(scores.n_examples)
 
 
 def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:

@@ -73,16 +73,8 @@ def rank_edges(
 ) -> list[RankedRecipe]:
     """Return every recipe with the ranking that it selects from. Recipes with the same filter share one.
 
-    Parameters
-    ----------
-    recipes
-        (measure, recipe) pairs.
-    scores
-        The scores of the examples of train.
-    test_scores
-        The scores of the evaluated examples, for filters that resample those (`on_evaluated`).
-    learned
-        The rankings of recipes that have a learner.
+    `scores` are those of train. Filters that resample the evaluated examples (`on_evaluated`) read `test_scores`.
+    `learned` has the rankings of recipes that have a learner.
     """
     rankings: dict[Method, Ranking] = dict((learned or {}).items())
     ranked = []
@@ -137,12 +129,7 @@ def evaluate_selections(
     settings: Settings,
     session: Session,
 ) -> tuple[tuple[Outcome, ...], ModelAccuracy]:
-    """Evaluate selected circuits on a task, distinct ones once, `CHUNK_SIZE` in a call.
-
-    Returns
-    -------
-    One outcome per recipe, and how well the model itself does the task.
-    """
+    """Return one outcome per recipe, and how well the model itself does the task. Distinct circuits run once."""
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
     parts, total = [], len(circuits) * len(task)
     for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
@@ -183,12 +170,8 @@ def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: M
     Which ranking and solver is best differs by size. An area is a sum over sizes with positive weights, so choosing
     the best height at every size gives the best area. The evaluated examples are not used.
 
-    Parameters
-    ----------
-    validation, test
-        Outcomes of the same recipes in the same order. Ties go to the first.
-    split
-        The name of the examples that recipes are chosen on.
+    `validation` and `test` are outcomes of the same recipes in the same order; ties go to the first. `split` is the
+    name of the examples that recipes are chosen on.
     """
     rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
     heights = measure.better * np.array([measure.height(validation[row].curve.faithfulness) for row in rows])

@@ -88,7 +88,9 @@ def score_edges(
     InputError
         If the scorer can't use the metric, or the metric doesn't differ between clean and corrupted prompts.
     """
-    check_scoring(scorer, metric)
+    check_is("scorer", Scorer, scorer)
+    check_is("metric", Metric, metric)
+    scorer.check(metric)
     check_is("session", Session, session)
     check_examples(model, task)
     store = session.store
@@ -157,13 +159,6 @@ def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session
             partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
             reporting.report("score", partial.n_done, len(task))
         return session.store.finish(key, partial, {"seconds": partial.seconds})
-
-
-def check_scoring(scorer: Scorer, metric: Metric) -> None:
-    """Raise InputError if edges can't be scored with these, before any work is done."""
-    check_is("scorer", Scorer, scorer)
-    check_is("metric", Metric, metric)
-    scorer.check(metric)
 
 
 def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -> None:

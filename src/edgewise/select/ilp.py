@@ -190,7 +190,7 @@ def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
 
     Raise Infeasible if it has too few.
     """
-    counting = _solve(problem.with_value(problem.is_positive.astype(np.float64)), deadline)
+    counting = _solve(replace(problem, value=problem.is_positive.astype(np.float64), pnr=None), deadline)
     count = int((counting.mask & problem.is_positive).sum())
     if count >= problem.least_positive:
         return counting.mask

@@ -89,10 +89,6 @@ class SelectionProblem:
                 other.__dict__[name] = self.__dict__[name]
         return other
 
-    def with_value(self, value: NDArray[np.float64]) -> SelectionProblem:
-        """Return the same problem with other values and without PNR."""
-        return replace(self, value=value, pnr=None)
-
     @property
     def least_positive(self) -> int:
         """The least number of positive edges: ceil(PNR * budget), or all positive edges if there are fewer."""
