@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pytest
 import torch
-from conftest import build
+from conftest import build, random_task
 from test_tasks import GOOD, write
 
 from edgewise import Circuit, EdgeScores, Graph, Settings, read_result
@@ -22,26 +24,45 @@ from edgewise.results.result_folder import VERSION
 DEMO = Graph(4, 4, 64)
 
 
-@pytest.fixture
-def edgewise(monkeypatch, capsys):
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    # Learning takes seconds; whoever wants it says so.
-    monkeypatch.setattr("edgewise.cli.run.SMALL_GRAPH", 0)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
-        code = 0
+def run_command(*words):
+    """Run a command in this process; return its exit code, stdout and stderr."""
+    code = 0
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        patch.setattr(sys, "argv", ["edgewise", *map(str, words)])
+        # Rankings are learned only with --learned, because learning takes seconds.
+        patch.setattr("edgewise.cli.run.SMALL_GRAPH", 0)
         try:
             main()
         except SystemExit as end:
             code = end.code or 0
         except KeyboardInterrupt:
             code = 130
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
+    return code, out.getvalue(), err.getvalue()
 
-    return run
+
+@pytest.fixture
+def edgewise():
+    return run_command
+
+
+def stop_run(monkeypatch, *words):
+    """Run a command that is stopped before circuits are evaluated."""
+    with monkeypatch.context() as patch:
+        patch.setattr("edgewise.recipes.stages.evaluate_circuits", interrupt)
+        assert run_command(*words)[0] == 130
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+def write_tokens(path):
+    """Write a task file of six examples as token ids, without splits."""
+    rows = [
+        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
+        for e in random_task(6).examples
+    ]
+    return write(path, rows)
 
 
 @pytest.fixture
@@ -57,30 +78,26 @@ def score_file(path, score=None):
     return path
 
 
-def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(edgewise, tmp_path):
-    folder = tmp_path / "result"
-    code, out, _ = edgewise("run", "--examples", 24, "--out", folder)
-    assert code == 0
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory):
+    """The folder of a run, and what the run printed."""
+    folder = tmp_path_factory.mktemp("run") / "result"
+    code, out, err = run_command("run", "--examples", 24, "--out", folder)
+    assert code == 0, err
+    return folder, out
+
+
+def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(edgewise, finished_run):
+    folder, out = finished_run
     rows = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
             "ILP + Bootstrapping + PNR"]  # fmt: skip
     table = [line.split("  ")[0] for line in out.splitlines() if re.search(r"\[-?\d\.\d{4}, ", line)]
     assert table == [*rows, *(row for row in rows if "PNR" not in row)]
-    expected = {
-        "README.md",
-        "run.json",
-        "scores",
-        "statistics.npz",
-        "circuits.npz",
-        "examples.json",
-        "attention.npz",
-        "viewer.html",
-        "circuits",
-        "curve.csv",
-        "curve.json",
-        "figures",
-    }
-    assert {path.name for path in folder.iterdir()} == expected
-    assert [path.name for path in tmp_path.iterdir()] == ["result"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md", "attention.npz", "circuits", "circuits.npz", "curve.csv", "curve.json", "examples.json",
+        "figures", "run.json", "scores", "statistics.npz", "viewer.html",
+    ]  # fmt: skip
+    assert [path.name for path in folder.parent.iterdir()] == ["result"]
 
     curves = {(c["benchmark"], c["method"]): c["sizes"] for c in json.loads((folder / "curve.json").read_text())}
     for sizes in curves.values():
@@ -101,29 +118,15 @@ def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(e
     assert code == 2 and "--overwrite" in err
 
 
-def test_the_same_run_gives_the_same_numbers(edgewise, tmp_path):
-    found = []
-    for name in ("one", "two"):
-        code, out, _ = edgewise("run", "--examples", 12, "--out", tmp_path / name, "--seed", 3, "--json")
-        assert code == 0
-        found.append(json.loads(out)["areas"])
-    assert found[0] == found[1]
-
-
 def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    words = ("run", "--examples", 12, "--out", tmp_path / "result", "--json")
-    with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
-        assert edgewise(*words)[0] == 130
+    words = ("run", "--examples", 12, "--seed", 3, "--json", "--out")
+    stop_run(monkeypatch, *words, tmp_path / "result")
     assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
-    with monkeypatch.context() as broken:
-        broken.setattr("edgewise.score.run_scorer.run_batches", stop)
-        code, out, err = edgewise(*words)
+    with monkeypatch.context() as patch:
+        patch.setattr("edgewise.score.run_scorer.run_batches", interrupt)
+        code, out, err = edgewise(*words, tmp_path / "result")
     assert code == 0 and "resuming" in err
-    fresh = json.loads(edgewise("run", "--examples", 12, "--out", tmp_path / "fresh", "--json")[1])
+    fresh = json.loads(edgewise(*words, tmp_path / "fresh")[1])
     assert json.loads(out)["areas"] == fresh["areas"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "result"]
 
@@ -134,41 +137,26 @@ def test_score_select_and_evaluate_in_separate_commands(edgewise, scores, tmp_pa
     code, out, _ = edgewise(*words, "--out", circuit, "--json")
     chosen = json.loads(out)
     assert code == 0 and chosen["edges_asked"] == int(0.1 * DEMO.n_edges) == chosen["edges_kept"]
-    assert (
-        chosen["status"] == "optimal" and chosen["gap"] == 0 and chosen["objective"] == pytest.approx(chosen["bound"])
-    )
-    assert chosen["seconds"] > 0
+    assert (chosen["status"], chosen["gap"]) == ("optimal", 0) and chosen["seconds"] > 0
+    assert chosen["objective"] == pytest.approx(chosen["bound"])
     code, out, _ = edgewise("evaluate", circuit, "full", "empty", "--examples", 10, "--per-example", "--json")
-    found = json.loads(out)
+    record = json.loads(out)
     assert code == 0
-    one, full, empty = found["circuits"]
+    selected, full, empty = record["circuits"]
     assert (full["faithfulness"], empty["faithfulness"]) == (1, 0)
-    assert len(one["per_example"]) == 10 and np.mean(one["per_example"]) == pytest.approx(one["metric"])
-    assert one["faithfulness"] == pytest.approx((one["metric"] - found["empty"]) / (found["full"] - found["empty"]))
+    assert len(selected["per_example"]) == 10 and np.mean(selected["per_example"]) == pytest.approx(selected["metric"])
+    share = (selected["metric"] - record["empty"]) / (record["full"] - record["empty"])
+    assert selected["faithfulness"] == pytest.approx(share)
 
 
 def test_accuracy_can_be_evaluated_though_it_has_no_gradient(edgewise):
     code, out, _ = edgewise("evaluate", "full", "empty", "--examples", 4, "--metric", "accuracy", "--json")
     assert code == 0 and [circuit["metric"] for circuit in json.loads(out)["circuits"]] == [1, 0]
-    assert "--per-example adds" in refused(edgewise, "evaluate", "full", "--per-example")
 
 
 def test_old_option_names_still_work(edgewise, tmp_path):
     assert edgewise("score", "--method", "eap", "--examples", 2, "--out", tmp_path / "s")[0] == 0
     assert "--method" not in edgewise("score", "--help")[1]
-
-
-def test_options_that_do_not_apply_are_errors(edgewise, tmp_path):
-    for words, expected in (
-        (("score", "--learning-rate", 1, "--out", tmp_path / "s"), "no such option"),
-        (("learn", "--batch-size", 2, "--out", tmp_path / "s"), "no such option"),
-        (("run", "--no-learned", "--learn-steps", 5, "--out", tmp_path / "s"), "need --learned"),
-        (("study", "--learning-rate", 1, "--out", tmp_path / "s"), "need --learned"),
-        (("select", score_file(tmp_path / "a.json"), "--edges", 9, "--confidence", 0.9), "give --resamples"),
-        (("convert", tmp_path / "a.json", tmp_path / "b.pt", "--measure", "cmd"), "needs --submission"),
-    ):
-        assert expected in refused(edgewise, *words)
-    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(
@@ -203,12 +191,6 @@ def test_lists_are_printed_as_text_and_as_json(edgewise, words):
     assert code == 0 and json.loads(out)
 
 
-@pytest.mark.parametrize("command", ["run", "score", "learn", "select", "evaluate", "report", "models", "tasks"])
-def test_every_command_has_help(edgewise, command):
-    code, out, _ = edgewise(command, "--help")
-    assert code == 0 and "Usage" in out and "--json" in out
-
-
 def refused(edgewise, *words):
     """The one line with which a command is refused."""
     code, out, err = edgewise(*words)
@@ -217,26 +199,72 @@ def refused(edgewise, *words):
     return lines[0]
 
 
-def test_unknown_commands_and_options_print_one_line(edgewise):
-    for words, expected in (
-        (("discover",), "choose from run, study, score, learn, select"),
-        (("run", "--modle", "demo"), "no such option: --modle"),
-        (("run", "--steps", "few"), "'--steps'"),
-        (("run", "--steps", 0), "`edgewise run --help`"),
-        (("select",), "missing argument"),
-        (("score", "--model"), "requires an argument"),
-    ):
-        assert expected in refused(edgewise, *words)
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("discover", "choose from run, study, score, learn, select"),
+        ("run --modle demo", "no such option: --modle"),
+        ("run --steps few", "'--steps'"),
+        ("run --steps 0", "`edgewise run --help`"),
+        ("run --scorer eap --steps 5", "'eap' takes no steps"),
+        ("run --metric magic", "'logit-difference'"),
+        ("run --scorer magic", "'eap'"),
+        ("run --ablation magic", "positional-mean"),
+        ("run --time-limit 0", "positive number of seconds"),
+        ("run --time-limit inf", "positive number of seconds"),
+        ("run --threshold inf", "threshold"),
+        ("run --pnr 2", "from 0 to 1"),
+        ("score --out new --learning-rate 1", "no such option"),
+        ("score --out new --dtype int8", "float32"),
+        ("score --out new --scorer eap --steps 3", "'eap' takes no steps"),
+        ("score --model", "requires an argument"),
+        ("learn --out new --batch-size 2", "no such option"),
+        ("study --learning-rate 1", "need --learned"),
+        ("study --ablation magic", "positional-mean"),
+        ("study --faithfulness magic", "'mib', 'ratio'"),
+        ("select", "missing argument"),
+        ("select scores.json --edges 480", "the graph has 479"),
+        ("select scores.json --edges ten", "neither a count"),
+        ("select scores.json --edges 10 --pnr 1.5", "from 0 to 1"),
+        ("select scores.json --edges 10 --pnr -0.5", "from 0 to 1"),
+        ("select scores.json --edges 10 --solver magic", "'top-n', 'greedy', 'ilp'"),
+        ("select scores.json --edges 10 --solver greedy --time-limit 3", "takes no time_limit"),
+        ("select scores.json --edges 10 --rank magic", "'signed', 'absolute'"),
+        ("select scores.json --edges 10 --resamples 10 --out new.json", "single row"),
+        ("select scores.json --edges 10 --confidence 0.9", "give --resamples"),
+        ("select scores.json --edges 10 --interval magic", "'paper', 'normal', 'percentile'"),
+        ("select nan.json --edges 10 --out new.json", "NaN"),
+        ("select none --edges 10 --out new.json", "no scores"),
+        ("convert scores.json new.pt --measure cmd", "needs --submission"),
+        ("evaluate full --per-example", "--per-example adds"),
+        ("models no/such-model", "no/such-model"),
+        ("models empty", "empty"),
+        # a model is needed to see that these are wrong
+        ("run --no-learned --learn-steps 5", "need --learned"),
+        ("run --device meta", "can't be used here"),
+        ("score --out new --device toaster", "--device auto"),
+        ("score --out new --scorer eap --metric kl --examples 4", "no slope at the clean run"),
+    ],
+)
+def test_wrong_options_print_one_line_and_write_nothing(edgewise, tmp_path, monkeypatch, words, expected):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    content = json.loads(score_file(tmp_path / "scores.json").read_text())
+    content["edges"]["input->logits"]["score"] = float("nan")
+    (tmp_path / "nan.json").write_text(json.dumps(content))
+    if not any(word in words for word in ("learn-steps", "device", "kl")):
+        monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
+    assert expected in refused(edgewise, *words.split())
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "scores.json", "nan.json"}
 
 
-def test_recipes_of_a_run_are_compared_on_the_same_examples(edgewise, tmp_path):
-    folder = tmp_path / "result"
-    assert edgewise("run", "--examples", 24, "--stability", 0, "--out", folder)[0] == 0
+def test_recipes_of_a_run_are_compared_on_the_same_examples(edgewise, finished_run):
+    folder, _ = finished_run
     records = json.loads((folder / "curve.json").read_text())
     known = {(r["benchmark"], r["method"]): r["against_greedy"] for r in records if r["method"] != "Greedy"}
-    found = json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
-    assert {(p["benchmark"], p["method"]) for p in found} == set(known)
-    for pair in found:
+    pairs = json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
+    assert {(p["benchmark"], p["method"]) for p in pairs} == set(known)
+    for pair in pairs:
         less = known[pair["benchmark"], pair["method"]]
         assert {name: pair[name] for name in less} == less
     out = edgewise("compare", folder)[1]
@@ -259,34 +287,6 @@ def test_scores_are_shrunk_before_selection_and_in_a_run(edgewise, scores, tmp_p
     assert {"Shrinkage", "ILP + Shrinkage"} == {name for name in areas["CPR"] if "Shrinkage" in name}
 
 
-def test_impossible_selections_are_errors_and_write_nothing(edgewise, tmp_path):
-    given = score_file(tmp_path / "scores.json")
-    target = tmp_path / "circuit.json"
-    for words, expected in (
-        (("--edges", 480), "the graph has 479"),
-        (("--edges", 10, "--pnr", 1.5), "from 0 to 1"),
-        (("--edges", 10, "--pnr", -0.5), "from 0 to 1"),
-        (("--edges", 10, "--solver", "magic"), "'top-n', 'greedy', 'ilp'"),
-        (("--edges", 10, "--rank", "magic"), "'signed', 'absolute'"),
-        (("--edges", 10, "--resamples", 10), "single row"),
-        (("--edges", "ten"), "neither a count"),
-    ):
-        assert expected in refused(edgewise, "select", given, *words, "--out", target)
-    nan = json.loads(given.read_text())
-    nan["edges"]["input->logits"]["score"] = float("nan")
-    (tmp_path / "nan.json").write_text(json.dumps(nan))
-    assert "NaN" in refused(edgewise, "select", tmp_path / "nan.json", "--edges", 10, "--out", target)
-    assert "no scores" in refused(edgewise, "select", tmp_path / "none", "--edges", 10, "--out", target)
-    assert not target.exists()
-
-
-def test_a_circuit_of_another_model_is_an_error_with_both_shapes(edgewise, tmp_path):
-    other = Graph(2, 3, 12)
-    Circuit.full(other).save(tmp_path / "other.json")
-    line = refused(edgewise, "evaluate", tmp_path / "other.json")
-    assert "2 layers x 3 heads" in line and "4 layers x 4 heads" in line
-
-
 def test_impossible_tasks_are_errors_and_write_nothing(edgewise, tmp_path):
     longer = GOOD | {"corrupted": GOOD["corrupted"].replace("a drink", "a book drink")}
     same = GOOD | {"corrupted": GOOD["clean"]}
@@ -300,14 +300,6 @@ def test_impossible_tasks_are_errors_and_write_nothing(edgewise, tmp_path):
         assert expected in refused(edgewise, "score", "--task", path, "--out", tmp_path / "out")
     assert "ioi, mcqa, greater-than" in refused(edgewise, "score", "--task", "ioio", "--out", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["task.jsonl"]
-
-
-def test_impossible_models_are_errors(edgewise, tmp_path):
-    assert "no/such-model" in refused(edgewise, "models", "no/such-model")
-    (tmp_path / "empty").mkdir()
-    assert "empty" in refused(edgewise, "models", tmp_path / "empty")
-    assert "float32" in refused(edgewise, "score", "--dtype", "int8", "--out", tmp_path / "out")
-    assert "--device auto" in refused(edgewise, "score", "--device", "toaster", "--out", tmp_path / "out")
 
 
 def test_an_unsupported_config_option_is_named(edgewise, tmp_path):
@@ -325,15 +317,8 @@ def test_an_unsupported_config_option_is_named(edgewise, tmp_path):
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_path, family):
-    import torch
-    from conftest import random_task
-
     build(family, torch.float32).save_pretrained(tmp_path / "model")
-    rows = [
-        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
-        for e in random_task(6).examples
-    ]
-    path = write(tmp_path / "task.jsonl", rows)
+    path = write_tokens(tmp_path / "task.jsonl")
     words = ("run", "--model", tmp_path / "model", "--task", path, "--out", tmp_path / "out", "--json")
     code, out, err = edgewise(*words)
     assert code == 0 and json.loads(out)["test"]["examples"] == 6 and "no `split` column" in err
@@ -343,31 +328,23 @@ def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_pat
 def test_without_validation_rows_there_is_no_portfolio(edgewise, tmp_path):
     rows = [row | {"split": "test" if number % 2 else "train"} for number, row in enumerate([GOOD] * 6)]
     path = write(tmp_path / "task.jsonl", rows)
-    code, out, err = edgewise(
-        "run", "--task", path, "--learned", "--learn-steps", 2, "--out", tmp_path / "out", "--json"
-    )
+    words = ("run", "--task", path, "--learned", "--learn-steps", 2, "--out", tmp_path / "out", "--json")
+    code, out, err = edgewise(*words)
     assert code == 0 and "no rows of split validation" in err
     assert json.loads(out)["portfolio"] == {} and "Learned" in json.loads(out)["areas"]["CMD"]
 
 
 def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tmp_path, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
     other = {key: text.replace("store", "park") for key, text in GOOD.items()}
     swapped = GOOD | {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}
-    task, words = (
-        tmp_path / "task.jsonl",
-        ("run", "--task", tmp_path / "task.jsonl", "--out", tmp_path / "out", "--json"),
-    )
+    task = tmp_path / "task.jsonl"
     write(task, [GOOD, swapped])
-    with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
-        assert edgewise(*words)[0] == 130
+    words = ("run", "--task", task, "--json", "--out")
+    stop_run(monkeypatch, *words, tmp_path / "out")
     write(task, [GOOD, other])
-    code, out, err = edgewise(*words)
+    code, out, err = edgewise(*words, tmp_path / "out")
     assert code == 0 and "resuming" not in err
-    fresh = json.loads(edgewise(*words[:-3], "--out", tmp_path / "fresh", "--json")[1])
+    fresh = json.loads(edgewise(*words, tmp_path / "fresh")[1])
     assert json.loads(out)["areas"] == fresh["areas"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]
 
@@ -375,24 +352,13 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
 @pytest.mark.parametrize("change", ["weights", "config"])
 def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
     """Weights as .bin, of the same name, size and date: only their bytes tell."""
-    from conftest import random_task
-
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
     model, loaded = tmp_path / "model", build("gpt2", torch.float32)
     loaded.save_pretrained(model)
     (model / "model.safetensors").unlink()
     weights = model / "pytorch_model.bin"
     torch.save(loaded.state_dict(), weights)
-    rows = [
-        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
-        for e in random_task(6).examples
-    ]
-    words = ("run", "--model", model, "--task", write(tmp_path / "task.jsonl", rows), "--json", "--out")
-    with monkeypatch.context() as broken:
-        broken.setattr("edgewise.recipes.stages.evaluate_circuits", stop)
-        assert edgewise(*words, tmp_path / "out")[0] == 130
+    words = ("run", "--model", model, "--task", write_tokens(tmp_path / "task.jsonl"), "--json", "--out")
+    stop_run(monkeypatch, *words, tmp_path / "out")
     before = weights.stat()
     if change == "weights":
         torch.save(build("gpt2", torch.float32, seed=1).state_dict(), weights)
@@ -414,18 +380,6 @@ def test_folders_with_foreign_files_are_not_replaced(edgewise, tmp_path):
     assert "files that aren't part of it: " in line and (folder / "run.json").exists()
 
 
-def test_options_are_checked_before_the_work(edgewise, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
-    for words in (
-        ("--ablation", "magic"),
-        ("--scorer", "magic"),
-        ("--time-limit", "inf"),
-        ("--threshold", "inf"),
-        ("--pnr", 2),
-    ):
-        assert refused(edgewise, "run", *words, "--out", tmp_path / "out")
-
-
 def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = score_file(tmp_path / "scores.json")
@@ -440,31 +394,6 @@ def test_an_incomplete_result_folder_is_an_error(edgewise, tmp_path):
     assert "isn't a complete result folder" in refused(edgewise, "report", tmp_path)
     (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
     assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
-
-
-def test_options_without_effect_are_errors(edgewise, tmp_path):
-    """Scores that are all 0, an interval that isn't used, a device without numbers."""
-    target = tmp_path / "new"
-    for words, expected in (
-        (("score", "--scorer", "eap", "--metric", "kl", "--examples", 4, "--out", target), "no slope at the clean run"),
-        (
-            ("select", score_file(tmp_path / "s.json"), "--edges", 10, "--interval", "magic"),
-            "'paper', 'normal', 'percentile'",
-        ),
-        (("run", "--device", "meta", "--out", target), "can't be used here"),
-        (("score", "--scorer", "eap", "--steps", 3, "--out", target), "'eap' takes no steps"),
-        (("run", "--scorer", "eap", "--steps", 5, "--out", target), "'eap' takes no steps"),
-        (
-            ("select", tmp_path / "s.json", "--edges", 10, "--solver", "greedy", "--time-limit", 3),
-            "takes no time_limit",
-        ),
-        (("run", "--metric", "magic", "--out", target), "'logit-difference'"),
-        (("run", "--time-limit", 0, "--out", target), "positive number of seconds"),
-        (("study", "--ablation", "magic", "--out", target), "positional-mean"),
-        (("study", "--faithfulness", "magic", "--out", target), "'mib', 'ratio'"),
-    ):
-        assert expected in refused(edgewise, *words)
-        assert not target.exists()
 
 
 def test_help_lists_every_choice():
@@ -489,8 +418,9 @@ def test_help_lists_every_choice():
         parameters, _ = options.expand(import_module(f"edgewise.cli.{command}").command)
         choices = [getattr(parameter.default, "choices", ()) for parameter in parameters]
         assert all(tuple(family) in choices for family in families)
-    for command, summary in COMMANDS.items():
-        assert load_command(command).help.startswith(summary)
+    for name, summary in COMMANDS.items():
+        command = load_command(name)
+        assert command.help.startswith(summary) and any("--json" in param.opts for param in command.params)
 
 
 def test_help_comes_without_waiting_for_torch():
@@ -608,13 +538,13 @@ def test_llama_8b_fits_a_device_of_24_gb_and_70b_two_of_80(edgewise, tmp_path, l
         return json.loads(out)
 
     (tmp_path / "config.json").write_text(json.dumps(llama(32, 32, 4096, 14336)))
-    found = edgewise_json("models", tmp_path, "--length", length)
-    assert (found["edges"], found["weight_bytes"]) == (1_592_881, 16_060_522_496)
-    assert [need["devices"]["24"] for need in found["needs"].values()] == [1, 1, 1]
-    assert [need["devices"]["16"] for need in found["needs"].values()] == [2, 2, 2]
+    facts = edgewise_json("models", tmp_path, "--length", length)
+    assert (facts["edges"], facts["weight_bytes"]) == (1_592_881, 16_060_522_496)
+    assert [need["devices"]["24"] for need in facts["needs"].values()] == [1, 1, 1]
+    assert [need["devices"]["16"] for need in facts["needs"].values()] == [2, 2, 2]
     # In float32 the weights alone are larger.
     wide = edgewise_json("models", tmp_path, "--length", length, "--dtype", "float32")
     assert [need["devices"]["24"] for need in wide["needs"].values()] == [2, 2, 2]
     (tmp_path / "config.json").write_text(json.dumps(llama(80, 64, 8192, 28672)))
-    found = edgewise_json("models", tmp_path, "--length", length)
-    assert [need["devices"]["80"] for need in found["needs"].values()] == ([2, 2, 2] if length == 20 else [4, 2, 4])
+    facts = edgewise_json("models", tmp_path, "--length", length)
+    assert [need["devices"]["80"] for need in facts["needs"].values()] == ([2, 2, 2] if length == 20 else [4, 2, 4])

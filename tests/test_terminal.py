@@ -8,15 +8,14 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 import test_cli
 from rich.console import Console
-from test_cli import refused, score_file
+from test_cli import refused, run_command, score_file
 
 from edgewise import CMD, Circuit, read_result
-from edgewise.cli import console, main
+from edgewise.cli import console
 from edgewise.report.study_tables import latex, markdown, terminal
 from edgewise.runtime.progress import ProgressLines, progress_bars
 from edgewise.study import Entry, StudyTable, TableRow
@@ -28,19 +27,12 @@ edgewise = test_cli.edgewise
 def folder(tmp_path_factory):
     """A run and what it printed at 60 columns."""
     place = tmp_path_factory.mktemp("run") / "result"
-    words = ("run", "--examples", "12", "--no-learned", "--stability", "0", "--out", str(place))
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stdout(io.StringIO()) as out,
-        redirect_stderr(io.StringIO()) as err,
-        pytest.raises(SystemExit) as end,
-    ):
-        patch.setattr(sys, "argv", ["edgewise", *words])
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(console.out, "_width", 60)
-        main()
-    assert not end.value.code, err.getvalue()
-    (place.parent / "out").write_text(out.getvalue())
-    (place.parent / "err").write_text(err.getvalue())
+        code, out, err = run_command("run", "--examples", 12, "--stability", 0, "--out", place)
+    assert code == 0, err
+    (place.parent / "out").write_text(out)
+    (place.parent / "err").write_text(err)
     return place
 
 
@@ -90,14 +82,12 @@ def test_no_number_is_cut_however_narrow_the_terminal(edgewise, folder, monkeypa
 def test_text_and_json_show_the_same_circuit(edgewise, folder):
     words = ("show", folder, "--recipe", "greedy", "--size", 0.1, "--top", 3)
     code, out, _ = edgewise(*words)
-    found = json.loads(edgewise(*words, "--json")[1])
-    assert code == 0 and len(found["strongest"]) == len(found["nodes"]) == 3
-    assert all(edge["name"] in out for edge in found["strongest"]) and all(
-        node["name"] in out for node in found["nodes"]
-    )
-    assert f"{found['edges']} of {found['of']} edges" in out and found["size"]["share"] == 0.1
-    assert f"faithfulness: {found['size']['faithfulness']:.4f}" in out
-    assert sum(found["kinds"].values()) == sum(found["signs"].values()) == found["edges"]
+    record = json.loads(edgewise(*words, "--json")[1])
+    assert code == 0 and len(record["strongest"]) == len(record["nodes"]) == 3
+    assert all(part["name"] in out for part in (*record["strongest"], *record["nodes"]))
+    assert f"{record['edges']} of {record['of']} edges" in out and record["size"]["share"] == 0.1
+    assert f"faithfulness: {record['size']['faithfulness']:.4f}" in out
+    assert sum(record["kinds"].values()) == sum(record["signs"].values()) == record["edges"]
 
 
 def test_show_and_compare_give_clear_errors(edgewise, folder, tmp_path):
@@ -133,12 +123,12 @@ def test_export_is_atomic_and_does_not_overwrite(edgewise, folder, tmp_path):
 
 def test_two_circuits_are_compared_with_numbers_that_add_up(edgewise, folder):
     paths = [folder / "circuits" / name for name in ("cmd-0.05.npz", "cmd-0.2.npz")]
-    one, other = map(Circuit.load, paths)
-    found = json.loads(edgewise("compare", *paths, "--json")[1])
-    assert found["shared"] + found["only_here"] == one.n_edges
-    assert found["shared"] + found["only_there"] == other.n_edges
+    first, second = map(Circuit.load, paths)
+    pair = json.loads(edgewise("compare", *paths, "--json")[1])
+    assert pair["shared"] + pair["only_here"] == first.n_edges
+    assert pair["shared"] + pair["only_there"] == second.n_edges
     out = edgewise("compare", *paths)[1]
-    assert f"shared: {found['shared']}; only here: {found['only_here']}; only there: {found['only_there']}" in out
+    assert f"shared: {pair['shared']}; only here: {pair['only_here']}; only there: {pair['only_there']}" in out
 
 
 def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
@@ -149,16 +139,15 @@ def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
             code, out, err = edgewise(*words)
             assert code == 0, err
             assert bool(re.search(r"\bgap\b", out.split("total value")[0].split("nothing is proven")[0])) == has_gap
-            found = json.loads(edgewise(*words, "--json")[1])
-            assert all("gap" in one for one in found.get("circuits", [found]))
+            result = json.loads(edgewise(*words, "--json")[1])
+            assert all("gap" in circuit for circuit in result.get("circuits", [result]))
 
 
 def test_quiet_explains_nothing(edgewise, folder):
     loud, quiet = (edgewise(*words, "compare", folder, "ILP + pnr", "greedy")[1] for words in ((), ("--quiet",)))
-    told = [line for line in loud.splitlines() if line not in quiet.splitlines()]
-    assert told and all(
-        "excludes 0" in line or "sorted by absolute score" in line or "the best recipe" in line for line in told
-    )
+    omitted = [line for line in loud.splitlines() if line not in quiet.splitlines()]
+    explanations = ("excludes 0", "sorted by absolute score", "the best recipe")
+    assert omitted and all(any(text in line for text in explanations) for line in omitted)
     assert "only here" in quiet and set(quiet.splitlines()) < set(loud.splitlines())
 
 
@@ -172,9 +161,9 @@ def test_quiet_does_not_change_results_and_verbose_lists_stages(edgewise, tmp_pa
         assert code == 0 and json.loads(out)["examples"] == 3
         assert "torch 2" in err and "Python 3" in err and re.search(r"score: [\d.]+ s, at most 3 at once", err)
     assert "opposites" in refused(edgewise, "--quiet", "--verbose", *words)
-    assert "torch 2" not in edgewise("--verbose", *words, "--quiet")[2]  # the nearer word counts
+    assert "torch 2" not in edgewise("--verbose", *words, "--quiet")[2]  # the option nearer to the command counts
     assert "score: 0 of 3" in edgewise("--quiet", *words, "--verbose")[2]
-    # What is wrong is told, and what may mean nothing, however quiet.
+    # Errors are printed even with --quiet.
     assert "mcqa" in refused(edgewise, "--quiet", "score", "--task", "no", "--out", tmp_path / "t")
     assert edgewise(*words)[2] != ""
 
@@ -186,26 +175,26 @@ def test_a_shell_completes_the_options_of_a_command():
     assert done.stdout.split()[:2] == ["--recipe", "--measure"] and done.stderr == ""
 
 
-def test_lines_tell_start_quarters_and_end_with_the_time_left():
+def test_progress_lines_report_start_quarters_and_end_with_the_time_left():
     now, file = [0.0], io.StringIO()
     report = ProgressLines(file, lambda: now[0])
 
     def after(seconds, *words):
         now[0] += seconds
         report(*words)
-        told = file.getvalue()
+        text = file.getvalue()
         file.seek(0)
         file.truncate()
-        return told
+        return text
 
     assert after(0, "score", 0, 400) == "score: 0 of 400\n"
     assert after(0, "score", 0, 400) == ""
     assert after(4, "score", 200, 400) == ""  # too soon after the start
     assert after(8, "score", 240, 400) == "score: 240 of 400 after 12.0 s, about 8.0 s left\n"
     assert after(60, "score", 250, 400) == ""  # no quarter further
-    assert after(300, "score: loss 0.1", 251, 400).endswith("left, loss 0.1\n")  # it still lives
+    assert after(300, "score: loss 0.1", 251, 400).endswith("left, loss 0.1\n")  # at least every five minutes
     assert after(3628, "score", 400, 400) == "score: 400 of 400 in 1 h 06 min\n"
-    assert after(0, "score", 400, 400) == ""  # told twice
+    assert after(0, "score", 400, 400) == ""  # reported twice
     assert after(1, "score", 100, 400) == "score (2): 100 of 400\n"  # it resumes what was stored
     assert after(30, "score", 300, 400) == "score (2): 300 of 400 after 30.0 s, about 15.0 s left\n"
     assert after(1, "select", 5, 5) == "select: 5 of 5 in 0.0 s\n"
@@ -224,9 +213,8 @@ def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
             for done in range(3):
                 report("learn: loss 0.5", done, 2)
         report("learn", 1, 2)
-    last = [line for line in re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", file.getvalue()).splitlines() if "learn" in line][
-        -1
-    ]
+    plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", file.getvalue())
+    last = [line for line in plain.splitlines() if "learn" in line][-1]
     assert "1/2" in last and "left -:--:--" in last  # another one began, whose speed isn't known yet
 
 
@@ -253,8 +241,8 @@ def test_study_tables_have_minus_signs_and_name_the_chosen_recipe(is_difference)
 def test_study_tables_mark_entries_with_words(width):
     def text(table):
         console = Console(file=io.StringIO(), width=width, color_system=None)
-        for one in terminal(table, width):
-            console.print(one)
+        for part in terminal(table, width):
+            console.print(part)
         return console.file.getvalue()
 
     areas, differences = text(study_table(False)), text(study_table(True))

@@ -36,17 +36,9 @@ from edgewise.study import Cell, Entry, Grid, Plan, Repeats, Study, StudyTable, 
 edgewise = test_cli.edgewise
 ESCAPES = "\x1b[31mred", "\x1b]0;title\x07", "back\rover", "\x9b31m", "bidi\u202egnp.exe", "\x00", "lone\udcff"
 MARKUP = (
-    "[bold]x",
-    "[/]",
-    "[/bold]",
-    r"\[bold]",
-    "end\\",
-    "end\\\\",
-    "[link=file:///x]",
-    "[red",
-    ":warning:",
+    "[bold]x", "[/]", "[/bold]", r"\[bold]", "end\\", "end\\\\", "[link=file:///x]", "[red", ":warning:",
     "[@click=x()]",
-)
+)  # fmt: skip
 MATHS = "a$b$", "$x_1", "$$", r"\$", r"$\frac{1}$", "$x^$ and $y_$", "_hidden", "%s {0}", "名前 ☃", "e\u0301\u0302"
 NAMES = [*ESCAPES, *MARKUP, *MATHS, "two\nlines", "", " ", "w" * 100_000]
 STEERING = set(map(chr, range(32))) | set(map(chr, range(127, 160))) | {"\u202e"}
@@ -61,8 +53,8 @@ def curve(seed: int) -> Curve:
 
 
 def rows(names: list[str]) -> list[Outcome]:
-    found = [(name, b, curve(n)) for n, name in enumerate(names) for b in (CMD, CPR)]
-    return [Outcome(b, Recipe(alias=name), (), one) for name, b, one in found]
+    curves = [(name, b, curve(n)) for n, name in enumerate(names) for b in (CMD, CPR)]
+    return [Outcome(b, Recipe(alias=name), (), values) for name, b, values in curves]
 
 
 def printed(*things: object, width: int = 200) -> str:
@@ -78,8 +70,8 @@ def folder(tmp_path_factory):
     """A result of the smallest run there is."""
     model = library.load_model("demo")
     train, test = (library.load_task("ioi", model, split, 4) for split in ("train", "test"))
-    found = library.discover(model, train, test, session=Session(progress=lambda *_: None))
-    library.write_result(found, tmp_path_factory.mktemp("words") / "result")
+    result = library.discover(model, train, test, session=Session(progress=lambda *_: None))
+    library.write_result(result, tmp_path_factory.mktemp("words") / "result")
     return tmp_path_factory.getbasetemp() / "words0" / "result"
 
 
@@ -111,11 +103,11 @@ def test_messages_are_one_line_of_plain_text(name, capsys):
     warn(name)
     with err.status(safe_text(name)):
         pass
-    found = capsys.readouterr()
-    for text in (found.out, found.err):
+    captured = capsys.readouterr()
+    for text in (captured.out, captured.err):
         assert not (STEERING - {"\n"}) & set(text) and text.count("\n") == 1
     if name and name.isprintable():
-        assert found.out == f"{name}: a {name} b\n" and found.err == f"{name}\n"
+        assert captured.out == f"{name}: a {name} b\n" and captured.err == f"{name}\n"
 
 
 def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tmp_path):
@@ -140,12 +132,12 @@ def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tm
 
 def study(name: str) -> Study:
     plan = Plan((name,), (name,), seeds=1, grid=Grid((5,), (1.0,), (0.5,)))
-    found = {
+    repeats = {
         b: tuple(Repeats(b, recipe, (curve(n),), (0,)) for n, (goal, recipe) in enumerate(plan.recipes(0)) if goal == b)
         for b in (CMD, CPR)
     }
     overlap = {b: {"greedy": (0.5,), "chosen": (0.6,)} for b in (CMD, CPR)}
-    return Study(plan, (Cell(name, name, {"test": 12}, ModelAccuracy(0.5, 0.5), found, found, overlap),))
+    return Study(plan, (Cell(name, name, {"test": 12}, ModelAccuracy(0.5, 0.5), repeats, repeats, overlap),))
 
 
 @pytest.mark.parametrize("name", [r"[/]\e$x_1$|<b>{a}~^&%", "two\nlines\x1b[31m\udcff"])
@@ -240,8 +232,8 @@ def test_absurdly_large_numbers_raise_at_once(make, words):
 def test_any_level_between_0_and_1_has_an_interval(level, interval):
     graph = library.Graph(1, 1, 2)
     scores = library.EdgeScores(graph, np.random.default_rng(0).normal(size=(9, graph.n_edges)))
-    found = library.summarise(scores, Bootstrap(20, interval, level))
-    assert np.isfinite(found.low).all() and (found.low <= found.high).all()
+    statistics = library.summarise(scores, Bootstrap(20, interval, level))
+    assert np.isfinite(statistics.low).all() and (statistics.low <= statistics.high).all()
     assert resample(curve(0), CMD).interval(level).low >= 0
 
 

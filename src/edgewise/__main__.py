@@ -28,12 +28,9 @@ def main() -> None:
         from .cli import main as run_command
 
         run_command()
-    except SystemExit as end:
-        if _received and end.code:
-            _exit()
-        raise
-    except BaseException:  # libraries may turn the interruption into another exception
-        if _received:
+    except BaseException as error:  # libraries may turn the interruption into another exception
+        has_finished = isinstance(error, SystemExit) and not error.code
+        if _received and not has_finished:
             _exit()
         raise
 
