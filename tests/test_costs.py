@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from dataclasses import replace
 
 import pytest
+import test_cli
 import torch
 from conftest import build, random_task
 
 from edgewise import InputError, Local, load_model
-from edgewise.__main__ import main
 from edgewise.evaluate import Mean
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
@@ -20,23 +19,13 @@ from edgewise.models.placement import free_bytes
 from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
 from edgewise.recipes.settings import Settings
 
+edgewise = test_cli.edgewise
 SETTINGS = Settings(batch_size=3)
 
 
 @pytest.fixture
 def model():
     return wrap_model(build("gpt2", torch.float32), name="tiny")
-
-
-@pytest.fixture
-def edgewise(monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return end.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 def test_examples_batches_passes_memory_and_disk(model):
