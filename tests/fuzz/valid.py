@@ -31,7 +31,7 @@ RESULT_FILES = (
 HAS_GGUF = all(find_spec(name) is not None for name in ("gguf", "accelerate"))
 
 
-def _held(folder: Path) -> dict[str, bytes]:
+def _contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -43,10 +43,10 @@ def _values(rows: int) -> np.ndarray:
 def circuit() -> dict[str, bytes]:
     """A circuit with scores, as EAP-IG json and pt, and as npz."""
     with tempfile.TemporaryDirectory() as name:
-        found = Circuit(GRAPH, np.arange(GRAPH.n_edges) % 3 == 0)
+        saved = Circuit(GRAPH, np.arange(GRAPH.n_edges) % 3 == 0)
         for suffix in ("json", "pt", "npz"):
-            found.save(Path(name) / f"circuit.{suffix}", _values(1)[0], {"model": "tiny", "rank": "absolute"})
-        return _held(Path(name))
+            saved.save(Path(name) / f"circuit.{suffix}", _values(1)[0], {"model": "tiny", "rank": "absolute"})
+        return _contents(Path(name))
 
 
 @cache
@@ -54,7 +54,7 @@ def scores() -> dict[str, bytes]:
     """A score folder."""
     with tempfile.TemporaryDirectory() as name:
         EdgeScores(GRAPH, _values(3), {"model": "tiny", "task": "random", "seconds": 0.5}).save(Path(name) / "scores")
-        return _held(Path(name) / "scores")
+        return _contents(Path(name) / "scores")
 
 
 @cache
@@ -64,7 +64,7 @@ def ranking() -> dict[str, bytes]:
         values = _values(3)
         about = {"learner": {"name": "learned", "steps": 2}, "losses": [0.5, 0.25], "trend": -0.5}
         Ranking(GRAPH, values[0], origin=about, resampled=values[1:]).save(Path(name) / "ranking")
-        return _held(Path(name) / "ranking")
+        return _contents(Path(name) / "ranking")
 
 
 @cache
@@ -77,10 +77,10 @@ def result() -> dict[str, bytes]:
     learned = Recipe(learner=TopKLearner(steps=2, batch=2))
     recipes = {CMD: (GREEDY, Recipe(Ilp(), Bootstrap(5), pnr=0.5), learned), CPR: (GREEDY,)}
     with tempfile.TemporaryDirectory() as name:
-        found = discover(_tiny(), _task(6, "train"), _task(5, "test"), Settings(sizes=SIZES), recipes, stability=2)
-        write_result(found, Path(name) / "result")
-        held = _held(Path(name) / "result")
-    return {name: data for name, data in held.items() if name in RESULT_FILES}
+        run = discover(_tiny(), _task(6, "train"), _task(5, "test"), Settings(sizes=SIZES), recipes, stability=2)
+        write_result(run, Path(name) / "result")
+        contents = _contents(Path(name) / "result")
+    return {name: data for name, data in contents.items() if name in RESULT_FILES}
 
 
 def _tiny() -> Any:
@@ -102,7 +102,7 @@ def _task(count: int, split: str) -> Any:
     corrupted = clean.copy()
     corrupted[:, 2] = (clean[:, 2] + 3) % 67
     pairs = zip(clean.tolist(), corrupted.tolist(), strict=True)
-    return Task("random", split, tuple(Example(tuple(one), tuple(other), 1, 2) for one, other in pairs))
+    return Task("random", split, tuple(Example(tuple(pair[0]), tuple(pair[1]), 1, 2) for pair in pairs))
 
 
 @cache
@@ -114,10 +114,10 @@ def study() -> dict[str, bytes]:
     grid = Grid(tau=(5,), kappa=(), pnr=(0.5,), solvers=(Greedy(), Ilp()))
     with tempfile.TemporaryDirectory() as name:
         run_study(Plan(("demo",), ("ioi",), 1, 6, grid, Settings(sizes=SIZES)), Path(name) / "study")
-        held = _held(Path(name) / "study")
+        contents = _contents(Path(name) / "study")
     return {
         name: data
-        for name, data in held.items()
+        for name, data in contents.items()
         if name == "study.json" or "/cell-" in name or name.endswith("store.json")
     }
 
@@ -130,9 +130,10 @@ def unit() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name:
         arrays = {"values": _values(3), "flags": np.arange(8) % 2 == 0}
         Store(Path(name) / "store").save("scores-1", Unit(arrays, {"seconds": 1.5, "names": ["a", "b"]}))
-        return _held(Path(name) / "store")
+        return _contents(Path(name) / "store")
 
 
+SPLITS = ("train", "train", "validation", "test")
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 
@@ -149,10 +150,9 @@ def text_rows() -> tuple[dict[str, Any], ...]:
     from edgewise import load_task
 
     pairs = [example.text for example in load_task("ioi", demo(), "train", 4).examples]
-    splits = ("train", "train", "validation", "test")
     return tuple(
         {name: getattr(pair, name) for name in TEXT} | {"split": split}
-        for pair, split in zip(pairs, splits, strict=True)
+        for pair, split in zip(pairs, SPLITS, strict=True)
     )
 
 
@@ -160,9 +160,8 @@ def text_rows() -> tuple[dict[str, Any], ...]:
 def token_rows() -> tuple[dict[str, Any], ...]:
     """Rows of a task file of tokens."""
     rows = [(list(e.clean), list(e.corrupted), e.correct, e.incorrect) for e in _task(4, "train").examples]
-    splits = ("train", "train", "validation", "test")
     return tuple(
-        dict(zip(TOKENS, row, strict=True)) | {"split": split} for row, split in zip(rows, splits, strict=True)
+        dict(zip((*TOKENS, "split"), (*row, split), strict=True)) for row, split in zip(rows, SPLITS, strict=True)
     )
 
 
@@ -199,8 +198,8 @@ def model() -> dict[str, bytes]:
     config = GPT2Config(**known | {"n_embd": 8, "n_head": 2, "n_layer": 2, "n_positions": 16})
     with tempfile.TemporaryDirectory() as name:
         GPT2LMHeadModel(config).save_pretrained(name)
-        held = _held(Path(name))
-    return held | {file: (DEMO / file).read_bytes() for file in ("tokenizer.json", "tokenizer_config.json")}
+        contents = _contents(Path(name))
+    return contents | {file: (DEMO / file).read_bytes() for file in ("tokenizer.json", "tokenizer_config.json")}
 
 
 @cache
@@ -238,14 +237,14 @@ def gguf() -> dict[str, bytes]:
         file.write_kv_data_to_file()
         file.write_tensors_to_file()
         file.close()
-        return _held(Path(name))
+        return _contents(Path(name))
 
 
 @cache
 def submission() -> dict[str, bytes]:
     """A submission of importances and circuits for small stand-ins of the benchmark's models."""
-    held = {}
+    contents = {}
     for task, name in (("ioi", "gpt2"), ("mcqa", "gemma2")):
-        held[f"{task}_{name}/importances.json"] = circuit()["circuit.json"]
-        held[f"abs-True/{task}_{name}/x.pt"] = circuit()["circuit.pt"]
-    return held
+        contents[f"{task}_{name}/importances.json"] = circuit()["circuit.json"]
+        contents[f"abs-True/{task}_{name}/x.pt"] = circuit()["circuit.pt"]
+    return contents

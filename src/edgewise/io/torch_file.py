@@ -41,7 +41,7 @@ def load_torch_file(path: Path) -> Any:
     pickle_size = check_torch_zip(path)
     with wrap_read_errors(path, "it isn't a torch file, or it is damaged"):
         content = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
-        _check_content(content, size, [MAX_CHARACTERS * pickle_size])
+        _check_content(content, size, MAX_CHARACTERS * pickle_size)
     return content
 
 
@@ -89,22 +89,22 @@ def check_pickled_weights(path: Path) -> None:
         weights = torch.load(path, map_location="meta", weights_only=True)
         if not isinstance(weights, dict):
             raise InputError(f"{path} must hold tensors by name, not {type(weights).__name__}")
-        _check_content(weights, size, [MAX_CHARACTERS * size])
+        _check_content(weights, size, MAX_CHARACTERS * size)
 
 
-def _check_content(value: Any, size: int, characters_left: list[int]) -> None:
+def _check_content(content: Any, size: int, max_characters: int) -> None:
     """Raise if a tensor is larger than the file, or if the values written out would be much larger than it."""
     import torch
 
-    characters_left[0] -= len(value) if isinstance(value, str | bytes) else MAX_CHARACTERS
-    if characters_left[0] < 0:
-        raise ValueError("it refers to the same data again and again")
-    if isinstance(value, torch.Tensor) and value.numel() * value.itemsize > size:
-        raise ValueError(f"a tensor of shape {list(value.shape)} is larger than the file")
-    if isinstance(value, dict):
-        for key, part in value.items():
-            _check_content(key, size, characters_left)
-            _check_content(part, size, characters_left)
-    elif isinstance(value, list | tuple | set):
-        for part in value:
-            _check_content(part, size, characters_left)
+    waiting, n_characters = [content], 0
+    while waiting:
+        value = waiting.pop()
+        n_characters += len(value) if isinstance(value, str | bytes) else MAX_CHARACTERS
+        if n_characters > max_characters:
+            raise ValueError("it refers to the same data again and again")
+        if isinstance(value, torch.Tensor) and value.numel() * value.itemsize > size:
+            raise ValueError(f"a tensor of shape {list(value.shape)} is larger than the file")
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set):
+            waiting += value

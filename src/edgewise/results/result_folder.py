@@ -20,7 +20,7 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -306,11 +306,11 @@ def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
     return EdgeStatistics(graph, score=np.where(arrays["kept"], arrays["mean"], 0.0), **arrays)
 
 
-def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
+def _learner_names(outcomes: Sequence[Outcome]) -> dict[Learner, str]:
     """Return the name in learned.npz of every learner: its measure, numbered from the second of one measure on."""
     names: dict[Learner, str] = {}
     counts: Counter[str] = Counter()
-    for learner in learners:
+    for learner in (outcome.recipe.learner for outcome in outcomes):
         if learner is not None and learner not in names:
             measure = record_name("goal", learner.record().get("goal", "learned"))
             counts[measure] += 1
@@ -320,14 +320,13 @@ def _learner_names(learners: Iterable[Learner | None]) -> dict[Learner, str]:
 
 def _write_learned(folder: Path, result: Discovery) -> None:
     if result.learned:
-        names = _learner_names(outcome.recipe.learner for outcome in result.outcomes)
+        names = _learner_names(result.outcomes)
         write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
 
 
 def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
     """Return learner -> ranking. Folders of early versions have none."""
-    path = folder / "learned.npz"
-    names = _learner_names(outcome.recipe.learner for outcome in outcomes)
+    path, names = folder / "learned.npz", _learner_names(outcomes)
     if not os.path.isfile(path):
         return {}
     arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
