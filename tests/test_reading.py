@@ -307,7 +307,7 @@ import resource, sys, time
 from pathlib import Path
 from edgewise import Circuit, EdgeScores, Graph, InputError, Ranking
 from edgewise.io.arrays import read_arrays
-import edgewise.results
+import edgewise.results, torch
 held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (held + 700 * 2**20,) * 2)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
