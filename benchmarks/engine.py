@@ -29,7 +29,8 @@ from rich.table import Table
 from edgewise import BatchScores, Bootstrap, Eap, EapIg, EdgeScores, SelectionProblem, summarise
 from edgewise.evaluate import SIZES
 from edgewise.models import Batch, Model, make_batch, wrap_model
-from edgewise.models.circuits import plan_circuits, run_circuits
+from edgewise.models.circuit_plan import plan_circuits
+from edgewise.models.circuits import run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer

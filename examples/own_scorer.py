@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import edgewise
-from edgewise.models.gradients import contract, destination_gradients, source_differences
 
 
 @dataclass(frozen=True)
@@ -14,8 +13,8 @@ class Halfway(edgewise.Scorer):
         clean, corrupted = batch.run(batch.clean), batch.run(batch.corrupted)
         middle = batch.run(((batch.clean + batch.corrupted) / 2).requires_grad_())
         readouts = [batch.read_out(run, metric.reads_all_logits) for run in (clean, corrupted, middle)]
-        slope = destination_gradients(batch.model, middle, -metric.value(readouts[2], readouts[0]).sum())
-        values = contract(batch.model, source_differences(batch.model, clean, corrupted), [slope])
+        slope = batch.gradients(middle, -metric.value(readouts[2], readouts[0]).sum())
+        values = batch.contract(batch.differences(clean, corrupted), [slope])
         return edgewise.BatchScores(
             values, metric.value(readouts[0], readouts[0]), metric.value(readouts[1], readouts[0])
         )

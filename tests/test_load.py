@@ -69,13 +69,14 @@ def test_the_real_llama_has_its_bos(shared):
     assert model.bos == 1 and load_model(str(shared / "models" / "stories15m"), bos="no").bos is None
 
 
-def test_half_precision_is_kept_where_it_is_fast():
-    cpu, other = torch.device("cpu"), torch.device("meta")
-    assert choose_dtype("auto", torch.bfloat16, cpu) == torch.float32
-    assert choose_dtype("auto", torch.bfloat16, other) == torch.bfloat16
-    assert choose_dtype("auto", torch.float64, cpu) == torch.float64
-    assert choose_dtype("bfloat16", torch.float32, cpu) == torch.bfloat16
-    assert choose_dtype("auto", None, cpu) == torch.float32
+@pytest.mark.parametrize(
+    "name, stored, device, expected",
+    [("auto", torch.bfloat16, "cpu", torch.float32), ("auto", torch.bfloat16, "meta", torch.bfloat16),
+     ("auto", torch.float64, "cpu", torch.float64), ("bfloat16", torch.float32, "cpu", torch.bfloat16),
+     ("auto", None, "cpu", torch.float32)],
+)  # fmt: skip
+def test_half_precision_is_kept_where_it_is_fast(name, stored, device, expected):
+    assert choose_dtype(name, stored, torch.device(device)) == expected
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -157,9 +158,8 @@ def test_a_path_may_be_a_string_or_a_path(tmp_path):
     assert inspect_model(tmp_path) == inspect_model(str(tmp_path))
 
 
-BARS = """
-import sys
-import transformers
+SETTINGS = """
+import itertools, sys
 from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging
 from edgewise import InputError, load_model
@@ -168,35 +168,31 @@ from edgewise.models import inspect_model
 def state():
     return logging.get_verbosity(), logging.is_progress_bar_enabled(), are_progress_bars_disabled()
 
-seen = [state()]
 def check():
     before = state()
-    for name in ("demo", *sys.argv[1:]):
-        load_model(name)
-        assert state() == before, (before, state())
+    for load, name in itertools.product((load_model, inspect_model), ("demo", sys.argv[1], "demo/none")):
         try:
-            load_model(name + "/none")
+            load(name)
         except InputError:
-            assert state() == before, (before, state())
-    seen.append(before)
+            assert name == "demo/none"
+        assert state() == before, (before, state())
+    return before
 
-check()  # as it comes
-inspect_model("demo")
-assert state() == seen[0]
-for verbosity in (logging.DEBUG, logging.ERROR):
-    for bars in (logging.enable_progress_bar, logging.disable_progress_bar):
-        for of_hub in (enable_progress_bars, disable_progress_bars):
-            logging.set_verbosity(verbosity)
-            bars()
-            of_hub()
-            check()
-assert len(set(seen)) == 9, seen
+states = {check()}
+bars = (logging.enable_progress_bar, logging.disable_progress_bar)
+hub_bars = (enable_progress_bars, disable_progress_bars)
+for verbosity, set_bars, set_hub_bars in itertools.product((logging.DEBUG, logging.ERROR), bars, hub_bars):
+    logging.set_verbosity(verbosity)
+    set_bars()
+    set_hub_bars()
+    states.add(check())
+assert len(states) == 9, states
 """
 
 
 def test_loading_is_silent_and_restores_the_settings_of_transformers(tmp_path):
     build("llama", torch.float32).save_pretrained(tmp_path)
-    done = subprocess.run([sys.executable, "-c", BARS, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", SETTINGS, str(tmp_path)], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -144,19 +144,18 @@ def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
     circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in (0.05, 0.3, 0.9)]
     ends = {example: (1.0, 0.0) for example in examples}
     weights = torch.tensor(rng.random(graph.n_edges))
-    expected = evaluate_circuits(pair[0], task, circuits, ablation=ablation).values
-    batches = [list(range(len(examples)))]
-    job = GradientJob(CMD, LogitDifference(), ablation.prepare(pair[0], task, batches, IN_PROCESS), weights, ends, 1.0)
-    loss, gradient = job(pair[0], examples)
+
+    def work(model):
+        prepared = ablation.prepare(model, task, [list(range(len(examples)))], IN_PROCESS)
+        loss, gradient = GradientJob(CMD, LogitDifference(), prepared, weights, ends, 1.0)(model, examples)
+        return evaluate_circuits(model, task, circuits, ablation=ablation).values, loss, gradient
+
+    expected_values, expected_loss, expected = work(pair[0])
     with Pretending():
-        found = evaluate_circuits(pair[1], task, circuits, ablation=ablation).values
-        job = GradientJob(
-            CMD, LogitDifference(), ablation.prepare(pair[1], task, batches, IN_PROCESS), weights, ends, 1.0
-        )
-        there, gradient_there = job(pair[1], examples)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert there == pytest.approx(loss)
-    np.testing.assert_allclose(gradient_there, gradient, rtol=1e-5, atol=1e-6 * float(gradient.abs().max()))
+        values, loss, gradient = work(pair[1])
+    np.testing.assert_allclose(values, expected_values, rtol=1e-6)
+    assert loss == pytest.approx(expected_loss)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
 
 
 def test_attention(pair):

@@ -11,9 +11,7 @@ from conftest import build, random_task
 
 from edgewise import Circuit, Eap, EapIg, evaluate_circuits, score_edges
 from edgewise.models import make_batch, wrap_model
-from edgewise.models.gradients import source_differences
 from edgewise.models.prepare import prepare
-from edgewise.models.weighted import run_weighted
 from edgewise.score import MaskIg
 from edgewise.tasks import Kl, LogitDifference
 
@@ -22,8 +20,17 @@ SHAPED = ("gpt2", "llama", "gemma2", "neox")
 LOST = {torch.bfloat16: 0.01, torch.float16: 0.0003}
 
 
-def ready_for(model, seed=0):
-    return prepare(model.transformer, make_batch(random_task(5, seed).examples, model.transformer.device))
+def prepare_task(model):
+    return prepare(model.transformer, make_batch(random_task(5).examples, model.transformer.device))
+
+
+def compare_circuits(narrow, circuit_shares, tolerance):
+    """Circuits of a narrow model differ from those of the same weights in float32 by at most a share of their range."""
+    models, rng = [wrap_model(narrow), wrap_model(deepcopy(narrow).float())], np.random.default_rng(0)
+    graph = models[0].graph
+    circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in circuit_shares]
+    found, expected = (evaluate_circuits(model, random_task(5, seed=3), circuits) for model in models)
+    assert np.abs(found.values - expected.values).max() < tolerance * np.abs(expected.full - expected.empty).max()
 
 
 @pytest.mark.parametrize("dtype", LOST, ids=str)
@@ -35,11 +42,7 @@ def test_scores_and_circuits_are_those_of_float32_but_for_the_passes(family, dty
     for scorer, metric in ((Eap(), LogitDifference()), (EapIg(3), Kl()), (MaskIg(3), LogitDifference())):
         found, expected = (score_edges(model, task, scorer, metric).values.ravel() for model in models)
         assert np.corrcoef(found, expected)[0, 1] > 1 - LOST[dtype], scorer
-    rng = np.random.default_rng(0)
-    circuits = [Circuit(models[0].graph, rng.random(models[0].graph.n_edges) < share) for share in (0.3, 0.9)]
-    found, expected = (evaluate_circuits(model, task, circuits) for model in models)
-    scale = np.abs(expected.full - expected.empty).max()
-    assert np.abs(found.values - expected.values).max() < 10 * np.sqrt(LOST[dtype]) * scale
+    compare_circuits(narrow, (0.3, 0.9), 10 * np.sqrt(LOST[dtype]))
 
 
 def test_large_streams_are_normed_before_they_are_multiplied():
@@ -48,23 +51,17 @@ def test_large_streams_are_normed_before_they_are_multiplied():
     times = {"embed_tokens": 300, "o_proj": 300, "down_proj": 300, "q_proj": 50, "k_proj": 1 / 50}
     for name, weight in narrow.named_parameters():
         weight.data *= times.get(name.split(".")[-2], 1)
-    narrow.to(torch.float16)
-    models = [wrap_model(narrow), wrap_model(deepcopy(narrow).float())]
-    circuits = [Circuit(models[0].graph, np.random.default_rng(0).random(models[0].graph.n_edges) < 0.9)]
-    found, expected = (evaluate_circuits(model, random_task(5, seed=3), circuits) for model in models)
-    scale = np.abs(expected.full - expected.empty).max()
-    assert np.abs(found.values - expected.values).max() < 0.1 * scale
+    compare_circuits(narrow.to(torch.float16), (0.9,), 0.1)
 
 
 @pytest.mark.parametrize("family", SHAPED)
 def test_differences_of_runs_lose_nothing(family):
     """The runs are narrow, what lies between them isn't: as in float64, but for the rounding of float32."""
     model = wrap_model(build(family, torch.bfloat16))
-    ready = ready_for(model)
-    with torch.no_grad():
-        clean, corrupted = ready.run(ready.clean), ready.run(ready.corrupted)
-        (found,) = source_differences(ready.model, clean, corrupted)
-    for index, layer in enumerate(ready.model.layers):
+    batch = prepare_task(model)
+    clean, corrupted = batch.run(batch.clean), batch.run(batch.corrupted)
+    (found,) = batch.differences(clean, corrupted)
+    for index, layer in enumerate(batch.model.layers):
         mix = corrupted.mix[index].double() - clean.mix[index].double()
         heads = torch.einsum("bphe,dhe->bhpd", mix, layer.out.double())
         first = model.graph.attention_sources(index)
@@ -82,29 +79,28 @@ def test_logits_are_read_in_float32(family, all_logits, monkeypatch):
     monkeypatch.setattr("edgewise.models.forward.TOKENS_AT_ONCE", 10)
     narrow = build(family, torch.bfloat16)
     stream = torch.randn((5, narrow.config.hidden_size), generator=torch.manual_seed(0)).bfloat16()
-    found = []
-    for loaded, kind in ((narrow, torch.bfloat16), (deepcopy(narrow).double(), torch.float64)):
-        given = stream.to(kind).requires_grad_()
-        readout = ready_for(wrap_model(loaded)).read_stream(given, all_logits)
-        said = readout.logits if all_logits else readout.answer_logits
-        (gradient,) = torch.autograd.grad(said.square().sum(), given)
-        found.append((said, gradient))
-    (said, gradient), (expected, by_hand) = found
-    assert said.dtype == torch.float32
-    torch.testing.assert_close(said.double(), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(gradient.double(), by_hand, rtol=1e-2, atol=1e-2 * by_hand.abs().max())
+    results = []
+    for loaded, dtype in ((narrow, torch.bfloat16), (deepcopy(narrow).double(), torch.float64)):
+        leaf = stream.to(dtype).requires_grad_()
+        readout = prepare_task(wrap_model(loaded)).read_stream(leaf, all_logits)
+        logits = readout.logits if all_logits else readout.answer_logits
+        results.append((logits, *torch.autograd.grad(logits.square().sum(), leaf)))
+    (logits, gradient), (expected, expected_gradient) = results
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-4)
+    atol = 1e-2 * expected_gradient.abs().max()
+    torch.testing.assert_close(gradient.double(), expected_gradient, rtol=1e-2, atol=atol)
 
 
 @pytest.mark.parametrize("family", SHAPED)
 def test_gradients_of_weights_are_summed_over_examples_in_float32(family):
     model = wrap_model(build(family, torch.bfloat16))
-    ready = ready_for(model)
-    with torch.no_grad():
-        reference = ready.run(ready.corrupted)
+    batch = prepare_task(model)
+    reference = batch.run(batch.corrupted)
     shared = torch.full((model.graph.n_edges,), 0.5, requires_grad=True)
-    own = shared.detach().expand(len(ready.last), -1).clone().requires_grad_()
-    found = []
-    for weights in (shared, own):
-        stream = run_weighted(ready.model, weights, ready.clean, reference, ready.frame, ready.last)
-        found += torch.autograd.grad(stream.float().square().sum(), weights)
-    torch.testing.assert_close(found[0].double(), found[1].double().sum(0), rtol=1e-5, atol=1e-5 * found[0].abs().max())
+    own = shared.detach().expand(len(batch.last), -1).clone().requires_grad_()
+    total, each = (
+        torch.autograd.grad(batch.run_weighted(weights, reference).float().square().sum(), weights)[0].double()
+        for weights in (shared, own)
+    )
+    torch.testing.assert_close(total, each.sum(0), rtol=1e-5, atol=1e-5 * total.abs().max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,11 +23,9 @@ from transformers import (
 from edgewise import Circuit, Eap, EapIg, Task, evaluate_circuits, score_edges
 from edgewise.evaluate import Mean, Patching
 from edgewise.models import make_batch, wrap_model
-from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import circuit_need, scoring_need, weighted_need
 from edgewise.models.prepare import prepare
-from edgewise.models.weighted import run_weighted
 from edgewise.tasks import Example, LogitDifference
 
 VOCABULARY, LENGTH, BUDGET = 50, 12, 40_000_000
@@ -148,33 +147,25 @@ class Held(TorchDispatchMode):
         self.now -= size
 
 
-def score(model, ready, steps):
-    scorer = Eap() if steps == 1 else EapIg(steps)
-    return scorer.score(ready, LogitDifference())
+def evaluate(batch):
+    graph = batch.model.graph
+    mask = np.random.default_rng(0).random(graph.n_edges) < 0.5
+    reference, clean = batch.run(batch.corrupted), batch.run(batch.clean)
+    return batch.run_circuits([Circuit(graph, mask).prune()], reference), clean
 
 
-def evaluate(model, ready):
-    mask = np.random.default_rng(0).random(model.graph.n_edges) < 0.5
-    plan = plan_circuits([Circuit(model.graph, mask).prune()], model.has_post_norm)
-    with torch.no_grad():
-        reference, clean = ready.run(ready.corrupted), ready.run(ready.clean)
-        return run_circuits(model, plan, ready.clean, reference, ready.frame, ready.last), clean
-
-
-def learn(model, ready, keep):
-    weights = torch.full((model.graph.n_edges,), 0.5, device=model.device, requires_grad=True)
-    with torch.no_grad():
-        reference = ready.run(ready.corrupted)
-    stream = run_weighted(model, weights, ready.clean, reference, ready.frame, ready.last, keep)
-    return torch.autograd.grad(stream.sum(), weights)
+def learn(batch, keep):
+    weights = torch.full((batch.model.graph.n_edges,), 0.5, device=batch.model.device, requires_grad=True)
+    reference = batch.run(batch.corrupted)  # kept until the backward pass is done, as learners keep it
+    return torch.autograd.grad(batch.run_weighted(weights, reference, keep).sum(), weights)
 
 
 WORK = {
-    "eap": (lambda *given: score(*given, 1), lambda *asked: scoring_need(*asked)),
-    "eap-ig-5": (lambda *given: score(*given, 5), lambda *asked: scoring_need(*asked, 5)),
+    "eap": (lambda batch: Eap().score(batch, LogitDifference()), scoring_need),
+    "eap-ig-5": (lambda batch: EapIg(5).score(batch, LogitDifference()), partial(scoring_need, runs=5)),
     "evaluate": (evaluate, circuit_need),
-    "learn": (lambda *given: learn(*given, True), lambda *asked: weighted_need(*asked, True)),
-    "learn again": (lambda *given: learn(*given, False), lambda *asked: weighted_need(*asked, False)),
+    "learn": (partial(learn, keep=True), partial(weighted_need, keep_streams=True)),
+    "learn, streams mixed again": (partial(learn, keep=False), partial(weighted_need, keep_streams=False)),
 }
 
 
@@ -188,6 +179,6 @@ def test_the_estimate_is_the_memory_that_work_takes(name, dtype):
         model = build_transformer(SHAPES[name]().to(dtype).eval().requires_grad_(False))
     for verb, (work, need) in WORK.items():
         with Held() as held:
-            work(model, prepare(model, make_batch(prompts(3, 20).examples, model.device)))
+            work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
         expected = need(model.shape, 20).total(3)
         assert 0.9 < expected / held.most < 1.35, (verb, expected / held.most)

@@ -11,8 +11,7 @@ from slow import SlowModel
 from edgewise import Circuit, evaluate_circuits
 from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
 from edgewise.models import make_batch, memory, wrap_model
-from edgewise.models.circuits import plan_circuits, run_circuits
-from edgewise.models.forward import make_frame, read_out, run
+from edgewise.models.forward import make_frame, run
 from edgewise.models.prepare import prepare
 from edgewise.models.transformer import soft_cap
 from edgewise.tasks import Example
@@ -74,19 +73,12 @@ def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
 
 @pytest.mark.parametrize("share_prefix", [True, False])
 def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, share_prefix):
-    batch = make_batch(task.examples, torch.device("cpu"))
-    with torch.no_grad():
-        ready = prepare(model.transformer, batch, share_prefix)
-        reference = ready.run(ready.corrupted)
-        for circuit, embedding in (
-            (Circuit.full(model.graph), ready.clean),
-            (Circuit.empty(model.graph), ready.corrupted),
-        ):
-            plan = plan_circuits([circuit], model.transformer.has_post_norm)
-            (stream,) = run_circuits(model.transformer, plan, ready.clean, reference, ready.frame, ready.last)
-            found = read_out(model.transformer, stream, batch.answers, batch.right, all_logits=True).logits
-            expected = ready.read_out(ready.run(embedding), all_logits=True).logits
-            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")), share_prefix)
+    reference = batch.run(batch.corrupted)
+    streams = batch.run_circuits([Circuit.full(model.graph), Circuit.empty(model.graph)], reference)
+    for stream, trace in zip(streams, (batch.run(batch.clean), reference), strict=True):
+        found, expected = batch.read_stream(stream, True).logits, batch.read_out(trace, True).logits
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("ablation", [Patching(), Zero(), Mean(), PositionalMean()], ids=lambda one: one.name)
@@ -104,10 +96,8 @@ def test_circuits_do_not_depend_on_batches_or_order(model, ablation):
 
 
 def test_answer_logits_equal_those_of_the_whole_vocabulary(model, task):
-    batch = make_batch(task.examples, torch.device("cpu"))
-    ready = prepare(model.transformer, batch)
-    trace = ready.run(ready.clean)
-    few, many = (ready.read_out(trace, all_logits) for all_logits in (False, True))
+    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")))
+    few, many = (batch.read_out(batch.run(batch.clean), all_logits) for all_logits in (False, True))
     torch.testing.assert_close(few.answer_logits, many.answer_logits, rtol=1e-10, atol=1e-10)
 
 
@@ -115,10 +105,9 @@ def test_only_positions_after_the_shared_prefix_run(model):
     """Prefixes of every length, then the same three tokens: three positions run, whatever the padding."""
     tails = ((5, 9, 2), (7, 9, 2))
     examples = [Example((*range(n), *tails[0]), (*range(n), *tails[1]), 1, 2) for n in (2, 9, 5)]
-    batch = make_batch(examples, torch.device("cpu"))
-    ready = prepare(model.transformer, batch)
-    assert ready.clean.shape[:2] == (3, 3) and (ready.last == 2).all()
-    together = ready.read_out(ready.run(ready.clean), all_logits=True).logits
+    batch = prepare(model.transformer, make_batch(examples, torch.device("cpu")))
+    assert batch.clean.shape[:2] == (3, 3) and (batch.last == 2).all()
+    together = batch.read_out(batch.run(batch.clean), all_logits=True).logits
     for logits, example in zip(together, examples, strict=True):
         expected, _ = all_logits(model, torch.tensor([example.clean]))
         torch.testing.assert_close(logits, expected[0, -1], rtol=1e-9, atol=1e-9)

@@ -11,48 +11,40 @@ from conftest import VOCABULARY, build, random_task
 from slow import SlowModel
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Circuit, InputError
+from edgewise import Circuit, Eap, InputError
 from edgewise.evaluate import ABLATIONS
 from edgewise.models import Model, make_batch, wrap_model
-from edgewise.models.circuits import plan_circuits, run_circuits
 from edgewise.models.forward import Trace
-from edgewise.models.gradients import contract, destination_gradients, source_differences
 from edgewise.models.prepare import Prepared, prepare
-from edgewise.models.weighted import run_weighted
 from edgewise.runtime import IN_PROCESS
-from edgewise.tasks import Task
+from edgewise.tasks import LogitDifference, Task
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
 @dataclass(frozen=True)
 class Runs:
-    """A batch made ready, and a reference for it."""
+    """A prepared batch, and a reference for it."""
 
-    ready: Prepared
+    batch: Prepared
     reference: Trace
 
-    def stream(self, weights: torch.Tensor, **options) -> torch.Tensor:
-        given = self.ready
-        return run_weighted(given.model, weights, given.clean, self.reference, given.frame, given.last, **options)
+    def stream(self, weights: torch.Tensor, keep_streams: bool = True) -> torch.Tensor:
+        return self.batch.run_weighted(weights, self.reference, keep_streams)
 
-    def metric(self, weights: torch.Tensor, **options) -> torch.Tensor:
+    def metric(self, weights: torch.Tensor, keep_streams: bool = True) -> torch.Tensor:
         """[example] logit differences."""
-        return difference(self.ready, self.stream(weights, **options))
+        readout = self.batch.read_stream(self.stream(weights, keep_streams), all_logits=False)
+        return LogitDifference().value(readout, readout)
 
-    def gradient(self, weights: torch.Tensor, **options) -> torch.Tensor:
+    def gradient(self, weights: torch.Tensor, keep_streams: bool = True) -> torch.Tensor:
         """Of the sum of the metric over examples: [edge], or [example, edge] for such weights."""
         weights = weights.detach().requires_grad_()
-        return torch.autograd.grad(self.metric(weights, **options).sum(), weights)[0]
+        return torch.autograd.grad(self.metric(weights, keep_streams).sum(), weights)[0]
 
-    def own_gradients(self, weights: torch.Tensor, **options) -> torch.Tensor:
+    def own_gradients(self, weights: torch.Tensor) -> torch.Tensor:
         """[example, edge], at weights [edge]."""
-        return self.gradient(weights.expand(len(self.ready.last), -1), **options)
-
-
-def difference(ready: Prepared, stream: torch.Tensor) -> torch.Tensor:
-    logits = ready.read_stream(stream, all_logits=False).answer_logits
-    return logits[:, 0] - logits[:, 1]
+        return self.gradient(weights.expand(len(self.batch.last), -1))
 
 
 def make_runs(
@@ -60,9 +52,9 @@ def make_runs(
 ) -> Runs:
     batch = make_batch((task if rows is None else task.part(rows)).examples, torch.device("cpu"), pad)
     with torch.no_grad():
-        ready = prepare(model.transformer, batch, share_prefix and ablation == "patching")
-        reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))], IN_PROCESS).reference(ready)
-    return Runs(ready, reference)
+        prepared = prepare(model.transformer, batch, share_prefix and ablation == "patching")
+        reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))], IN_PROCESS).reference(prepared)
+    return Runs(prepared, reference)
 
 
 def random_weights(model: Model, seed: int = 0) -> torch.Tensor:
@@ -72,28 +64,14 @@ def random_weights(model: Model, seed: int = 0) -> torch.Tensor:
 
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
-    """Unpruned, too: a node that reads nothing of this run gives what it gives in the reference."""
+    """Of any size, the empty and the full one included. Under patching, unpruned circuits, too: a node that reads
+    nothing of this run has the same output as in the reference."""
     runs, rng = make_runs(model, task, ablation=ablation), np.random.default_rng(0)
-    ready = runs.ready
-    for share in (0.2, 0.5, 0.9):
-        drawn = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
-        pruned = drawn.prune()
-        with torch.no_grad():
-            plan = plan_circuits([pruned], ready.model.has_post_norm)
-            (expected,) = run_circuits(ready.model, plan, ready.clean, runs.reference, ready.frame, ready.last)
-            found = runs.stream(torch.tensor(pruned.mask))
-        torch.testing.assert_close(found, expected, **EXACT)
-        if ablation == "patching":
-            torch.testing.assert_close(runs.stream(torch.tensor(drawn.mask)), expected, **EXACT)
-
-
-def test_all_ones_are_the_model_and_all_zeros_the_reference(model, task):
-    runs = make_runs(model, task)
-    clean = runs.ready.run(runs.ready.clean)
-    where = torch.arange(len(task)), runs.ready.last
-    for weight, trace in ((1.0, clean), (0.0, runs.reference)):
-        found = runs.stream(torch.full((model.graph.n_edges,), weight))
-        torch.testing.assert_close(found, trace.final[where], **EXACT)
+    for share in (0, 0.2, 0.5, 0.9, 1):
+        circuit = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
+        (expected,) = runs.batch.run_circuits([circuit.prune()], runs.reference)
+        for mask in (circuit.prune().mask, *[circuit.mask] * (ablation == "patching")):
+            torch.testing.assert_close(runs.stream(torch.tensor(mask)), expected, **EXACT)
 
 
 @pytest.mark.parametrize("ablation", ["patching", "zero"])
@@ -120,14 +98,14 @@ def test_weighted_runs_are_those_of_the_slow_implementation(loaded, model, ablat
         assert found[row].item() == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS)
-def test_gradients_are_finite_differences(model, task, ablation):
+def check_gradients(model: Model, task: Task, ablation: str) -> None:
+    """Compare gradients with finite differences, along single edges and along all edges at once."""
     runs, weights, step = make_runs(model, task, ablation=ablation), random_weights(model), 1e-5
     gradient = runs.gradient(weights)
     rng = np.random.default_rng(1)
     directions = torch.zeros((9, model.graph.n_edges), dtype=torch.float64)
     directions[range(8), rng.choice(model.graph.n_edges, 8, replace=False)] = 1
-    directions[8] = torch.tensor(rng.normal(size=model.graph.n_edges))  # all edges at once
+    directions[8] = torch.tensor(rng.normal(size=model.graph.n_edges))
     for direction in directions:
         with torch.no_grad():
             ends = [runs.metric(weights + sign * step * direction).sum() for sign in (1, -1)]
@@ -135,17 +113,23 @@ def test_gradients_are_finite_differences(model, task, ablation):
         torch.testing.assert_close(gradient @ direction, slope, rtol=1e-5, atol=1e-6 * gradient.abs().max().item())
 
 
-def test_each_example_has_the_gradient_that_it_has_alone(model, task):
-    weights = random_weights(model)
-    together = make_runs(model, task)
-    own = together.own_gradients(weights)
-    assert own.shape == (len(task), model.graph.n_edges)
-    torch.testing.assert_close(own.sum(0), together.gradient(weights), **EXACT)
-    for row in range(len(task)):
-        torch.testing.assert_close(own[row], make_runs(model, task, [row]).gradient(weights), **EXACT)
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_gradients_are_finite_differences(model, task, ablation):
+    check_gradients(model, task, ablation)
 
 
-def test_each_example_may_have_weights_of_its_own(model, task):
+def test_gradients_of_a_model_with_one_layer_are_finite_differences():
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=16, n_embd=12, n_layer=1, n_head=2)
+    check_gradients(wrap_model(GPT2LMHeadModel(config).double()), random_task(3), "patching")
+
+
+def test_gradients_of_shared_weights_are_the_sum_over_examples(model, task):
+    runs, weights = make_runs(model, task), random_weights(model)
+    torch.testing.assert_close(runs.own_gradients(weights).sum(0), runs.gradient(weights), **EXACT)
+
+
+def test_an_example_with_weights_of_its_own_runs_as_if_it_were_alone(model, task):
     weights = torch.stack([random_weights(model, seed) for seed in range(len(task))])
     together = make_runs(model, task)
     stream, gradient = together.stream(weights), together.gradient(weights)
@@ -161,7 +145,7 @@ def test_neither_padding_nor_prefix_sharing_changes_anything(model, pad, share_p
     examples = [example for example in task.examples if example.shared_prefix] or task.examples
     task = Task(task.name, task.split, tuple(examples))
     usual, other = make_runs(model, task), make_runs(model, task, pad=pad, share_prefix=share_prefix)
-    assert usual.ready.frame.past is not None
+    assert usual.batch.frame.past is not None
     torch.testing.assert_close(other.metric(weights), usual.metric(weights), **EXACT)
     torch.testing.assert_close(other.own_gradients(weights), usual.own_gradients(weights), **EXACT)
 
@@ -169,11 +153,7 @@ def test_neither_padding_nor_prefix_sharing_changes_anything(model, pad, share_p
 def test_at_weights_of_one_the_gradient_is_the_score_of_eap(model, task):
     """The score is (z corrupted - z clean) . d(-m)/d input, and the slope (z clean - z corrupted) . dm/d input."""
     runs = make_runs(model, task)
-    ready = runs.ready
-    clean = ready.run(ready.clean.detach().requires_grad_())
-    where = torch.arange(len(task)), ready.last
-    gradients = destination_gradients(ready.model, clean, -difference(ready, clean.final[where]).sum())
-    expected = contract(ready.model, source_differences(ready.model, clean, runs.reference), [gradients])
+    expected = Eap().score(runs.batch, LogitDifference()).values
     found = runs.own_gradients(torch.ones(model.graph.n_edges, dtype=torch.float64))
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10 * expected.abs().max().item())
 
@@ -189,31 +169,13 @@ def test_gradients_on_the_way_from_empty_to_full_add_up_to_the_effect(model, tas
     torch.testing.assert_close(total, full - empty, rtol=1e-3, atol=1e-6)
 
 
-def test_streams_kept_or_mixed_again_give_the_same(model, task):
-    runs, weights = make_runs(model, task), random_weights(model)
-    kept, again = (runs.own_gradients(weights, keep_streams=keep) for keep in (True, False))
-    torch.testing.assert_close(again, kept, **EXACT)
-
-
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_second_backward_pass_gives_the_same(model, task, keep):
+def test_a_second_backward_pass_and_streams_mixed_again_give_the_same(model, task, keep):
     runs, weights = make_runs(model, task), random_weights(model).requires_grad_()
     value = runs.metric(weights, keep_streams=keep).sum()
-    first, second = (torch.autograd.grad(value, weights, retain_graph=True)[0] for _ in range(2))
-    torch.testing.assert_close(second, first, **EXACT)
-
-
-def test_gradients_of_a_model_with_one_layer_are_finite_differences():
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=VOCABULARY, n_positions=16, n_embd=12, n_layer=1, n_head=2)
-    model = wrap_model(GPT2LMHeadModel(config).double())
-    runs, weights, step = make_runs(model, random_task(3)), random_weights(model), 1e-5
-    gradient = runs.gradient(weights)
-    for edge in range(0, model.graph.n_edges, 5):
-        moved = torch.zeros_like(weights)
-        moved[edge] = step
-        slope = (runs.metric(weights + moved) - runs.metric(weights - moved)).sum() / (2 * step)
-        torch.testing.assert_close(gradient[edge], slope, rtol=1e-4, atol=1e-8)
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(value, weights, retain_graph=True)
+        torch.testing.assert_close(gradient, runs.gradient(weights), **EXACT)
 
 
 def test_float32_gradients_are_close_to_those_of_float64(family, task):

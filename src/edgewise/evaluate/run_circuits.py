@@ -16,9 +16,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..method import check_is
 from ..models import Model, make_batch, plan_batches
-from ..models.batch import choose_batch_size
-from ..models.circuits import plan_circuits, run_circuits
-from ..models.memory import BUDGET, as_bytes, circuit_need, group_circuits
+from ..models.memory import BUDGET, choose_batch_size, circuit_need, group_circuits, parse_bytes
 from ..models.prepare import prepare
 from ..runtime.engine import Engine, WorkItem, choose_item_size
 from ..runtime.partial_unit import Columns
@@ -83,8 +81,7 @@ class EvaluateJob:
             values = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
             left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in values))
             for start, stop in group_circuits(transformer.shape, left, len(full), batch.clean.shape[1], self.memory):
-                plan = plan_circuits(left[start:stop], transformer.has_post_norm)
-                streams = run_circuits(transformer, plan, batch.clean, reference, batch.frame, batch.last)
+                streams = batch.run_circuits(left[start:stop], reference)
                 for circuit, stream in zip(left[start:stop], streams, strict=True):
                     values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
             rows += [values[circuit] for circuit in self.circuits]
@@ -149,7 +146,7 @@ def evaluate_circuits(
     fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
     size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
-    job = EvaluateJob(metric, ablation, pruned, tuple(of_model), as_bytes(memory))
+    job = EvaluateJob(metric, ablation, pruned, tuple(of_model), parse_bytes(memory))
     key = "" if session.store.folder is None else _key(model, task, job, size, session.engine)
     unit = session.store.find(key) or _evaluate(model, task, job, size, key, session)
     full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)

@@ -15,10 +15,8 @@ from ..errors import InputError
 from ..evaluate import Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
-from ..models.batch import choose_batch_size
-from ..models.memory import can_keep_streams, weighted_need
+from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
 from ..models.prepare import prepare
-from ..models.weighted import run_weighted
 from ..runtime.engine import NARROW_D_MODEL, Engine, run_batches
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
@@ -65,9 +63,7 @@ class GradientJob:
             reference = self.ablation.reference(batch)
             # Metrics that read only the answers' logits don't need the clean run.
             clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-        keep = can_keep_streams(transformer.shape, batch.clean.shape[1])
-        stream = run_weighted(transformer, weights, batch.clean, reference, batch.frame, batch.last, keep)
-        readout = batch.read_stream(stream, all_logits)
+        readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
         value = self.metric.checked(readout, clean or readout)
         full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).to(value).T
         loss = self.measure.loss(value, full, empty, self.span).sum()

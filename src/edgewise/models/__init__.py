@@ -1,7 +1,7 @@
 """Models: the only package that knows a transformer library.
 
-It computes outputs of the sources (`run`, `source_differences`), gradients at the destinations
-(`destination_gradients`, `contract`) and logits of circuits (`run_circuits`, `run_weighted`, `read_out`).
+`load_model` returns a Model, `make_batch` and `prepare` a batch that is ready to run. `prepare.Prepared` is the toolkit
+of scorers, learners and evaluation: runs, logits, gradients, differences of sources, and circuits.
 """
 
 import lazy_loader

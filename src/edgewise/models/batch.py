@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..tasks.task import Example
-from .memory import Need, as_bytes, batch_size_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +63,6 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
 def _unshared_length(example: Example) -> int:
     """Return how many tokens follow the shared prefix: at least 1, because the metric reads the last token."""
     return max(1, example.length - example.shared_prefix)
-
-
-def choose_batch_size(batch_size: int | None, need: Need, memory: int | str) -> int:
-    """Return `batch_size`, or if it is None, the number of examples that fit into `memory` (bytes or e.g. '2GB')."""
-    return batch_size if batch_size is not None else batch_size_for(need, as_bytes(memory))
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

@@ -65,14 +65,9 @@ def find_or_make_copy(
 ) -> Path | None:
     """Return the folder with the copy of a .gguf, made if there is none; None if it can't be kept.
 
-    Parameters
-    ----------
-    content
-        The hash of the file's name and content.
-    n_numbers
-        How many numbers its tensors have.
-    read
-        Returns the model and the tokenizer of the file in this dtype.
+    content    the hash of the file's name and content
+    n_numbers  how many numbers its tensors have
+    read       returns the model and the tokenizer of the file in this dtype
     """
     copy = _copy_path(gguf, content, str(dtype).removeprefix("torch."))
     try:

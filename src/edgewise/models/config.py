@@ -1,15 +1,21 @@
-"""Check the values of an untrusted config before a model is built from them."""
+"""Read a model's config, and check its values, which may come from a stranger, before a model is built from them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
 import torch
 
 from ..errors import InputError, unknown_name
-from .families import FAMILIES
+from ..io.reading import wrap_read_errors
+from ..io.records import read_json
+from .families import FAMILIES, check_config
+from .gguf_header import check_header
+from .model import ModelSource
+from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles
 
 LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
@@ -30,11 +36,41 @@ MAY_BE_NULL = frozenset({"num_labels", "num_key_value_heads", "head_dim", "n_inn
 LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
-def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool = False) -> None:
+def read_config(source: ModelSource, files: ModelFiles) -> Any:
+    """Return the HuggingFace config of a model. Raise InputError if edgewise does not support what it says."""
+    import transformers
+
+    what, folder = f"model {source.name!r}", Path(files.location)
+    if files.gguf is not None:
+        check_header(folder / files.gguf)
+    elif files.is_local:
+        if not (folder / CONFIG_FILE).is_file():
+            raise InputError(f"{what} can't be read: the folder has no file {CONFIG_FILE}; {MODEL_CHOICES}")
+        if not isinstance(read_json(folder / CONFIG_FILE), dict):
+            raise InputError(f"{files.config_name} must be a JSON object")
+    with wrap_read_errors(what, MODEL_CHOICES):
+        # transformers 5 renamed `PretrainedConfig` to `PreTrainedConfig`.
+        config_class = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
+        written, _ = config_class.get_config_dict(**files.pretrained_arguments())
+    try:
+        _check_written(written, files.config_name, source.trust_remote_code)
+        with wrap_read_errors(what, MODEL_CHOICES):
+            config = transformers.AutoConfig.from_pretrained(
+                **files.pretrained_arguments(), trust_remote_code=source.trust_remote_code
+            )
+        check_config(config)
+        _check_read(config, files.config_name)
+    except InputError as error:
+        message = str(error)
+        raise InputError(message if files.location in message else f"{files.config_name}: {message}") from None
+    return config
+
+
+def _check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool) -> None:
     """Raise InputError if no model of a supported family can have the config in the file `where`.
 
     Call it before a library builds anything: a billion layers would exhaust the memory. An unknown family passes only
-    if its code is trusted; `check_read` checks the result.
+    if its code is trusted; `_check_read` checks the result.
     """
     kind = values.get("model_type")
     known = isinstance(kind, str) and kind in FAMILIES
@@ -56,7 +92,7 @@ def check_written(values: Mapping[str, Any], where: str, trust_remote_code: bool
             raise InputError(f"{where} needs code from the hub: {name} = {short(value)}; remove it")
 
 
-def check_read(config: Any, where: str) -> None:
+def _check_read(config: Any, where: str) -> None:
     """Raise InputError if the numbers of a config that was read contradict each other."""
     for name in MOST:
         if (value := getattr(config, name, None)) is not None:

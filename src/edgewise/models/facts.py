@@ -1,24 +1,55 @@
-"""Read and check a model's config, and say what follows from it alone: graph, size, memory."""
+"""What a model's config alone says about the model: graph, size, memory."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ..errors import InputError
+from ..graph import Graph
 from ..io.reading import wrap_read_errors
-from ..io.records import read_json
 from .cache import find_config
-from .config import check_read, check_written
-from .families import FAMILIES, check_config
-from .gguf_header import check_header
-from .model import ModelFacts, ModelSource, bos_name, choose_dtype, dtype_name
-from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
+from .config import read_config
+from .families import FAMILIES
+from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
+from .model import ModelSource, bos_name, choose_dtype, dtype_name
+from .model_files import MODEL_CHOICES, ModelFiles, find_model_files
 from .placement import choose_devices
-from .transformers_compat import read_config_dict, silence_transformers
+from .transformers_settings import silence_transformers
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's config says, without its weights.
+
+    dtype         the dtype it computes in; by default, the dtype of its stored weights
+    weight_bytes  the size of all weights in that dtype
+    """
+
+    family: str
+    shape: Shape
+    parameters: int
+    dtype: str
+    longest_prompt: int
+    weight_bytes: int
+
+    @property
+    def graph(self) -> Graph:
+        """The computation graph."""
+        return self.shape.graph
+
+    def needs(self, length: int) -> dict[str, Need]:
+        """Return the memory that examples of `length` tokens need beyond the weights, for each command.
+
+        'score' is EAP-IG with five steps, 'evaluate' runs circuits, 'learn' runs weighted circuits with gradients.
+        """
+        return {
+            "score": scoring_need(self.shape, length, runs=5),
+            "evaluate": circuit_need(self.shape, length),
+            "learn": weighted_need(self.shape, length, can_keep_streams(self.shape, length)),
+        }
 
 
 def inspect_model(
@@ -80,31 +111,3 @@ def check_source(source: ModelSource) -> None:
     choose_dtype(source.dtype, None, choose_devices(source.device)[0])
     bos_name(source.bos)
     inspect_source(replace(source, dtype="auto"))
-
-
-def read_config(source: ModelSource, files: ModelFiles) -> Any:
-    """Return the HuggingFace config of a model. Raise InputError if edgewise does not support what it says."""
-    import transformers
-
-    what, folder = f"model {source.name!r}", Path(files.location)
-    if files.gguf is not None:
-        check_header(folder / files.gguf)
-    elif files.is_local:
-        if not (folder / CONFIG_FILE).is_file():
-            raise InputError(f"{what} can't be read: the folder has no file {CONFIG_FILE}; {MODEL_CHOICES}")
-        if not isinstance(read_json(folder / CONFIG_FILE), dict):
-            raise InputError(f"{files.config_name} must be a JSON object")
-    with wrap_read_errors(what, MODEL_CHOICES):
-        written = read_config_dict(**files.pretrained_arguments())
-    try:
-        check_written(written, files.config_name, source.trust_remote_code)
-        with wrap_read_errors(what, MODEL_CHOICES):
-            config = transformers.AutoConfig.from_pretrained(
-                **files.pretrained_arguments(), trust_remote_code=source.trust_remote_code
-            )
-        check_config(config)
-        check_read(config, files.config_name)
-    except InputError as error:
-        message = str(error)
-        raise InputError(message if files.location in message else f"{files.config_name}: {message}") from None
-    return config

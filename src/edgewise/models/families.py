@@ -79,12 +79,10 @@ def _gpt2(model: Any) -> Transformer:
     def layer(block: Any) -> Layer:
         weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
         weights, biases = (x.unflatten(0, (3, heads, d_head)) for x in (weight, bias))
-        q, k, v = (Projection(weights[i], biases[i]) for i in range(3))
+        q, k, v = (Projection(*part) for part in zip(weights, biases, strict=True))
         return Layer(
             attention_norm=_layer_norm(block.ln_1),
-            q=q,
-            k=k,
-            v=v,
+            qkv=(q, k, v),
             project=lambda y: F.linear(y, weight, bias).unflatten(-1, (3, heads, d_head)).unbind(-3),
             out=block.attn.c_proj.weight.T.unflatten(1, (heads, d_head)),
             out_bias=block.attn.c_proj.bias,
@@ -119,9 +117,7 @@ def _gpt_neox(model: Any) -> Transformer:
         q, k, v = (Projection(weight[:, i], None if bias is None else bias[:, i]) for i in range(3))
         return Layer(
             attention_norm=_layer_norm(block.input_layernorm),
-            q=q,
-            k=k,
-            v=v,
+            qkv=(q, k, v),
             project=lambda y: fused(y).unflatten(-1, (heads, 3, d_head)).unbind(-2),
             out=dense.weight.unflatten(1, (heads, d_head)),
             out_bias=dense.bias,
@@ -162,9 +158,7 @@ def _llama(model: Any) -> Transformer:
         mlp_module, mlp_post_norm = block.mlp, norm(block.post_feedforward_layernorm) if is_gemma else None
         return Layer(
             attention_norm=norm(block.input_layernorm),
-            q=q,
-            k=k,
-            v=v,
+            qkv=(q, k, v),
             project=lambda y: (
                 _split_heads(attention.q_proj(y), q, d_head),
                 _split_heads(attention.k_proj(y), k, d_head),
@@ -264,10 +258,12 @@ _COMMON = frozenset(
 )
 _LLAMA = _COMMON | frozenset("num_key_value_heads head_dim hidden_act rms_norm_eps mlp_bias".split())
 _WINDOWS = frozenset({"sliding_window", "use_sliding_window", "layer_types"})
-_GEMMA = (_LLAMA | _WINDOWS | {"hidden_activation", "query_pre_attn_scalar"}) | {
-    "final_logit_softcapping",
-    "attn_logit_softcapping",
-}
+_NEOX = _COMMON | frozenset("hidden_act layer_norm_eps use_parallel_residual partial_rotary_factor".split())
+_GEMMA = (
+    _LLAMA
+    | _WINDOWS
+    | frozenset("hidden_activation query_pre_attn_scalar final_logit_softcapping attn_logit_softcapping".split())
+)
 _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activation_function layer_norm_epsilon".split())
 # transformers 4 wrote this into every config.
 _DECODER = {"add_cross_attention": (False,)}
@@ -277,11 +273,7 @@ _QWEN_DEMANDS = {"use_mrope": (None, False), **_DECODER}
 
 FAMILIES: dict[str, Family] = {
     "gpt2": Family(_gpt2, _GPT2, _GPT2_DEMANDS),
-    "gpt_neox": Family(
-        _gpt_neox,
-        _COMMON | {"hidden_act", "layer_norm_eps", "use_parallel_residual", "partial_rotary_factor"},
-        _DECODER,
-    ),
+    "gpt_neox": Family(_gpt_neox, _NEOX, _DECODER),
     "llama": Family(_llama, _LLAMA, _DECODER),
     "mistral": Family(_llama, _LLAMA | _WINDOWS, _DECODER),
     "qwen2": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -91,12 +92,33 @@ def run(model: Transformer, embedding: Tensor, frame: Frame) -> Trace:
         mid = x + join_heads(layer, mix)
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
         mlp_out = layer.mlp(layer.mlp_norm(mlp_in))
-        for name, value in zip(names, (x, q, k, v, mix, mlp_in, mlp_out), strict=True):
-            activations[name].append(value)
+        for stored, value in zip(activations.values(), (x, q, k, v, mix, mlp_in, mlp_out), strict=True):
+            stored.append(value)
         x = mid + mlp_out
     x = x.to(model.device)
     layers = {name: tuple(values) for name, values in activations.items()}
     return Trace(embedding=embedding, final=x.view_as(x), **layers)
+
+
+def run_from_sources(
+    model: Transformer, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor], frame: Frame
+) -> Trace:
+    """Return the trace of a run in which every source has a fixed output; `mix` and `mlp_out` as in `Trace`."""
+    mix, mlp_out = (
+        tuple(part.to(layer.device) for part, layer in zip(parts, model.layers, strict=True))
+        for parts in (mix, mlp_out)
+    )
+    x = add_positions(model, embedding, frame)
+    activations: dict[str, list[Tensor]] = {name: [] for name in ("attention_in", "q", "k", "v", "mlp_in")}
+    for index, layer in enumerate(model.layers):
+        x = x.to(layer.device)
+        mid = x + join_heads(layer, mix[index])
+        values = (x, *layer.project(layer.attention_norm(x)), x if model.graph.parallel else mid)
+        for stored, value in zip(activations.values(), values, strict=True):
+            stored.append(value)
+        x = mid + mlp_out[index]
+    layers = {name: tuple(values) for name, values in activations.items()}
+    return Trace(embedding=embedding, mix=mix, mlp_out=mlp_out, final=x.to(model.device), **layers)
 
 
 def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:

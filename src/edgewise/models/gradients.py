@@ -132,7 +132,7 @@ def contract(model: Transformer, differences: Differences, runs: Iterable[Gradie
     attention, a head's difference reaches its readers through a linear map that differs between runs, so each run is
     contracted alone.
     """
-    if not any(layer.post_norm for layer in model.layers):
+    if not model.has_post_norm:
         summed, count = _sum_runs(runs)
         return _contract_gradients(model, differences, summed).div_(count)
     total, count = torch.zeros((), device=model.device), 0

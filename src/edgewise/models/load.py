@@ -14,15 +14,15 @@ from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from ..io.torch_file import check_pickled_weights
 from .cache import find_or_make_copy
-from .config import least_parameters
-from .facts import inspect_source, read_config
+from .config import least_parameters, read_config
+from .facts import inspect_source
 from .families import build_transformer
 from .gguf_header import check_header
 from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name
 from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_model_files
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
-from .transformers_compat import block_custom_generate, silence_transformers
+from .transformers_settings import block_custom_generate, silence_transformers
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8

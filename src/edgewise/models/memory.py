@@ -195,18 +195,17 @@ def can_keep_streams(shape: Shape, length: int) -> bool:
     return readers * shape.graph.n_layers * shape.itemsize * length * shape.graph.d_model <= MAX_KEPT_STREAM_BYTES
 
 
-def batch_size_for(need: Need, budget: int = BUDGET) -> int:
-    """Return how many examples fit into a budget of bytes: at least one."""
-    return max(1, min(MAX_BATCH_SIZE, (budget - need.fixed) // need.each))
+def choose_batch_size(batch_size: int | None, need: Need, memory: int | str) -> int:
+    """Return `batch_size`, or if it is None, how many examples fit into `memory` (bytes or '2GB'): at least one."""
+    if batch_size is not None:
+        return batch_size
+    return max(1, min(MAX_BATCH_SIZE, (parse_bytes(memory) - need.fixed) // need.each))
 
 
-def as_bytes(memory: int | str) -> int:
-    """Return an amount of memory in bytes, from a number or text such as '2GB'."""
-    return parse_bytes(memory) if isinstance(memory, str) else memory
-
-
-def parse_bytes(text: str) -> int:
-    """Return a number of bytes from '800MB', '2GB' or a plain count. Raise InputError for anything else."""
+def parse_bytes(text: int | str) -> int:
+    """Return a number of bytes from a number, '800MB', '2GB' or a plain count. Raise InputError for any other text."""
+    if isinstance(text, int):
+        return text
     units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
     match = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text.strip().upper())
     amount = float(match[1]) * units.get(match[2], 0) if match else 0.0

@@ -1,4 +1,4 @@
-"""The values of a model: how it is loaded (ModelSource), what it is (Model), what its config says (ModelFacts)."""
+"""The values of a model: how it is loaded (ModelSource), and what it is (Model)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 
 from ..errors import unknown_name
 from ..graph import Graph
-from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model_files import DEMO, content_digest
 from .placement import choose_devices
 from .transformer import Transformer
@@ -118,38 +117,6 @@ class Model:
     def __repr__(self) -> str:
         device, dtype = self.transformer.device_names, dtype_name(self.transformer.dtype)
         return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """What a model's config says, without its weights.
-
-    dtype         the dtype it computes in; by default, the dtype of its stored weights
-    weight_bytes  the size of all weights in that dtype
-    """
-
-    family: str
-    shape: Shape
-    parameters: int
-    dtype: str
-    longest_prompt: int
-    weight_bytes: int
-
-    @property
-    def graph(self) -> Graph:
-        """The computation graph."""
-        return self.shape.graph
-
-    def needs(self, length: int) -> dict[str, Need]:
-        """Return the memory that examples of `length` tokens need beyond the weights, for each command.
-
-        'score' is EAP-IG with five steps, 'evaluate' runs circuits, 'learn' runs weighted circuits with gradients.
-        """
-        return {
-            "score": scoring_need(self.shape, length, runs=5),
-            "evaluate": circuit_need(self.shape, length),
-            "learn": weighted_need(self.shape, length, can_keep_streams(self.shape, length)),
-        }
 
 
 def dtype_name(dtype: str | torch.dtype) -> str:

@@ -1,23 +1,28 @@
-"""Prepare a batch for runs: compute its frame and embeddings, and run the shared prefix of its prompts once."""
+"""A batch prepared for runs, and everything that scorers, learners and evaluation do with it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..core.circuit import Circuit
 from ..tasks.metrics import Readout
 from .batch import Batch
-from .circuits import reference_from_sources
-from .forward import Frame, Trace, keys_and_values, make_frame, read_out, run
+from .circuit_plan import plan_circuits
+from .circuits import run_circuits
+from .forward import Frame, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
+from .gradients import Differences, Gradients, contract, destination_gradients, source_differences
+from .memory import can_keep_streams
 from .transformer import Transformer
+from .weighted import run_weighted
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What every run of a batch needs.
+    """A batch, ready to run.
 
     clean, corrupted  [example, position, d_model] outputs of the node `input`
     last              [example] the position that the metric reads, counted from the first position that runs
@@ -33,7 +38,7 @@ class Prepared:
     right: Tensor
 
     def run(self, embedding: Tensor) -> Trace:
-        """Run the model from an output of the node `input`."""
+        """Run the model from an output of the node `input`. Gradients are recorded if `embedding` requires them."""
         return run(self.model, embedding, self.frame)
 
     def run_from_sources(self, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor]) -> Trace:
@@ -42,17 +47,46 @@ class Prepared:
         mix      per layer, [example, position, head, d_head] each head's output before the output projection
         mlp_out  per layer, [example, position, d_model]
         """
-        sources = Trace(embedding, (), (), (), (), tuple(mix), (), tuple(mlp_out), embedding)
-        return reference_from_sources(self.model, sources, self.frame)
+        return run_from_sources(self.model, embedding, mix, mlp_out, self.frame)
+
+    def run_circuits(self, circuits: Sequence[Circuit], reference: Trace) -> Tensor:
+        """Return the final streams [circuit, example, d_model] of pruned circuits, for `read_stream`."""
+        plan = plan_circuits(circuits, self.model.has_post_norm)
+        return run_circuits(self.model, plan, self.clean, reference, self.frame, self.last)
+
+    def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
+        """Return the final stream [example, d_model] of a circuit with weights on its edges, for `read_stream`.
+
+        weights       [edge] or [example, edge]; gradients are recorded if they require them
+        keep_streams  see `weighted.run_weighted`; None keeps streams if they are small enough
+        """
+        if keep_streams is None:
+            keep_streams = can_keep_streams(self.model.shape, self.clean.shape[1])
+        return run_weighted(self.model, weights, self.clean, reference, self.frame, self.last, keep_streams)
 
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
-        """Return the logits of a run at each example's last position."""
+        """Return the logits of a run at each example's last position: those of the answers, or all."""
         rows = torch.arange(len(self.last), device=self.last.device)
         return self.read_stream(trace.final[rows, self.last], all_logits)
 
     def read_stream(self, stream: Tensor, all_logits: bool) -> Readout:
         """Return the logits for the final stream [example, d_model] at each example's last position."""
         return read_out(self.model, stream, self.answers, self.right, all_logits)
+
+    def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
+        """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
+        return destination_gradients(self.model, trace, loss)
+
+    def differences(self, clean: Trace, corrupted: Trace) -> Differences:
+        """Return the output of every source in the corrupted run minus that in the clean run."""
+        return source_differences(self.model, clean, corrupted)
+
+    def contract(self, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
+        """Return the scores [example, edge]: source difference times destination gradient, the mean over runs.
+
+        A generator of runs needs the memory of one run and of their sum.
+        """
+        return contract(self.model, differences, runs)
 
 
 def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:

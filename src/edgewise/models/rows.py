@@ -31,6 +31,12 @@ class Part:
     changes: Tensor
     gradients: Tensor | None = None
 
+    def take(self, start: int, stop: int) -> Part:
+        """Return views of the rows with these numbers that are in this part."""
+        rows = slice(max(start, self.rows.start), min(stop, self.rows.stop))
+        local = slice(rows.start - self.rows.start, rows.stop - self.rows.start)
+        return Part(rows, self.changes[:, local], None if self.gradients is None else self.gradients[:, local])
+
 
 class Rows:
     """Changes [place, row, d_model]; a place is one position of one example.
@@ -63,20 +69,12 @@ class Rows:
 
     def first_parts(self, count: int) -> list[Part]:
         """Return the first `count` rows, in one part per device."""
-        parts = []
-        for part in self._parts:
-            if part.rows.start < count:
-                rows = slice(part.rows.start, min(count, part.rows.stop))
-                size = rows.stop - rows.start
-                gradients = None if part.gradients is None else part.gradients[:, :size]
-                parts.append(Part(rows, part.changes[:, :size], gradients))
-        return parts
+        return [part.take(0, count) for part in self._parts if part.rows.start < count]
 
     def part(self, rows: slice) -> Part:
         """Return rows of one layer."""
         part = next(part for part in self._parts if rows.start < part.rows.stop)
-        local = slice(rows.start - part.rows.start, rows.stop - part.rows.start)
-        return Part(rows, part.changes[:, local], None if part.gradients is None else part.gradients[:, local])
+        return part.take(rows.start, rows.stop)
 
     def last_on(self, device: torch.device) -> Tensor:
         """Return the places [example] that the logits read."""

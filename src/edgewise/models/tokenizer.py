@@ -24,7 +24,6 @@ def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
     if files.is_local and not files.gguf:
         if not any(Path(files.location).glob("*token*")):
             return None
-        files.check_text_files()
         _check_text_growth(Path(files.location) / "tokenizer.json")
     with wrap_read_errors(f"the tokenizer of {files.location}"):
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(

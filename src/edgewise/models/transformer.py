@@ -74,6 +74,7 @@ class Projection:
 class Layer:
     """One layer: attention reads `attention_norm` of the residual stream, the MLP reads `mlp_norm` of it.
 
+    qkv             the projections to queries, keys and values, in the order of the graph's destinations
     project         [..., d_model] -> q, k and v [..., head, d_head], one for every query head
     out             [d_model, head, d_head] the output projection; `out_bias` [d_model] belongs to no node
     mlp             the MLP without `mlp_norm`, but with a norm that follows it
@@ -84,9 +85,7 @@ class Layer:
     """
 
     attention_norm: Norm
-    q: Projection
-    k: Projection
-    v: Projection
+    qkv: tuple[Projection, Projection, Projection]
     project: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     out: Tensor
     out_bias: Tensor | None
@@ -102,11 +101,6 @@ class Layer:
     def device(self) -> torch.device:
         """Where its weights are, and where it runs."""
         return self.out.device
-
-    @property
-    def qkv(self) -> tuple[Projection, Projection, Projection]:
-        """The three projections, in the order of the graph's destinations."""
-        return self.q, self.k, self.v
 
 
 @dataclass(frozen=True, eq=False)

@@ -93,7 +93,7 @@ def _run_last_layer(
     attention, mlp, logits = _by_reader(graph, blocks[-3]), blocks[-2][:, None], blocks[-1][:, None]
     attention_in = reference.attention_in[index]
     mixing = _source_mixing(graph, attention[:, graph.n_heads :], products, length)
-    projections = (layer.k, layer.v)
+    projections = layer.qkv[1:]
     projected, squares, _ = Read.apply(mixing, rows, layer, projections, attention_in.flatten(0, 1), *at_last[-2:])
     k, v = _scale_projected(layer, projections, projected, squares, length)
     changes = torch.cat([x.to(layer.device) for x in at_last], 1)
@@ -105,8 +105,9 @@ def _run_last_layer(
         return mixing.to(changes) @ changes[:, : mixing.shape[2]]
 
     normed = layer.attention_norm(attention_in[where_layer].unsqueeze(1) + read(attention[:, : graph.n_heads]))
-    q = torch.einsum("bhd,hed->bhe", normed, layer.q.head_weight)
-    q = q if layer.q.head_bias is None else q + layer.q.head_bias
+    query = layer.qkv[0]
+    q = torch.einsum("bhd,hed->bhe", normed, query.head_weight)
+    q = q if query.head_bias is None else q + query.head_bias
     reference_mix = reference.mix[index][where_layer]
     mix = attend(model, index, q[:, None], k, v, frame, query_frame=frame_at(frame, where))[:, 0] - reference_mix
     heads, product = head_rows(layer, mix, reference_mix)

@@ -16,8 +16,7 @@ from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
 from ..learn import Learner, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
-from ..models.batch import choose_batch_size
-from ..models.memory import Need, circuit_need
+from ..models.memory import Need, choose_batch_size, circuit_need
 from ..models.placement import free_bytes
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob

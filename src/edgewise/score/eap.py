@@ -30,16 +30,8 @@ class Eap(Scorer):
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """Multiply the source differences with the gradient of the clean run."""
-        import torch
-
-        from ..models.gradients import contract, destination_gradients, source_differences
-
-        with torch.no_grad():
-            corrupted = batch.run(batch.corrupted)
-            corrupted_readout = batch.read_out(corrupted, metric.reads_all_logits)
-        clean = batch.run(batch.clean.detach().requires_grad_())
-        readout = batch.read_out(clean, metric.reads_all_logits)
-        gradients = destination_gradients(batch.model, clean, loss(metric, readout, readout))
-        values = contract(batch.model, source_differences(batch.model, clean, corrupted), [gradients])
-        with torch.no_grad():
-            return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))
+        corrupted, clean = batch.run(batch.corrupted), batch.run(batch.clean.detach().requires_grad_())
+        corrupted_readout, readout = (batch.read_out(run, metric.reads_all_logits) for run in (corrupted, clean))
+        gradients = batch.gradients(clean, loss(metric, readout, readout))
+        values = batch.contract(batch.differences(clean, corrupted), [gradients])
+        return BatchScores(values, metric.value(readout, readout).detach(), metric.value(corrupted_readout, readout))

@@ -7,14 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from ..models.memory import Need, Shape, scoring_need
-from ..tasks.metrics import Metric, Readout
+from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer, check_steps, loss
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..models.forward import Trace
-    from ..models.gradients import Differences, Gradients
+    from ..models.gradients import Gradients
     from ..models.prepare import Prepared
 
 
@@ -34,26 +34,18 @@ class EapIg(Scorer):
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """Multiply the source differences with the mean gradient. Step 0 is the corrupted run."""
-        import torch
+        clean = batch.run(batch.clean)
+        clean_readout = batch.read_out(clean, metric.reads_all_logits)
 
-        from ..models.gradients import contract, destination_gradients, source_differences
-
-        def run(step: int, clean: Readout) -> tuple[Trace, Tensor, Gradients]:
+        def run(step: int) -> tuple[Trace, Tensor, Gradients]:
             """Return the run of a step, its metric and its gradients."""
-            trace = batch.run(torch.lerp(batch.corrupted, batch.clean, step / self.steps).requires_grad_())
+            trace = batch.run(batch.corrupted.lerp(batch.clean, step / self.steps).requires_grad_())
             readout = batch.read_out(trace, metric.reads_all_logits)
-            gradients = destination_gradients(batch.model, trace, loss(metric, readout, clean))
-            return trace, metric.value(readout, clean).detach(), gradients
+            gradients = batch.gradients(trace, loss(metric, readout, clean_readout))
+            return trace, metric.value(readout, clean_readout).detach(), gradients
 
-        def run_ends() -> tuple[Readout, Tensor, Differences, Gradients]:
-            """Return what later steps need of the clean and the corrupted run; the large runs are freed."""
-            with torch.no_grad():
-                clean = batch.run(batch.clean)
-                readout = batch.read_out(clean, metric.reads_all_logits)
-            corrupted, corrupted_metric, gradients = run(0, readout)
-            return readout, corrupted_metric, source_differences(batch.model, clean, corrupted), gradients
-
-        clean, corrupted_metric, differences, first = run_ends()
-        rest = (run(step, clean)[-1] for step in range(1, self.steps))
-        values = contract(batch.model, differences, chain([first], rest))
-        return BatchScores(values, metric.value(clean, clean), corrupted_metric)
+        corrupted, corrupted_metric, first = run(0)
+        differences = batch.differences(clean, corrupted)
+        del clean, corrupted  # the runs are large, and the other steps do not need them
+        values = batch.contract(differences, chain([first], (run(step)[-1] for step in range(1, self.steps))))
+        return BatchScores(values, metric.value(clean_readout, clean_readout), corrupted_metric)

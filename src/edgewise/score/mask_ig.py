@@ -35,18 +35,11 @@ class MaskIg(Scorer):
         """Run a weighted circuit and its gradient per step. Each example has weights of its own."""
         import torch
 
-        from ..models.weighted import run_weighted
-
-        model, all_logits = batch.model, metric.reads_all_logits
-        keep = can_keep_streams(model.shape, batch.clean.shape[1])
-        with torch.no_grad():
-            reference = batch.run(batch.corrupted)
-            clean = batch.read_out(batch.run(batch.clean), all_logits)
-            corrupted = batch.read_out(reference, all_logits)
-        total = batch.clean.new_zeros((len(batch.last), model.graph.n_edges), dtype=torch.float32)
+        all_logits, reference = metric.reads_all_logits, batch.run(batch.corrupted)
+        clean, corrupted = (batch.read_out(run, all_logits) for run in (batch.run(batch.clean), reference))
+        total = batch.clean.new_zeros((len(batch.last), batch.model.graph.n_edges), dtype=torch.float32)
         for step in range(self.steps):
             weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
-            stream = run_weighted(model, weights, batch.clean, reference, batch.frame, batch.last, keep)
-            value = metric.value(batch.read_stream(stream, all_logits), clean).sum()
-            total += torch.autograd.grad(value, weights)[0]
+            readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
+            total += torch.autograd.grad(metric.value(readout, clean).sum(), weights)[0]
         return BatchScores(total / self.steps, metric.value(clean, clean), metric.value(corrupted, clean))

@@ -12,8 +12,7 @@ from ..core.scores import EdgeScores
 from ..errors import InputError
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
-from ..models.batch import choose_batch_size
-from ..models.memory import BUDGET
+from ..models.memory import BUDGET, choose_batch_size
 from ..models.prepare import prepare
 from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
 from ..runtime.partial_unit import Columns

@@ -1,4 +1,4 @@
-"""The parts of transformers that differ between versions 4.57 and 5, and its progress bars."""
+"""Change what transformers does while it loads a model: no custom code, no progress bars."""
 
 from __future__ import annotations
 
@@ -7,15 +7,6 @@ from contextlib import contextmanager
 from functools import partialmethod
 from logging import ERROR, getLogger
 from typing import Any
-
-
-def read_config_dict(**pretrained_arguments: Any) -> dict[str, Any]:
-    """Return a model's config as it is written in its file, before any class interprets it."""
-    import transformers
-
-    # transformers 5 renamed `PretrainedConfig` to `PreTrainedConfig`.
-    config_class = getattr(transformers, "PreTrainedConfig", None) or transformers.PretrainedConfig
-    return config_class.get_config_dict(**pretrained_arguments)[0]
 
 
 @contextmanager

@@ -1,0 +1,213 @@
+"""Plan a run of circuits: which nodes run, at which positions, and what each of them reads.
+
+The logits are read at one position. A node whose output reaches them through no key or value of another head matters
+only at that position, so it runs only there. The other nodes run at all positions.
+
+Changes of node outputs from the reference are stored in two tables, one for all positions and one for the last. Nodes
+that run at all positions have a row in both. The first two rows of a table are the reference's stream and the change of
+`input`. Several circuits run as one graph of all their nodes, so that a few large products replace many small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..graph import Graph
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.intp]
+# Pairs of 0, 1 or 2 for q, k or v, and the nodes that read something there. Readers are in this order.
+Letters = tuple[tuple[int, Ints], ...]
+# The first rows of every table: the reference's stream at the current readers, and the change of `input`.
+STREAM, INPUT, FIRST_FREE = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The rows of a table that each reader sums: `rows` [term]; those of a reader begin at its `starts` [reader]."""
+
+    rows: Ints
+    starts: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What readers sum: the reference's stream and changes of sources.
+
+    at_last        whether they read the table of the last position
+    through_norms  if a norm follows attention, heads are not part of `sums`; instead, per layer whose heads are read:
+                   the layer, the readers of its heads, and their sums
+    """
+
+    at_last: bool
+    sums: Sums
+    through_norms: tuple[tuple[int, Ints, Sums], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Nodes of one layer, in all circuits, that run at the same positions.
+
+    at_last    whether they run only at the last position
+    rows       the rows of their changes in the table of the positions at which they run
+    last_rows  their rows in the table of the last position; the same if they run only there
+    """
+
+    at_last: bool
+    rows: slice
+    last_rows: slice
+
+
+@dataclass(frozen=True, eq=False)
+class Heads(Group):
+    """A group of heads. Those that run only at the last position read queries there, keys and values at all positions.
+
+    heads   [node] the head of each node, in ascending order
+    inputs  per table that is read, the nodes that read it and their reading
+    """
+
+    heads: Ints
+    inputs: tuple[tuple[Letters, Reading], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Mlps(Group):
+    """A group of MLPs."""
+
+    reading: Reading
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitsPlan:
+    """The steps of a run of circuits.
+
+    ends    after each layer, how many rows are filled in the two tables: (all positions, last position)
+    layers  per layer, groups of heads and groups of MLPs
+    logits  what the logits of every circuit read
+    """
+
+    ends: tuple[tuple[int, int], ...]
+    layers: tuple[tuple[tuple[Heads, ...], tuple[Mlps, ...]], ...]
+    logits: Reading
+
+
+def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> CircuitsPlan:
+    """Return which nodes must run for circuits of one graph, and at which positions.
+
+    through_norms  whether a norm follows attention
+    """
+    graph = circuits[0].graph
+    inside = np.zeros((len(circuits), graph.n_sources, graph.n_destinations), bool)
+    inside[:, graph.edge_source, graph.edge_destination] = [circuit.mask for circuit in circuits]
+    running = np.stack([circuit.nodes[:-1] for circuit in circuits])
+    everywhere = _runs_everywhere(graph, inside)
+    planner = _Planner(graph, inside, through_norms)
+    layers, ends = [], []
+    for layer in range(graph.n_layers):
+        heads = slice(graph.attention_sources(layer), graph.attention_sources(layer) + graph.n_heads)
+        mlp = graph.mlp_source(layer)
+        chosen = ((running & everywhere, False), (running & ~everywhere, True))
+        head_groups = [planner.plan_heads(layer, nodes[:, heads], at_last) for nodes, at_last in chosen]
+        mlp_groups = [planner.plan_mlps(layer, nodes[:, mlp], at_last) for nodes, at_last in chosen]
+        layers.append((tuple(filter(None, head_groups)), tuple(filter(None, mlp_groups))))
+        ends.append((planner.n_rows[0], planner.n_rows[1]))
+    logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, -1])
+    return CircuitsPlan(tuple(ends), tuple(layers), logits)
+
+
+def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
+    """Return [circuit, source] whether a node's output matters at other positions than the last.
+
+    This is so if a key or value reads it, or a query or MLP that itself matters at other positions than the last.
+    """
+    everywhere = np.zeros((len(inside), graph.n_sources), bool)
+    wide = np.zeros((len(inside), graph.n_destinations), bool)  # destinations that are read at all positions
+    for layer in range(graph.n_layers):
+        queries = graph.attention_destinations(layer).start
+        wide[:, queries + graph.n_heads : queries + 3 * graph.n_heads] = True
+    for layer in reversed(range(graph.n_layers)):
+        mlp = graph.mlp_source(layer)
+        everywhere[:, mlp] = (inside[:, mlp] & wide).any(1)
+        wide[:, graph.mlp_destination(layer)] = everywhere[:, mlp]
+        heads = graph.attention_sources(layer) + np.arange(graph.n_heads)
+        everywhere[:, heads] = (inside[:, heads] & wide[:, None]).any(2)
+        wide[:, graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[:, heads]
+    everywhere[:, 0] = True
+    return everywhere
+
+
+class _Planner:
+    """Assign rows to nodes, in the order in which the nodes run.
+
+    The two tables have the indices False (all positions) and True (the last position).
+
+    n_rows  [table] the number of rows assigned so far
+    row_of  [table, circuit, source] the row of each node
+    """
+
+    def __init__(self, graph: Graph, inside: Bools, through_norms: bool) -> None:
+        self.graph, self.inside, self.through_norms = graph, inside, through_norms
+        self.n_rows = [FIRST_FREE, FIRST_FREE]
+        self.row_of = np.full((2, *inside.shape[:2]), INPUT, np.intp)
+
+    def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Heads | None:
+        """Return the group of heads `chosen` [circuit, head]."""
+        heads, circuits = np.nonzero(chosen.T)
+        if not len(heads):
+            return None
+        first = self.graph.attention_sources(layer)
+        queries = self.graph.attention_destinations(layer).start
+        inputs = []
+        for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
+            edges = {x: self.inside[circuits, :first, queries + x * self.graph.n_heads + heads] for x in letters}
+            nodes = {letter: np.flatnonzero(mask.any(1)) for letter, mask in edges.items() if mask.any()}
+            if nodes:
+                reader_circuits = np.concatenate([circuits[readers] for readers in nodes.values()])
+                reader_edges = np.concatenate([edges[letter][readers] for letter, readers in nodes.items()])
+                inputs.append((tuple(nodes.items()), self.plan_reading(table, reader_circuits, reader_edges)))
+        return Heads(*self._assign_rows(circuits, first + heads, at_last), heads, tuple(inputs))
+
+    def plan_mlps(self, layer: int, chosen: Bools, at_last: bool) -> Mlps | None:
+        """Return the group of MLPs `chosen` [circuit]."""
+        circuits = np.flatnonzero(chosen)
+        if not len(circuits):
+            return None
+        edges = self.inside[circuits, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
+        reading = self.plan_reading(at_last, circuits, edges)
+        return Mlps(*self._assign_rows(circuits, self.graph.mlp_source(layer), at_last), reading)
+
+    def plan_reading(self, at_last: bool, circuits: Ints, edges: Bools) -> Reading:
+        """Return what readers, each of one of `circuits` [reader], sum for their edges [reader, source]."""
+        row_of, joined = self.row_of[int(at_last)], []
+        if self.through_norms:
+            edges = edges.copy()
+            for layer in range(self.graph.n_layers):
+                first = self.graph.attention_sources(layer)
+                heads = slice(first, first + self.graph.n_heads)
+                readers = np.flatnonzero(edges[:, heads].any(1))
+                if len(readers):
+                    joined.append((layer, readers, _sum_edges(row_of[circuits[readers], heads], edges[readers, heads])))
+                edges[:, heads] = False
+        stream = np.full((len(edges), 1), STREAM)
+        rows = np.concatenate([stream, row_of[circuits, : edges.shape[1]]], 1)
+        return Reading(at_last, _sum_edges(rows, np.concatenate([stream == STREAM, edges], 1)), tuple(joined))
+
+    def _assign_rows(self, circuits: Ints, sources: Ints | int, at_last: bool) -> tuple[bool, slice, slice]:
+        """Assign the next rows to nodes, in the table of the last position or in both. Return the fields of a group."""
+        rows = []
+        for table in (1,) if at_last else (0, 1):
+            start = self.n_rows[table]
+            self.n_rows[table] += len(circuits)
+            self.row_of[table, circuits, sources] = np.arange(start, self.n_rows[table])
+            rows.append(slice(start, self.n_rows[table]))
+        return at_last, rows[0], rows[-1]
+
+
+def _sum_edges(rows: Ints, edges: Bools) -> Sums:
+    """Return the sums over the rows [reader, source] that have an edge."""
+    return Sums(rows[edges], np.cumsum([0, *edges.sum(1)])[:-1])
