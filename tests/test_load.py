@@ -170,7 +170,7 @@ def state():
 
 def check():
     before = state()
-    for load, name in itertools.product((load_model, inspect_model), ("demo", sys.argv[1], "demo/none")):
+    for load, name in ((inspect_model, "demo"), *((load_model, name) for name in ("demo", sys.argv[1], "demo/none"))):
         try:
             load(name)
         except InputError:
