@@ -13,24 +13,13 @@ import test_cli
 from conftest import build, random_task
 from markdown_it import MarkdownIt
 
-from edgewise import (
-    CMD,
-    CPR,
-    InputError,
-    Plan,
-    Recipe,
-    Settings,
-    TopKLearner,
-    discover,
-    read_result,
-    wrap_model,
-    write_result,
-)
+from edgewise import CMD, CPR, InputError, Plan, Recipe, Settings, TopKLearner, discover, read_result, wrap_model
 from edgewise.evaluate import RatioFaithfulness
 from edgewise.io.atomic import README_MARK
 from edgewise.recipes.recipe import GREEDY
 from edgewise.report.formatting import markdown_code
-from edgewise.report.readme import result_page, study_page, write_result_readme
+from edgewise.report.readme import result_page, study_page, write_readme
+from edgewise.report.write_result import write_result
 from edgewise.study import Grid
 
 edgewise = test_cli.edgewise
@@ -57,11 +46,18 @@ def files(folder):
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {"README.md"}
 
 
+def undescribed_files(folder):
+    """The files that a README has no line about, apart from those in folders that it describes as a whole."""
+    patterns = re.findall(r"^- `([^`]+)`:", (folder / "README.md").read_text(), re.M)
+    folders = tuple(pattern for pattern in patterns if pattern.endswith("/"))
+    paths = [PurePosixPath(name) for name in files(folder) if not name.startswith(folders)]
+    return [path for path in paths if not any(path.match(pattern) for pattern in patterns)]
+
+
 def test_the_readme_describes_every_file_and_array(folder):
     page = (folder / "README.md").read_text()
-    patterns = re.findall(r"^- `([^`]+)`:", page, re.M)
+    assert undescribed_files(folder) == []
     for name in files(folder):
-        assert any(PurePosixPath(name).match(pattern) for pattern in patterns), name
         if name.endswith(".npz") and name != "learned.npz":
             assert all(f"`{array}`" in page for array in np.load(folder / name)), name
     assert "integrated circuit performance ratio" in page and "integrated circuit-model distance" in page
@@ -71,15 +67,14 @@ def test_the_readme_describes_every_file_and_array(folder):
 def test_the_readme_explains_the_definition_of_faithfulness(folder):
     result = read_result(folder)
     ratio = replace(result, settings=replace(result.settings, faithfulness=RatioFaithfulness()))
-    assert "MIB's, 0 for the empty circuit" in result_page(result, [])
-    page = result_page(ratio, [])
+    assert "MIB's, 0 for the empty circuit" in result_page(result, folder)
+    page = result_page(ratio, folder)
     assert "not on MIB's scale" in page and "0 for the empty circuit" not in page
 
 
 def test_the_readme_does_not_list_missing_files(folder, tmp_path):
     (tmp_path / "run.json").touch()
-    write_result_readme(tmp_path, read_result(folder))
-    page = (tmp_path / "README.md").read_text()
+    page = result_page(read_result(folder), tmp_path)
     assert "`run.json`" in page and "`viewer.html`" not in page and "`attention.npz`" not in page
 
 
@@ -93,29 +88,15 @@ def test_the_python_example_runs(folder, monkeypatch):
 
 def test_the_readme_of_a_study_lists_its_files(edgewise, tmp_path):
     out = tmp_path / "s"
-    words = (
-        "study",
-        "--examples",
-        6,
-        "--seeds",
-        1,
-        "--resamples-grid",
-        "3",
-        "--kappa-grid",
-        "",
-        "--pnr-grid",
-        "",
-        "--out",
-    )
-    assert edgewise(*words, out)[0] == 0
+    grids = ("--resamples-grid", "3", "--kappa-grid", "", "--pnr-grid", "")
+    words = ("study", "--examples", 6, "--seeds", 1, *grids, "--out", out)
+    assert edgewise(*words)[0] == 0
     page = (out / "README.md").read_text()
-    patterns = re.findall(r"^- `([^`]+)`:", page, re.M)
-    written = [PurePosixPath(name) for name in files(out) if not name.startswith("store/")]
-    assert all(any(path.match(pattern) for pattern in patterns) for path in written) and "store/" in patterns
+    assert undescribed_files(out) == [] and "- `store/`:" in page
     assert "integrated circuit performance ratio" in page and "`demo`" in page and "`ioi`" in page
     (out / "README.md").unlink()
     assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text() == page
-    assert edgewise(*words, out, "--overwrite")[0] == 0  # the page is one of its own files
+    assert edgewise(*words, "--overwrite")[0] == 0  # the page is one of its own files
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
@@ -127,7 +108,7 @@ def test_no_name_breaks_out_of_its_markdown(folder, name):
         run = replace(result.run, model=name, task=name, train=replace(result.run.train, split=name))
         rows = tuple(replace(row, recipe=replace(row.recipe, alias=name or " ")) for row in result.outcomes)
         plan = Plan((name or "x",), (f"{name}.jsonl",), grid=Grid(tau=(), kappa=(), pnr=()))
-        page = result_page(replace(result, run=run, outcomes=rows), []) + study_page(plan, [])
+        page = result_page(replace(result, run=run, outcomes=rows), folder) + study_page(plan, folder)
         return MarkdownIt("commonmark").enable("table").render(page)
 
     html = rendered(name)
@@ -143,26 +124,22 @@ def test_markdown_code_is_one_line_of_bounded_length():
 
 
 def test_a_users_readme_is_not_replaced(edgewise, folder, tmp_path):
-    model = wrap_model(build("gpt2"), name="tiny")
-    found = discover(model, random_task(3), random_task(3, seed=1), Settings(sizes=(0.1, 1.0)))
-    out = tmp_path / "r"
-    write_result(found, out)
+    out, result = shutil.copytree(folder, tmp_path / "r"), read_result(folder)
     (out / "README.md").write_text("my notes")
     assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text() == "my notes"
     with pytest.raises(InputError, match=r"README\.md"):
-        write_result(found, out, overwrite=True)
+        write_result(result, out, overwrite=True)
     (out / "README.md").unlink()
     (out / "README.md").symlink_to(tmp_path / "elsewhere")
-    write_result_readme(out, read_result(out))
+    assert write_readme(out, "a page") == []
     assert not (tmp_path / "elsewhere").exists()
     (out / "README.md").unlink()
     assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text().startswith(README_MARK)
-    write_result(found, out, overwrite=True)
+    write_result(result, out, overwrite=True)
 
 
 def test_damaged_arrays_give_a_clear_error(edgewise, folder, tmp_path):
-    out = tmp_path / "r"
-    shutil.copytree(folder, out)
+    out = shutil.copytree(folder, tmp_path / "r")
     (out / "attention.npz").write_bytes(b"PK\x05\x06 no archive")
     code, _, err = edgewise("report", out)
     assert code == 2 and "attention.npz" in err and "Traceback" not in err

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,26 +31,16 @@ from edgewise.recipes.stability import mean_overlap, recipe_overlap
 from edgewise.report.study_tables import latex, markdown, terminal, write_study
 from edgewise.runtime.session import Session
 from edgewise.runtime.store import Unit, write_unit_record
-from edgewise.study import (
-    Entry,
-    Grid,
-    Plan,
-    Repeats,
-    StudyTable,
-    TableRow,
-    open_study,
-    read_study,
-    run,
-    run_study,
-    study_tables,
-)
-from edgewise.study.folder import read_plan
+from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, run, run_study, study_tables
+from edgewise.study.folder import open_study, read_plan, read_study
 from edgewise.tasks import load_unsplit
 
 edgewise = test_cli.edgewise
 # The smallest study with every kind of recipe, as options and as a plan.
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--resamples-grid", "5,10", "--kappa-grid", "1")
 PLAN = Plan(("demo",), ("ioi",), 2, 8, Grid((5, 10), (1.0,), (0.5, 0.8)))
+# Different plans that are opened, but not run.
+PLANS = [Plan(seeds=seeds) for seeds in (1, 2, 3)]
 TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png", "figure.svg")
 PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
          "ILP + Bootstrapping + PNR"]  # fmt: skip
@@ -102,8 +93,8 @@ def test_the_grid_combines_all_solvers_filters_and_pnrs():
 
 def test_seeds_share_the_examples_of_a_data_set_but_not_of_a_generator():
     plan = Plan(("demo",), ("ioi", "mib/ioi", "own.csv"), 3)
-    assert plan.data_seeds("ioi") == {0: (0,), 1: (1,), 2: (2,)}
-    assert plan.data_seeds("mib/ioi") == plan.data_seeds("own.csv") == {0: (0, 1, 2)}
+    assert plan.data_seeds("ioi") == (0, 1, 2)
+    assert plan.data_seeds("mib/ioi") == plan.data_seeds("own.csv") == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +206,13 @@ def test_a_plan_survives_its_file(tmp_path):
         assert replace(plan, settings=replace(settings, **changed)).record() != plan.record()
 
 
-def begin(folder, plan, overwrite=False):
-    """Open a study, save one unit, and return whether it resumed."""
-    with open_study(folder, plan, overwrite) as opened:
-        Store(opened.folder / "store").save("values-1", Unit(about=1))
-        return opened.resumes
+def begin(folder, plan, overwrite=False, unit="values-1", interrupt=False):
+    """Open a study, save one unit, and return whether it resumed; `interrupt` stops it before its end."""
+    with suppress(KeyboardInterrupt), open_study(folder, plan, overwrite) as opened:
+        Store(opened.folder / "store").save(unit, Unit(about=1))
+        if interrupt:
+            raise KeyboardInterrupt
+    return opened.resumes
 
 
 CUSTOM = """
@@ -366,18 +359,20 @@ def make_table(values, baseline=True):
 
 def test_the_best_is_bold_and_better_than_greedy_underlined_as_rounded():
     table = make_table({"Greedy": 0.5, "ILP": 0.40001, "PNR": 0.40004, "Top-n": 0.49999})
-    assert [table.marks(row, 0) for row in table.rows] == [(False, False), (True, True), (True, True), (False, False)]
+    best, unmarked = (True, True, "best"), (False, False, "")
+    assert [table.marks(row, 0) for row in table.rows] == [unmarked, best, best, unmarked]
     without = make_table({"A": 2, "B": 1}, baseline=False)
-    assert [without.marks(row, 0)[1] for row in without.rows] == [False, False]
+    assert not any(without.marks(row, 0).is_underlined for row in without.rows)
 
 
 def test_differences_are_bold_where_the_interval_is_on_the_better_side():
     rows = tuple(
         TableRow("CMD", -1, str(low), (Entry((low + high) / 2, None, low, high),))
-        for low, high in ((-2, -1), (-2, 1), (1, 2))
+        for low, high in ((-2, -1), (-2, 1), (1, 2), (-1, -1))
     )
     table = StudyTable("d", "", (("ioi", "demo"),), rows, False, True)
-    assert [table.marks(row, 0) for row in rows] == [(True, True), (False, True), (False, False)]
+    marks = [(True, True, "better"), (False, True, ""), (False, False, "worse"), (False, True, "")]
+    assert [table.marks(row, 0) for row in rows] == marks
 
 
 def test_tables_as_markdown_and_latex():
@@ -415,28 +410,25 @@ def test_seeds_that_share_examples_share_resamples():
 
 
 def test_only_drafts_of_edgewise_are_removed(tmp_path):
-    folder, one, other = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
-    assert not begin(folder, one)
+    folder = tmp_path / ".cache" / "study"  # a hidden folder is as good as any
+    assert not begin(folder, PLANS[0])
     (folder / ".gitignore").write_text("")
-    assert begin(folder, one)
+    assert begin(folder, PLANS[0])
     assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "store", "study.json"]
     with pytest.raises(InputError, match="seeds differ"):
-        begin(folder, other)
+        begin(folder, PLANS[1])
     with pytest.raises(InputError, match=r"aren't part of it: .*\.gitignore"):
-        begin(folder, other, overwrite=True)
+        begin(folder, PLANS[1], overwrite=True)
     (folder / ".gitignore").unlink()
-    assert not begin(folder, other, overwrite=True) and read_plan(folder) == other
+    assert not begin(folder, PLANS[1], overwrite=True) and read_plan(folder) == PLANS[1]
 
 
 def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path):
-    folder, old, new = tmp_path / "study", Plan(seeds=1), Plan(seeds=2)
+    folder, (old, new, _) = tmp_path / "study", PLANS
     begin(folder, old)
     before = sorted(path.name for path in folder.rglob("*"))
     for resumes in (False, True):
-        with pytest.raises(KeyboardInterrupt), open_study(folder, new, overwrite=True) as opened:
-            assert opened.resumes == resumes and opened.folder != folder
-            Store(opened.folder / "store").save("values-2", Unit(about=1))
-            raise KeyboardInterrupt
+        assert begin(folder, new, overwrite=True, unit="values-2", interrupt=True) == resumes
         assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
     assert begin(folder, new, overwrite=True)
     assert read_plan(folder) == new and {"values-1", "values-2"} <= {path.name for path in (folder / "store").iterdir()}
@@ -444,29 +436,26 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path)
 
 
 def test_another_process_cannot_open_the_study(tmp_path):
-    folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
-    begin(folder, plans[0])
-    with open_study(folder, plans[1], overwrite=True) as opened:
+    folder = tmp_path / "study"
+    begin(folder, PLANS[0])
+    with open_study(folder, PLANS[1], overwrite=True) as opened:
         Store(opened.folder / "store").save("values-2", Unit(about=1))
         for overwrite in (False, True):
             with pytest.raises(InputError, match="another process"):
-                begin(folder, plans[2], overwrite)
+                begin(folder, PLANS[2], overwrite)
         assert Store(opened.folder / "store").find("values-2").about == 1
-    assert read_plan(folder) == plans[1] and [path.name for path in tmp_path.iterdir()] == ["study"]
+    assert read_plan(folder) == PLANS[1] and [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
 @pytest.mark.parametrize("place", ["study/store/mine.txt", "study/store/sub/mine.txt", ".study.partial/study/mine.txt",
                                    ".study.partial/mine.txt", "study/mine.txt"])  # fmt: skip
 def test_files_of_the_user_are_never_removed(tmp_path, place):
-    folder, plans = tmp_path / "study", [Plan(seeds=seeds) for seeds in (1, 2, 3)]
-    begin(folder, plans[0])
-    with pytest.raises(KeyboardInterrupt), open_study(folder, plans[1], overwrite=True) as opened:
-        Store(opened.folder / "store").save("values-2", Unit(about=1))
-        raise KeyboardInterrupt
+    begin(tmp_path / "study", PLANS[0])
+    begin(tmp_path / "study", PLANS[1], overwrite=True, interrupt=True)
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("mine")
     with pytest.raises(InputError, match=r"aren't part of it: .*mine\.txt"):
-        begin(folder, plans[2], overwrite=True)
+        begin(tmp_path / "study", PLANS[2], overwrite=True)
     assert (tmp_path / place).read_text() == "mine"
 
 
@@ -475,7 +464,7 @@ def test_files_of_the_user_are_never_removed(tmp_path, place):
                                    ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy"),
                                    ("--pnr-grid", "half")])  # fmt: skip
 def test_a_command_that_fails_changes_nothing(edgewise, tmp_path, words):
-    begin(tmp_path / "study", Plan(seeds=1))
+    begin(tmp_path / "study", PLANS[0])
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     refused(edgewise, "study", *words, "--out", tmp_path / "study", "--overwrite")
     refused(edgewise, "study", *words, "--out", tmp_path / "new" / "er")
@@ -489,13 +478,6 @@ def test_folders_of_others_are_not_touched(edgewise, tmp_path):
     (tmp_path / "study.json").write_text('{"title": "my clinical study"}')
     assert "this edgewise reads edgewise-study" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.json", "thesis.txt"]
-
-
-def test_a_study_below_a_hidden_folder(tmp_path):
-    folder = tmp_path / ".cache" / "study"
-    assert not begin(folder, Plan(seeds=1)) and begin(folder, Plan(seeds=1))
-    with pytest.raises(InputError, match="seeds differ"):
-        begin(folder, Plan(seeds=2))
 
 
 def test_a_cell_that_contradicts_the_plan_raises(copied):
@@ -518,32 +500,26 @@ def test_a_cell_that_contradicts_the_plan_raises(copied):
 
 @pytest.mark.parametrize(
     "change, message",
-    [(lambda p: p.pop("models"), "lacks models"), (lambda p: p.update(seeds="2"), "seeds"),
-     (lambda p: p.update(seeds=True), "seeds"), (lambda p: p.update(models="demo"), "models"),
-     (lambda p: p["grid"].update(tau=[5.5]), r"tau\[0\]"), (lambda p: p["grid"].update(solvers=[3]), "name of one"),
-     (lambda p: p["grid"].update(tau=[5] * 9000, pnr=[0.5] * 9000), "at most 100 values"),
-     (lambda p: p["settings"].pop("scorer"), "lacks scorer"), (lambda p: p.update(settings=[]), "settings"),
-     (lambda p: p["settings"]["scorer"].update(steps="5"), "steps"), (lambda p: p.update(learner=3), "learner"),
-     (lambda p: p["settings"]["bootstrap"].pop("seed"), "lacks seed"), (lambda p: p.update(own=1), "own"),
-     (lambda p: p["settings"].update(fill=0), "fill")],
+    [(lambda r, p: p.pop("models"), "lacks models"), (lambda r, p: p.update(seeds="2"), "seeds"),
+     (lambda r, p: p.update(seeds=True), "seeds"), (lambda r, p: p.update(models="demo"), "models"),
+     (lambda r, p: p["grid"].update(tau=[5.5]), r"tau\[0\]"), (lambda r, p: p.update(own=1), "own"),
+     (lambda r, p: p["grid"].update(solvers=[3]), "name of one"), (lambda r, p: p.update(learner=3), "learner"),
+     (lambda r, p: p["grid"].update(tau=[5] * 9000, pnr=[0.5] * 9000), "at most 100 values"),
+     (lambda r, p: p["settings"].pop("scorer"), "lacks scorer"), (lambda r, p: p.update(settings=[]), "settings"),
+     (lambda r, p: p["settings"]["scorer"].update(steps="5"), "steps"), (lambda r, p: r.update(plan=3), "plan"),
+     (lambda r, p: p["settings"]["bootstrap"].pop("seed"), "lacks seed"), (lambda r, p: r.update(more=1), "more"),
+     (lambda r, p: p["settings"].update(fill=0), "fill"), (lambda r, p: r.update(threads="2"), "threads"),
+     (lambda r, p: r.update(threads=None), "threads")],
 )  # fmt: skip
-def test_a_damaged_plan_raises(tmp_path, change, message):
-    begin(tmp_path / "study", Plan(seeds=2))
+def test_a_damaged_study_file_raises(tmp_path, change, message):
+    begin(tmp_path / "study", PLANS[1])
     path = tmp_path / "study" / "study.json"
     record = json.loads(path.read_text())
-    change(record["plan"])
+    change(record, record["plan"])
     path.write_text(json.dumps(record))
     with pytest.raises(InputError, match=message) as raised:
         read_study(tmp_path / "study")
     assert "study.json" in str(raised.value)
-
-
-@pytest.mark.parametrize("change", [{"threads": "2"}, {"threads": None}, {"plan": 3}, {"more": 1}])
-def test_a_damaged_study_file_raises(tmp_path, change):
-    plan = Plan(seeds=2)
-    begin(tmp_path / "study", plan)
-    path = tmp_path / "study" / "study.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    for use in (read_study, lambda folder: run_study(plan, folder)):
-        with pytest.raises(InputError, match=r"study\.json.*(threads|plan|more)"):
-            use(tmp_path / "study")
+    if message in ("plan", "more", "threads"):  # nor can it be resumed
+        with pytest.raises(InputError, match=rf"study\.json.*{message}"):
+            begin(tmp_path / "study", PLANS[1])

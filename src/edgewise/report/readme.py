@@ -53,18 +53,17 @@ STUDY_FILES = {
 }
 
 
-def write_result_readme(folder: Path, result: Discovery) -> list[Path]:
-    """Write a result folder's README.md unless the user wrote one; return the paths of written files."""
-    return _write(folder, result_page(result, _list_files(folder, RESULT_FILES)))
+def write_readme(folder: Path, page: str) -> list[Path]:
+    """Write README.md into a folder unless the user wrote one; return the paths of written files."""
+    path = folder / README
+    if os.path.lexists(path) and not is_own_readme(path):
+        return []
+    write_text(path, page)
+    return [path]
 
 
-def write_study_readme(folder: Path, plan: Plan) -> None:
-    """Write a study folder's README.md unless the user wrote one."""
-    _write(folder, study_page(plan, _list_files(folder, STUDY_FILES)))
-
-
-def result_page(result: Discovery, files: Iterable[str]) -> str:
-    """Return the README of a result folder; `files` are its lines about files."""
+def result_page(result: Discovery, folder: Path) -> str:
+    """Return the README of a result folder, which lists its files."""
     run, settings = result.run, result.settings.record()
     curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.outcomes)
     bests = [(measure, result.best(measure)) for measure in result.measures]
@@ -77,7 +76,7 @@ def result_page(result: Discovery, files: Iterable[str]) -> str:
                 "",
                 *_meanings(result.measures, result.settings.faithfulness.summary),
             ],
-            "Files": files,
+            "Files": _list_files(folder, RESULT_FILES),
             "Axes of the arrays": [
                 "- example: in the task's order; `scores.npy` has the scored ones, `circuits.npz` the evaluated ones",
                 f"- edge: the {run.graph.n_edges:,} edges in the order of `result.run.graph.edge_names` below",
@@ -105,14 +104,14 @@ def result_page(result: Discovery, files: Iterable[str]) -> str:
     )
 
 
-def study_page(plan: Plan, files: Iterable[str]) -> str:
-    """Return the README of a study folder; `files` are its lines about files."""
+def study_page(plan: Plan, folder: Path) -> str:
+    """Return the README of a study folder, which lists its files."""
     examples = "all" if plan.examples is None else f"{plan.examples:,}"
     return _page(
         f"A study of {_codes(map(short_name, plan.models))} on {_codes(map(short_name, plan.tasks))}",
         {
             "What is measured": _meanings((CMD, CPR), plan.settings.faithfulness.summary),
-            "Files": files,
+            "Files": _list_files(folder, STUDY_FILES),
             "How to read it": [
                 "```python",
                 "import edgewise, csv",
@@ -135,14 +134,6 @@ def _page(title: str, parts: Mapping[str, Iterable[str]]) -> str:
     for heading, text in parts.items():
         lines += ["", f"## {heading}", "", *text]
     return "\n".join(lines) + "\n"
-
-
-def _write(folder: Path, page: str) -> list[Path]:
-    path = folder / README
-    if os.path.lexists(path) and not is_own_readme(path):
-        return []
-    write_text(path, page)
-    return [path]
 
 
 def _list_files(folder: Path, descriptions: Mapping[str, str]) -> list[str]:

@@ -17,12 +17,12 @@ from ..evaluate import CONFIDENCE
 from ..io.atomic import write_bytes, write_json, write_text
 from ..recipes.settings import published_words
 from ..study import Study, StudyTable, TableRow, study_tables
-from ..study.tables import DIGITS, verdicts
+from ..study.tables import DIGITS, Marks, verdicts
 from .figures import figure_settings, render
 from .figures.curves import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
-from .readme import write_study_readme
-from .tables import BEST, LOW_ACCURACY, MARKS_LEGEND, number_tables
+from .readme import study_page, write_readme
+from .tables import LOW_ACCURACY, MARKS_LEGEND, number_tables
 
 # In a narrower terminal intervals are on a line below their value.
 NARROW_WIDTH = 60
@@ -60,7 +60,7 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         images = render(study_figure(study))
     for file_type, image in images.items():
         write_bytes(folder / f"figure.{file_type}", image)
-    write_study_readme(folder, study.plan)  # last: it lists all files
+    write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
     return content
 
 
@@ -75,26 +75,27 @@ def describe_cell(cell: Mapping[str, Any]) -> str:
 
 
 class _Cell(NamedTuple):
-    """The text of an entry, with empty strings for what it lacks, and its marks as in `StudyTable.marks`."""
+    """The text of an entry, with empty strings for what it lacks, and its marks."""
 
     number: str
     spread: str
     interval: str
     note: str
-    is_bold: bool
-    is_underlined: bool
+    marks: Marks
 
 
 def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
-    cells: list[_Cell | None] = [None] * len(row.entries)
+    cells: list[_Cell | None] = []
     for column, entry in enumerate(row.entries):
-        if entry is not None:
-            number = format_number(entry.value, table.is_difference, DIGITS)
-            spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
-            interval = ""
-            if entry.low is not None and entry.high is not None:
-                interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
-            cells[column] = _Cell(number, spread, interval, entry.note, *table.marks(row, column))
+        if entry is None:
+            cells.append(None)
+            continue
+        number = format_number(entry.value, table.is_difference, DIGITS)
+        spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
+        interval = ""
+        if entry.low is not None and entry.high is not None:
+            interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
+        cells.append(_Cell(number, spread, interval, entry.note, table.marks(row, column)))
     return cells
 
 
@@ -104,24 +105,18 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
     Intervals are shown for differences only; those of areas are in the files. Marks are in front of numbers.
     """
     heads = [safe_text(f"{one_line(short_name(task))}\n{one_line(short_name(model))}") for task, model in table.columns]
-    rows: list[list[Any]] = []
-    for row in table.rows:
-        rows.append([row.label])
-        for entry, cell in zip(row.entries, _cells(table, row), strict=True):
-            if entry is None or cell is None:
-                rows[-1].append(Text())
-                continue
-            mark, details = BEST * cell.is_bold, f" ±{cell.spread}" if cell.spread else ""
-            if table.is_difference and entry.low is not None and entry.high is not None:
-                is_worse = entry.low < entry.high and (entry.high < 0 if row.better > 0 else entry.low > 0)
-                mark = "better" if cell.is_bold else "worse" if is_worse else ""
-                details += ("\n" if width < NARROW_WIDTH else " ") + cell.interval
-            if table.name == "main" and cell.note:
-                details += "\n" + cell.note.replace(" (", "\n(")
-            style = "bold " * cell.is_bold + "underline" * cell.is_underlined
-            rows[-1].append(Text(f"{mark} " if mark else "") + Text(cell.number, style) + safe_text(details))
-    ends = [place for place, following in enumerate(table.rows[1:]) if following.rule]
-    return number_tables(("recipe", *heads), rows, width, ends=ends)
+
+    def cell_text(cell: _Cell) -> Text:
+        details = f" ±{cell.spread}" if cell.spread else ""
+        if table.is_difference:
+            details += ("\n" if width < NARROW_WIDTH else " ") + cell.interval
+        if table.name == "main" and cell.note:
+            details += "\n" + cell.note.replace(" (", "\n(")
+        style = "bold " * cell.marks.is_bold + "underline" * cell.marks.is_underlined
+        return Text(f"{cell.marks.word} ".lstrip()) + Text(cell.number, style) + safe_text(details)
+
+    rows = [(row.label, *(cell_text(cell) if cell else "" for cell in _cells(table, row))) for row in table.rows]
+    return number_tables(("recipe", *heads), rows, width, ends=[place - 1 for place in table.lines])
 
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
@@ -144,8 +139,8 @@ def _page(text: str) -> str:
 
 def _markdown_cell(cell: _Cell) -> str:
     """Return one cell: best bold, better than greedy underlined, then ± over seeds and the interval."""
-    text = f"<ins>{cell.number}</ins>" if cell.is_underlined else cell.number
-    text = f"**{text}**" if cell.is_bold else text
+    text = f"<ins>{cell.number}</ins>" if cell.marks.is_underlined else cell.number
+    text = f"**{text}**" if cell.marks.is_bold else text
     text = with_minus_signs(" ".join(filter(None, (text, cell.spread and f"±{cell.spread}", cell.interval))))
     return f"{text} <br>{_page(cell.note)}" if cell.note else text
 
@@ -181,11 +176,13 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
         for row in table.rows:
             for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
                 if entry is not None:
-                    bold, underlined = table.marks(row, column)
-                    about = {"table": table.name, "benchmark": row.about, "method": row.label}
-                    how = {"faithfulness": table.faithfulness, "as_published": as_published}
-                    marks = {"bold": bold, "underlined": underlined}
-                    entries.append(about | {"task": task, "model": model} | asdict(entry) | marks | how)
+                    marks = table.marks(row, column)
+                    entries.append(
+                        {"table": table.name, "benchmark": row.about, "method": row.label, "task": task, "model": model}
+                        | asdict(entry)
+                        | {"bold": marks.is_bold, "underlined": marks.is_underlined}
+                        | {"faithfulness": table.faithfulness, "as_published": as_published}
+                    )
     return entries
 
 
@@ -213,9 +210,9 @@ def _latex_table(table: StudyTable) -> str:
         first += width
     models = " & ".join(_escape(short_name(model)) for _, model in table.columns)
     rows = []
-    for row in table.rows:
+    for place, row in enumerate(table.rows):
         cells = " & ".join(_latex_cell(cell) if cell else "" for cell in _cells(table, row))
-        rows += [r"\midrule"] * row.rule + [rf"{_escape(row.label)} & {cells} \\"]
+        rows += [r"\midrule"] * (place in table.lines) + [rf"{_escape(row.label)} & {cells} \\"]
     body = "\n    ".join(rows)
     return rf"""\begin{{table*}}[t]
     \centering
@@ -235,8 +232,8 @@ def _latex_table(table: StudyTable) -> str:
 
 def _latex_cell(cell: _Cell) -> str:
     """Return an entry in math mode, with the chosen recipe on a separate line."""
-    text = rf"$\mathbf{{{cell.number}}}$" if cell.is_bold else f"${cell.number}$"
-    text = rf"\underline{{{text}}}" if cell.is_underlined else text
+    text = rf"$\mathbf{{{cell.number}}}$" if cell.marks.is_bold else f"${cell.number}$"
+    text = rf"\underline{{{text}}}" if cell.marks.is_underlined else text
     details = " ".join(filter(None, (cell.spread and rf"$\pm{cell.spread}$", cell.interval and f"${cell.interval}$")))
     text += rf" {{\scriptsize {details}}}" if details else ""
     note = rf" \\ {{\scriptsize {_escape(cell.note)}}}"

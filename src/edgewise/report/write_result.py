@@ -11,7 +11,7 @@ from ..io.formats import NPZ
 from ..results import fill_result
 from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
-from .readme import write_result_readme
+from .readme import result_page, write_readme
 from .viewer.page import page_of
 from .viewer.view import view_of_run
 
@@ -58,4 +58,4 @@ def write_derived(folder: Path, result: Discovery) -> list[Path]:
     page, text = folder / "viewer.html", page_of(view_of_run(result))
     figures = write_figures(folder / "figures", result)
     write_text(page, text)
-    return [*figures, page, *write_result_readme(folder, result)]  # the README is last: it lists all files
+    return [*figures, page, *write_readme(folder, result_page(result, folder))]  # last: it lists all files

@@ -1,13 +1,7 @@
 """The names of this package, imported when they are first used."""
 
-from .folder import (
-    Cell as Cell,
-    Repeats as Repeats,
-    Study as Study,
-    is_study as is_study,
-    open_study as open_study,
-    read_study as read_study,
-)
+from .cell import Cell as Cell, Repeats as Repeats, Study as Study
+from .folder import is_study as is_study, open_study as open_study, read_study as read_study
 from .plan import Grid as Grid, Plan as Plan
 from .run import resume_study as resume_study, run_study as run_study, study_forecasts as study_forecasts
 from .tables import Entry as Entry, StudyTable as StudyTable, TableRow as TableRow, study_tables as study_tables

@@ -15,15 +15,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..evaluate import BOTH_MEASURES, Curve, Measure, Resampled, check_metric, mean_resampled, resample
+from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
 from ..io.atomic import (
     check_folder_path,
     check_no_foreign_files,
@@ -39,6 +37,7 @@ from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
 from ..runtime.unit_keys import VERSIONS, custom_digests
+from .cell import Cell, Repeats, Study, collect_repeats, recipes_to_test
 from .plan import TEST, VALIDATION, Plan
 
 FORMAT, VERSION = "edgewise-study", 5
@@ -52,96 +51,6 @@ FILE_PATTERN = (
 )
 # Stored with the plan: digests of custom methods and of the files that it reads, and versions.
 SOURCES = ("methods", "files", "versions")
-
-
-@dataclass(frozen=True, eq=False)
-class Repeats:
-    """The curves of one recipe, one per seed, and the seed that each one's examples were drawn with."""
-
-    measure: Measure
-    recipe: Recipe
-    curves: tuple[Curve, ...]
-    data_seeds: tuple[int, ...]
-
-    @cached_property
-    def areas(self) -> NDArray[np.float64]:
-        """[seed] CPR or CMD."""
-        return np.array([curve.area(self.measure) for curve in self.curves])
-
-    @property
-    def mean(self) -> float:
-        """The mean area over seeds."""
-        return float(self.areas.mean())
-
-    @property
-    def spread(self) -> float | None:
-        """The standard deviation over seeds. None for a single one."""
-        return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
-
-    @cached_property
-    def resampled(self) -> Resampled:
-        """The mean area over seeds, on resampled examples. Seeds that share examples share resamples."""
-        curves = zip(self.curves, self.data_seeds, strict=True)
-        return mean_resampled([resample(curve, self.measure, seed=seed) for curve, seed in curves])
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """The results of a model on a task.
-
-    examples    split -> number of examples
-    accuracy    of the model on the test examples, mean over seeds
-    validation  measure -> every recipe, in the plan's order
-    test        measure -> for every combination of methods the hyper-parameters that were best on validation. Greedy is
-                first.
-    overlap     measure -> 'greedy' or 'chosen' -> for every draw of examples, the mean overlap of circuits over
-                resamples of train. Empty for rankings that were learned without resamples.
-    """
-
-    model: str
-    task: str
-    examples: Mapping[str, int]
-    accuracy: ModelAccuracy
-    validation: Mapping[Measure, tuple[Repeats, ...]]
-    test: Mapping[Measure, tuple[Repeats, ...]]
-    overlap: Mapping[Measure, Mapping[str, tuple[float, ...]]]
-
-    def chosen(self, measure: Measure) -> Recipe:
-        """Return the recipe that was best on validation."""
-        return best(self.validation[measure]).recipe
-
-    def on_test(self, measure: Measure, recipe: Recipe) -> Repeats:
-        """Return the curves of a recipe on test."""
-        return next(repeats for repeats in self.test[measure] if repeats.recipe == recipe)
-
-
-@dataclass(frozen=True, eq=False)
-class Study:
-    """A finished study: a cell for every model and task, in the order of the paper's columns, tasks first."""
-
-    plan: Plan
-    cells: tuple[Cell, ...]
-
-    def __repr__(self) -> str:
-        return f"Study({', '.join(f'{cell.task} x {cell.model}' for cell in self.cells)}; {self.plan.seeds} seeds)"
-
-
-def best(listed: Sequence[Repeats]) -> Repeats:
-    """Return the repeats of the best mean area. Ties go to the first, which is the simpler."""
-    return max(listed, key=lambda repeats: repeats.measure.better * repeats.mean)
-
-
-def by_name(listed: Sequence[Repeats]) -> dict[str, list[Repeats]]:
-    """Group by the recipe's name, which doesn't include hyper-parameters."""
-    groups: dict[str, list[Repeats]] = {}
-    for repeats in listed:
-        groups.setdefault(repeats.recipe.name, []).append(repeats)
-    return groups
-
-
-def recipes_to_test(validation: Mapping[Measure, Sequence[Repeats]]) -> list[tuple[Measure, Recipe]]:
-    """Return for every combination of methods the hyper-parameters that were best on validation."""
-    return [(m, best(group).recipe) for m in BOTH_MEASURES for group in by_name(validation[m]).values()]
 
 
 class StudyRecord(TypedDict):
@@ -184,24 +93,22 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))  # as it will be read back
     check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
-    with Store(partial).lock(folder, f"{REPLACEMENT}/({FILE_PATTERN})") as store:
+    with Store(partial).lock(folder, f"{REPLACEMENT}/({FILE_PATTERN})") as unfinished:
         exists = folder.is_dir() and any(folder.iterdir())
         if exists and is_study(folder):
             read_study_file(folder)  # raises if this isn't one of edgewise's files
         if exists and (overwrite or not is_study(folder)):
             check_no_foreign_files(folder, FILE_PATTERN)
-        if not (exists and overwrite):
-            with _start(folder, record) as opened:
-                yield opened
-            return
-        replacement = partial / REPLACEMENT
-        if is_study(replacement) and read_study_file(replacement)["plan"] != record:
-            remove(replacement)  # an unfinished study of another plan
-        with _start(replacement, record) as opened:
+        replaces = exists and overwrite
+        target = partial / REPLACEMENT if replaces else folder
+        if replaces and is_study(target) and read_study_file(target)["plan"] != record:
+            remove(target)  # an unfinished study of another plan
+        with _start(target, record) as opened:
             yield opened
-        with name_target_in_errors(folder):
-            replace_folder(replacement, folder)
-        store.remove()
+        if replaces:
+            with name_target_in_errors(folder):
+                replace_folder(target, folder)
+            unfinished.remove()
 
 
 @contextmanager
@@ -212,18 +119,17 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
     is_new, store = not folder.exists(), Store(folder / STORE).open()
     with create_parents(folder):
         try:
-            resumes = is_study(folder) and not store.is_empty
-            if resumes:
-                stored = read_study_file(folder)["plan"]
-                if different := [name for name, value in record.items() if stored.get(name) != value]:
-                    raise InputError(
-                        f"{folder} holds a study of another plan ({', '.join(different)} differ); "
-                        "choose another folder, or replace it with --overwrite"
-                    )
-            threads = read_study_file(folder)["threads"] if resumes else thread_count()
+            stored = read_study_file(folder) if is_study(folder) and not store.is_empty else None
+            different = [name for name, value in record.items() if stored and stored["plan"].get(name) != value]
+            if different:
+                raise InputError(
+                    f"{folder} holds a study of another plan ({', '.join(different)} differ); "
+                    "choose another folder, or replace it with --overwrite"
+                )
+            threads = stored["threads"] if stored else thread_count()
             remove_drafts(folder)
             write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
-            yield OpenStudy(folder, resumes, threads)
+            yield OpenStudy(folder, stored is not None, threads)
         except BaseException:
             if is_new and store.is_empty:
                 remove(folder)
@@ -278,8 +184,8 @@ def save_cell(store: Store, key: str, cell: Cell) -> None:
     arrays = {}
     for split, by_measure in ((VALIDATION, cell.validation), (TEST, cell.test)):
         curves = [repeats.curves for listed in by_measure.values() for repeats in listed]
-        for name in ("values", "asked", "kept"):
-            arrays[f"{split}-{name}"] = np.array([[getattr(curve, name) for curve in row] for row in curves])
+        for name, field in (("values", "values"), ("asked", "n_requested"), ("kept", "n_kept")):
+            arrays[f"{split}-{name}"] = np.array([[getattr(curve, field) for curve in row] for row in curves])
         for name in ("full", "empty"):
             arrays[f"{split}-{name}"] = np.array([getattr(curve, name) for curve in curves[0]])
     store.save(key, Unit(arrays, record))
@@ -305,23 +211,20 @@ def find_cell(store: Store, key: str, plan: Plan, model: str, task: str) -> Cell
 def _read_repeats(
     unit: Unit, split: str, recipes: Sequence[tuple[Measure, Recipe]], plan: Plan, task: str
 ) -> dict[Measure, tuple[Repeats, ...]]:
-    """Return the curves of a split: measure -> recipes."""
-    arrays = {name: unit.arrays[f"{split}-{name}"] for name in ("values", "full", "empty", "asked", "kept")}
-    for name in ("values", "full", "empty"):
-        check_metric(f"{split}-{name}", arrays[name])
-    if arrays["asked"].dtype.kind != "i" or arrays["kept"].dtype.kind != "i":
+    """Return the curves of a split, which `save_cell` wrote."""
+    values, full, empty, asked, kept = (
+        unit.arrays[f"{split}-{name}"] for name in ("values", "full", "empty", "asked", "kept")
+    )
+    for name, array in (("values", values), ("full", full), ("empty", empty)):
+        check_metric(f"{split}-{name}", array)
+    if asked.dtype.kind != "i" or kept.dtype.kind != "i":
         raise InputError(f"{split} has numbers of edges that aren't whole")
-    data_seeds = {seed: data_seed for data_seed, seeds in plan.data_seeds(task).items() for seed in seeds}
-    seeds, settings = range(plan.seeds), plan.settings
-    repeats: dict[Measure, list[Repeats]] = {measure: [] for measure in BOTH_MEASURES}
-    rows = zip(recipes, arrays["asked"].tolist(), arrays["kept"].tolist(), arrays["values"], strict=True)
-    for (measure, recipe), asked, kept, values in rows:
-        curves = tuple(
-            Curve(
-                settings.sizes, tuple(asked[seed]), tuple(kept[seed]), values[seed], arrays["full"][seed],
-                arrays["empty"][seed], settings.faithfulness,
-            )
-            for seed in seeds
-        )  # fmt: skip
-        repeats[measure].append(Repeats(measure, recipe, curves, tuple(data_seeds[seed] for seed in seeds)))
-    return {measure: tuple(listed) for measure, listed in repeats.items()}
+    sizes, definition = plan.settings.sizes, plan.settings.faithfulness
+    curves = [
+        [
+            Curve(sizes, tuple(row_asked[s]), tuple(row_kept[s]), row_values[s], full[s], empty[s], definition)
+            for s in range(plan.seeds)
+        ]
+        for row_asked, row_kept, row_values in zip(asked.tolist(), kept.tolist(), values, strict=True)
+    ]
+    return collect_repeats(recipes, curves, plan.data_seeds(task))

@@ -130,10 +130,9 @@ class Plan:
             (b, recipe) for b in BOTH_MEASURES for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ()))
         )
 
-    def data_seeds(self, task: str) -> dict[int, tuple[int, ...]]:
-        """Return a dict: data seed -> the study's seeds that use the examples drawn with it."""
-        seeds = tuple(range(self.seeds))
-        return {seed: (seed,) for seed in seeds} if task in GENERATORS else {0: seeds}
+    def data_seeds(self, task: str) -> tuple[int, ...]:
+        """Return the seed that draws the examples of each of the study's seeds: always 0 for data sets and files."""
+        return tuple(range(self.seeds)) if task in GENERATORS else (0,) * self.seeds
 
     def files(self) -> dict[str, str]:
         """Return the digests of every model and of every local file of a task."""

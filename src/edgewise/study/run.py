@@ -6,7 +6,7 @@ scores and finished cells, so one scoring pass serves every recipe, and a stoppe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,21 +24,9 @@ from ..recipes.stages import MeasureRecipe
 from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
-from ..tasks import load_task, load_unsplit
-from .folder import (
-    STORE,
-    Cell,
-    OpenStudy,
-    Repeats,
-    Study,
-    best,
-    cell_key,
-    find_cell,
-    open_study,
-    read_study_file,
-    recipes_to_test,
-    save_cell,
-)
+from ..tasks import Task, load_task, load_unsplit
+from .cell import Cell, Repeats, Study, best, collect_repeats, recipes_to_test
+from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_study_file, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 OVERLAP_RESAMPLES = 5
@@ -76,11 +64,17 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
     store, record = Store(opened.folder / STORE), read_study_file(opened.folder)["plan"]
     cells: dict[tuple[str, str], Cell] = {}
     # Every draw of examples has a step for validation and one for test. The overlap is one more.
-    n_steps = {task: 2 * len(plan.data_seeds(task)) + 1 for task in plan.tasks}
+    n_steps = {task: 2 * len(set(plan.data_seeds(task))) + 1 for task in plan.tasks}
     done, total = 0, len(plan.models) * sum(n_steps.values())
     with session.reporting() as reporting:
         session = replace(reporting, store=store)
-        session.report("study", done, total)
+
+        def advance(steps: int = 1) -> None:
+            nonlocal done
+            done += steps
+            session.report("study", done, total)
+
+        advance(0)
         for name in plan.models:
             model = None
             for task in plan.tasks:
@@ -88,42 +82,38 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
                 cell = find_cell(store, key, plan, name, task)
                 if cell is None:
                     model = model or load_source(plan.source(name, cache))
-                    cell = _run_cell(plan, model, name, task, session, done, total)
+                    cell = _run_cell(plan, model, name, task, session, advance)
                     save_cell(store, key, cell)
+                    advance()
+                else:
+                    advance(n_steps[task])
                 cells[task, name] = cell
-                done += n_steps[task]
-                session.report("study", done, total)
     return Study(plan, tuple(cells[task, name] for task in plan.tasks for name in plan.models))
 
 
-def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, done: int, total: int) -> Cell:
-    """Run one cell. `done` of `total` steps of the study are finished."""
-    draws, load = plan.data_seeds(task), load_unsplit if task in plan.unsplit else load_task
+def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, advance: Callable[[], None]) -> Cell:
+    """Run one cell; call `advance` after every evaluation."""
+    data_seeds = plan.data_seeds(task)
     # All splits first: a missing one raises before the work, not after it.
-    tasks = {
-        (seed, split): load(task, model, split, plan.examples, seed)
-        for seed in draws
-        for split in (TRAIN, VALIDATION, TEST)
-    }
+    tasks = {data_seed: _load_splits(plan, model, task, data_seed) for data_seed in dict.fromkeys(data_seeds)}
 
-    def evaluate(split: str, recipes: Mapping[int, Sequence[MeasureRecipe]]) -> dict[int, Discovery]:
-        nonlocal done
+    def evaluate(split: str, recipes: Sequence[Sequence[MeasureRecipe]]) -> dict[int, Discovery]:
+        """Evaluate the recipes of every seed, together for seeds that share examples."""
         results = {}
-        for seed, study_seeds in draws.items():
-            pairs = [pair for study_seed in study_seeds for pair in recipes[study_seed]]
-            results[seed] = discover(
-                model, tasks[seed, TRAIN], tasks[seed, split], plan.settings, pairs, attention=0, session=session
-            )
-            done += 1
-            session.report("study", done, total)
+        for data_seed, splits in tasks.items():
+            seeds = [seed for seed, of_seed in enumerate(data_seeds) if of_seed == data_seed]
+            pairs = [pair for seed in seeds for pair in recipes[seed]]
+            train, evaluated = splits[TRAIN], splits[split]
+            results[data_seed] = discover(model, train, evaluated, plan.settings, pairs, attention=0, session=session)
+            advance()
         return results
 
-    recipes = {seed: plan.recipes(seed) for seed in range(plan.seeds)}
+    recipes = [plan.recipes(seed) for seed in range(plan.seeds)]
     validated = evaluate(VALIDATION, recipes)
-    validation = _collect_repeats(plan, task, validated, recipes)
+    validation = _over_seeds(validated, recipes, data_seeds)
     # Recipes of different seeds differ in their resamples only: that of seed 0 stands for those of all seeds.
     rows = [recipes[0].index(pair) for pair in recipes_to_test(validation)]
-    chosen_recipes = {seed: [pairs[row] for row in rows] for seed, pairs in recipes.items()}
+    chosen_recipes = [[pairs[row] for row in rows] for pairs in recipes]
     tested = evaluate(TEST, chosen_recipes)
 
     def overlaps(measure: Measure, recipe: Recipe) -> tuple[float, ...]:
@@ -145,10 +135,10 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     return Cell(
         name,
         task,
-        {split: len(tasks[next(iter(draws)), split]) for split in (TRAIN, VALIDATION, TEST)},
+        {split: len(examples) for split, examples in tasks[data_seeds[0]].items()},
         ModelAccuracy(float(np.mean([a.top for a in accuracies])), float(np.mean([a.beats for a in accuracies]))),
         validation,
-        _collect_repeats(plan, task, tested, chosen_recipes),
+        _over_seeds(tested, chosen_recipes, data_seeds),
         {
             m: {"greedy": overlaps(m, validation[m][0].recipe), "chosen": overlaps(m, best(validation[m]).recipe)}
             for m in BOTH_MEASURES
@@ -156,21 +146,18 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     )
 
 
-def _collect_repeats(
-    plan: Plan, task: str, results: Mapping[int, Discovery], recipes: Mapping[int, Sequence[MeasureRecipe]]
+def _load_splits(plan: Plan, model: Model, task: str, seed: int) -> dict[str, Task]:
+    load = load_unsplit if task in plan.unsplit else load_task
+    return {split: load(task, model, split, plan.examples, seed) for split in (TRAIN, VALIDATION, TEST)}
+
+
+def _over_seeds(
+    results: Mapping[int, Discovery], recipes: Sequence[Sequence[MeasureRecipe]], data_seeds: tuple[int, ...]
 ) -> dict[Measure, tuple[Repeats, ...]]:
-    """Return the curves of every recipe over all seeds: measure -> recipes."""
-    curves, data_seeds = {}, {}
-    for data_seed, study_seeds in plan.data_seeds(task).items():
-        outcomes = iter(results[data_seed].outcomes)
-        for seed in study_seeds:
-            curves[seed], data_seeds[seed] = [next(outcomes).curve for _ in recipes[seed]], data_seed
-    seeds = sorted(curves)
-    repeats: dict[Measure, list[Repeats]] = {measure: [] for measure in BOTH_MEASURES}
-    for row, (measure, recipe) in enumerate(recipes[0]):
-        same = tuple(curves[seed][row] for seed in seeds)
-        repeats[measure].append(Repeats(measure, recipe, same, tuple(data_seeds[seed] for seed in seeds)))
-    return {measure: tuple(listed) for measure, listed in repeats.items()}
+    """Return the curves of every recipe over seeds. A result has the outcomes of all seeds that share its examples."""
+    outcomes = {data_seed: iter(result.outcomes) for data_seed, result in results.items()}
+    by_seed = [[next(outcomes[of_seed]).curve for _ in recipes[seed]] for seed, of_seed in enumerate(data_seeds)]
+    return collect_repeats(recipes[0], zip(*by_seed, strict=True), data_seeds)
 
 
 def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
@@ -183,12 +170,9 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
         model = load_source(plan.source(name, cache))
         works: list[Work] = []
         for task in plan.tasks:
-            load, draws = load_unsplit if task in plan.unsplit else load_task, len(plan.data_seeds(task))
-            train, validation, test = (
-                load(task, model, split, plan.examples, 0) for split in (TRAIN, VALIDATION, TEST)
-            )
-            works.append(ScoreWork(train, settings, times=draws))
-            works += [LearnWork(train, settings, learner, times=draws) for learner in learners]
-            works += [EvaluateWork(t, settings, n_circuits, times=plan.seeds) for t in (validation, test)]
+            splits, draws = _load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
+            works.append(ScoreWork(splits[TRAIN], settings, times=draws))
+            works += [LearnWork(splits[TRAIN], settings, learner, times=draws) for learner in learners]
+            works += [EvaluateWork(splits[s], settings, n_circuits, times=plan.seeds) for s in (VALIDATION, TEST)]
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure
+from ..evaluate import BOTH_MEASURES, CMD, CPR, Curve, Measure
 from ..recipes.recipe import GREEDY
-from .folder import Repeats, Study, best, by_name
+from .cell import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
 
 DIGITS = 4
@@ -35,14 +35,22 @@ class TableRow:
     about    the measure, or what else is measured. Rows of the same are compared with each other.
     better   1 if higher is better, -1 if lower is
     entries  one per column. None if there is none.
-    rule     whether a line is drawn above the row
+    group    a line separates rows of different groups, and rows about different things
     """
 
     about: str
     better: int
     label: str
     entries: tuple[Entry | None, ...]
-    rule: bool = False
+    group: int = 0
+
+
+class Marks(NamedTuple):
+    """How an entry is marked. `word` says why, for the terminal: 'best', 'better', 'worse' or nothing."""
+
+    is_bold: bool = False
+    is_underlined: bool = False
+    word: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,21 +73,30 @@ class StudyTable:
     is_contest: bool = True
     faithfulness: str = ""
 
-    def marks(self, row: TableRow, column: int) -> tuple[bool, bool]:
-        """Return whether an entry is bold (the best) and underlined (better than the baseline), as rounded."""
+    def marks(self, row: TableRow, column: int) -> Marks:
+        """Return the marks of an entry: the best is bold, those better than the baseline are underlined, as rounded."""
         entry, sign = row.entries[column], row.better
         if entry is None or not self.is_contest:
-            return False, False
+            return Marks()
         if self.is_difference:
             assert entry.low is not None and entry.high is not None
+            is_better = sign * entry.value > 0
             # Equal examples give an interval without width, which is not significant.
-            is_significant = entry.low < entry.high and (entry.low > 0 if sign > 0 else entry.high < 0)
-            return is_significant, sign * entry.value > 0
+            is_significant = entry.low < entry.high and (entry.low > 0 or entry.high < 0)
+            word = ("better" if is_better else "worse") if is_significant else ""
+            return Marks(word == "better", is_better, word)
         rivals = [other.entries[column] for other in self.rows if other.about == row.about]
         rounded = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
         value, first = round(sign * entry.value, DIGITS), rivals[0]
+        is_best = value == max(rounded)
         is_better = self.baseline and first is not None and value > round(sign * first.value, DIGITS)
-        return value == max(rounded), is_better
+        return Marks(is_best, is_better, "best" if is_best else "")
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The places of the rows that have a line above."""
+        groups = [(row.about, row.group) for row in self.rows]
+        return tuple(place for place in range(1, len(groups)) if groups[place] != groups[place - 1])
 
 
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
@@ -111,7 +128,7 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
     for cell in study.cells:
         for measure in BOTH_MEASURES:
             chosen, greedy = cell.chosen(measure), cell.test[measure][0]
-            tested = cell.on_test(measure, chosen)
+            tested = cell.tested(measure)[chosen.name]
             comparison = tested.resampled.minus(greedy.resampled)
             if chosen == GREEDY:
                 verdict = "no recipe was better than greedy on validation"
@@ -129,17 +146,15 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
     return records
 
 
-def _row(measure: Measure, label: str, entries: Sequence[Entry | None], rule: bool = False) -> TableRow:
-    return TableRow(measure.name, measure.better, label, tuple(entries), rule)
+def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow], **flags: bool) -> StudyTable:
+    return StudyTable(name, caption, tuple((cell.task, cell.model) for cell in study.cells), tuple(rows), **flags)
 
 
-def _columns(study: Study) -> tuple[tuple[str, str], ...]:
-    return tuple((cell.task, cell.model) for cell in study.cells)
+def _row(measure: Measure, label: str, entries: Sequence[Entry], group: int = 0) -> TableRow:
+    return TableRow(measure.name, measure.better, label, tuple(entries), group)
 
 
-def _entry(repeats: Repeats | None, note: str = "") -> Entry | None:
-    if repeats is None:
-        return None
+def _entry(repeats: Repeats, note: str = "") -> Entry:
     interval = repeats.resampled.interval()
     return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note)
 
@@ -151,58 +166,52 @@ def _mean_entry(values: Sequence[float]) -> Entry | None:
 
 
 def _main_table(study: Study) -> StudyTable:
-    rows: list[TableRow] = []
+    rows = []
     for measure in BOTH_MEASURES:
         name, paper = measure.name, measure.paper_recipe
-        chosen_entries = []
-        for cell in study.cells:
-            chosen = cell.chosen(measure)
-            note = f"{chosen.name} ({chosen.parameter_text})" if chosen.parameter_text else chosen.name
-            chosen_entries.append(_entry(cell.on_test(measure, chosen), note))
         greedy_entries = [_entry(cell.test[measure][0]) for cell in study.cells]
-        paper_entries = [_entry(by_name(cell.test[measure]).get(paper, [None])[0]) for cell in study.cells]
-        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries, bool(rows)))
-        if any(paper_entries):
-            rows.append(_row(measure, f"{name} ({paper})", paper_entries))
+        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries))
+        tested = [cell.tested(measure) for cell in study.cells]
+        if paper in tested[0]:
+            rows.append(_row(measure, f"{name} ({paper})", [_entry(by_recipe[paper]) for by_recipe in tested]))
+        chosen_entries = []
+        for cell, by_recipe in zip(study.cells, tested, strict=True):
+            chosen = cell.chosen(measure)
+            note = f"{chosen.name} ({chosen.parameter_text})".removesuffix(" ()")
+            chosen_entries.append(_entry(by_recipe[chosen.name], note))
         rows.append(_row(measure, f"{name} (chosen on validation)", chosen_entries))
     measures = ", ".join(f"{measure.name} ({measure.improves})" for measure in BOTH_MEASURES)
-    caption = f"The chosen recipes against the baseline on {TEST}: {measures}."
-    return StudyTable("main", caption, _columns(study), tuple(rows))
+    return _table(study, "main", f"The chosen recipes against the baseline on {TEST}: {measures}.", rows)
 
 
 def _difference_table(study: Study, measure: Measure) -> StudyTable:
     """Every recipe minus greedy on test, paired."""
-    rows = []
-    for name in by_name(study.cells[0].test[measure]):
-        entries = []
-        for cell in study.cells:
-            (repeats,) = by_name(cell.test[measure])[name]
-            less = repeats.resampled.minus(cell.test[measure][0].resampled)
-            entries.append(Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p))
-        if name != GREEDY.name:
-            rows.append(_row(measure, name, entries))
+
+    def difference(cell: Cell, name: str) -> Entry:
+        repeats = cell.tested(measure)[name]
+        less = repeats.resampled.minus(cell.test[measure][0].resampled)
+        return Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p)
+
+    names = [name for name in study.cells[0].tested(measure) if name != GREEDY.name]
+    rows = [_row(measure, name, [difference(cell, name) for cell in study.cells]) for name in names]
     caption = (
         f"{measure.name} minus greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
         "intervals: marked where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
     )
-    return StudyTable(f"test-{measure.name.lower()}", caption, _columns(study), tuple(rows), False, True)
+    return _table(study, f"test-{measure.name.lower()}", caption, rows, baseline=False, is_difference=True)
 
 
 def _ablation_table(study: Study, measure: Measure) -> StudyTable:
     """All recipes on validation, ordered as in the paper: by how many methods they combine."""
     groups = [by_name(cell.validation[measure]) for cell in study.cells]
-    names = sorted(groups[0], key=_count_methods)
+    n_methods = {name: 0 if name == GREEDY.name else name.count("+") + 1 for name in groups[0]}
     rows = []
-    for name, previous in zip(names, (names[0], *names), strict=False):
+    for name in sorted(n_methods, key=n_methods.__getitem__):
         bests = [best(group[name]) for group in groups]
         entries = [_entry(repeats, repeats.recipe.parameter_text) for repeats in bests]
-        rows.append(_row(measure, name, entries, rule=_count_methods(name) != _count_methods(previous)))
+        rows.append(_row(measure, name, entries, group=n_methods[name]))
     caption = f"{measure.name} ({measure.improves}) of all recipes on {VALIDATION}, each at its best setting there."
-    return StudyTable(f"ablation-{measure.name.lower()}", caption, _columns(study), tuple(rows))
-
-
-def _count_methods(name: str) -> int:
-    return 0 if name == GREEDY.name else name.count("+") + 1
+    return _table(study, f"ablation-{measure.name.lower()}", caption, rows)
 
 
 def _sweep_table(study: Study, name: str, measure: Measure, recipe: str, what: str, parameter: str) -> StudyTable:
@@ -213,34 +222,33 @@ def _sweep_table(study: Study, name: str, measure: Measure, recipe: str, what: s
         for same in zip(*groups, strict=True)
     ]
     caption = f"{measure.name} ({measure.improves}) by {what}, on {VALIDATION}."
-    return StudyTable(name, caption, _columns(study), tuple(rows), baseline=False)
+    return _table(study, name, caption, rows, baseline=False)
 
 
 def _overlap_table(study: Study) -> StudyTable:
-    rows: list[TableRow] = []
+    rows = []
     for measure in BOTH_MEASURES:
         for who, label in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
             entries = tuple(_mean_entry(cell.overlap[measure][who]) for cell in study.cells)
-            rule = bool(rows) and who == "greedy"
-            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({label})", entries, rule))
+            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({label})", entries))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
-    return StudyTable("overlap", caption, _columns(study), tuple(rows))
+    return _table(study, "overlap", caption, rows)
 
 
 def _kept_table(study: Study) -> StudyTable:
     """The edges that pruning left: part of any difference between solvers is size."""
-    rows: list[TableRow] = []
+
+    def mean_kept(curve: Curve) -> float:
+        sizes = zip(curve.shares, curve.n_requested, curve.n_kept, strict=True)
+        return float(np.mean([kept / requested for share, requested, kept in sizes if requested and share < 1]))
+
+    rows = []
     for measure in BOTH_MEASURES:
-        for name in by_name(study.cells[0].test[measure]):
-            entries = []
-            for cell in study.cells:
-                (repeats,) = by_name(cell.test[measure])[name]
-                sizes = [zip(curve.shares, curve.n_requested, curve.n_kept, strict=True) for curve in repeats.curves]
-                shares = [[kept / asked for share, asked, kept in of if asked and share < 1] for of in sizes]
-                entries.append(_mean_entry([float(np.mean(of)) for of in shares]))
-            rule = bool(rows) and name == GREEDY.name
-            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", tuple(entries), rule))
+        for name in study.cells[0].tested(measure):
+            repeats = [cell.tested(measure)[name] for cell in study.cells]
+            entries = tuple(_mean_entry([mean_kept(curve) for curve in same.curves]) for same in repeats)
+            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", entries))
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )
-    return StudyTable("kept", caption, _columns(study), tuple(rows), baseline=False, is_contest=False)
+    return _table(study, "kept", caption, rows, baseline=False, is_contest=False)

@@ -88,15 +88,12 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
     heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
     curve = discovery.outcomes[0].curve
     empty_sizes = [share for share, asked in zip(curve.shares, curve.n_requested, strict=True) if not asked]
+    up_to = style.format_share(max(empty_sizes, default=0.0))
     caption = (
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
         f"{shorten(run.test.split)}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
         f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
-        + (
-            f" Sizes up to {style.format_share(max(empty_sizes))} ask for no edge and are not drawn."
-            if empty_sizes
-            else ""
-        )
+        + f" Sizes up to {up_to} ask for no edge and are not drawn." * bool(empty_sizes)
         + omitted_recipes(discovery)
     )
     figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption)
@@ -155,7 +152,7 @@ def study_figure(study: Study) -> Figure:
     panels = figure.subplots(len(rows), 3, squeeze=False, height_ratios=heights)
     definition = shorten(study.plan.settings.faithfulness.name)
     for (linear, log, right), (cell, measure) in zip(panels, rows, strict=True):
-        greedy, chosen = cell.test[measure][0], cell.on_test(measure, cell.chosen(measure))
+        greedy, chosen = cell.test[measure][0], cell.tested(measure)[cell.chosen(measure).name]
         compared = [(greedy, REFERENCE), (chosen, BEST)][: 1 + (chosen is not greedy)]
         log.sharey(linear)
         draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition)
