@@ -20,7 +20,7 @@ from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, dis
 from edgewise.models import wrap_model
 from edgewise.recipes.discovery import Discovery
 from edgewise.recipes.stability import jaccard
-from edgewise.report.circuits import KINDS, OpenCircuit, circuit_tables, describe, open_circuit
+from edgewise.report.circuit_summary import KINDS, OpenCircuit, circuit_tables, describe, open_circuit
 from edgewise.report.comparisons import pair_circuits, pair_exported, pair_runs
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs

@@ -22,7 +22,7 @@ from edgewise.evaluate import Curve, compare, faithfulness_intervals, size_to_ed
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import overview
-from edgewise.report.circuits import KINDS, edge_kinds
+from edgewise.report.circuit_summary import KINDS, edge_kinds
 from edgewise.report.figures import FIGURES, circuit, figure_settings, render, write_figures
 from edgewise.report.figures.curves import study_figure
 from edgewise.report.figures.dots import DECADES, score_bins

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import InputError
 from ..io.formats import FORMATS
-from ..report.circuits import open_circuit
+from ..report.circuit_summary import open_circuit
 from ..report.comparisons import (
     areas_of_run,
     areas_of_study,

@@ -28,7 +28,7 @@ from ..learn import TopKLearner
 from ..method import choose, parameters
 from ..models.memory import parse_bytes
 from ..recipes.settings import Settings
-from ..report.circuits import OpenCircuit, open_circuit
+from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task

@@ -11,7 +11,7 @@ import typer
 from .. import study as studies
 from ..recipes.discovery import Discovery
 from ..recipes.settings import Settings, published_words
-from ..report.circuits import open_run_circuit
+from ..report.circuit_summary import open_run_circuit
 from ..report.formatting import format_interval, format_number, safe_text, short_name
 from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
 from ..report.tables import KEPT_LEGEND, LOW_ACCURACY, MARKS_LEGEND, area_table, key_value_table

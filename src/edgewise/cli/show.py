@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..graph import Graph
-from ..report.circuits import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
+from ..report.circuit_summary import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
 from ..report.formatting import format_number, format_score
 from ..report.tables import number_tables
 from ..report.terminal_curve import can_show, curve_lines

@@ -118,9 +118,7 @@ def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: i
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
     weights = resampling_weights(len(curve.full), resamples, seed)
-    heights = measure.height(
-        reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition)
-    )
+    heights = measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
     return Resampled(measure, curve.area(measure), areas(curve.shares, heights))
 
 

@@ -17,13 +17,13 @@ from rich.text import Text
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate import BOTH_MEASURES, Comparison, Faithfulness, Measure, Resampled, resample
+from ..evaluate import BOTH_MEASURES, Faithfulness, Measure, Resampled, resample
 from ..method import as_known, plain
 from ..recipes.discovery import Discovery
 from ..recipes.stability import jaccard
 from ..results import read_result
 from ..study import Study
-from .circuits import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
+from .circuit_summary import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
 from .formatting import describe_method, format_interval, format_number, format_percent, short_name
 from .tables import DEFAULT_WIDTH, INTERVAL, SIGNIFICANT, number_tables
 
@@ -85,7 +85,7 @@ def compare_recipes(groups: Sequence[RecipeAreas], recipe: str | None = None, ot
 
 
 def _compare_areas(area: Resampled, other: Resampled) -> Record:
-    comparison: Comparison = area.minus(other)
+    comparison = area.minus(other)
     values = {"area": area.estimate, "other_area": other.estimate}
     return values | comparison.record() | {"verdict": comparison.verdict}
 
@@ -164,15 +164,11 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
     -------
     A record of one, other, and
 
-    paired
-        Whether areas were measured on the same examples in the same way, and so are compared example by example.
-        Otherwise the examples of each run are resampled independently, and intervals are wider.
-    notes
-        Other differences between the runs.
-    overlap
-        For each recipe, the shared edges of its circuits at the sizes that both runs have and that ask for an edge.
-    areas
-        For each recipe, its areas and their difference. Empty if areas can't be compared.
+    paired   whether areas were measured on the same examples in the same way, and so are compared example by example.
+             Otherwise the examples of each run are resampled independently, and intervals are wider.
+    notes    other differences between the runs
+    overlap  for each recipe, the shared edges of its circuits at the sizes that both runs have and that ask for an edge
+    areas    for each recipe, its areas and their difference. Empty if areas can't be compared.
     """
     here, there = read_result(one), read_result(other)
     if here.run.graph != there.run.graph:
@@ -182,26 +178,27 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
     settings, others = here.settings, there.settings
     same_metric = (settings.metric, settings.faithfulness) == (others.metric, others.faithfulness)
     paired = same_metric and here.run.test.prompts == there.run.test.prompts
-    overlap, areas = [], []
-    for row in here.outcomes:
-        for match in there.outcomes:
-            if match.measure != row.measure or match.name.lower() != row.name.lower():
-                continue
-            names = {"benchmark": plain(row.measure), "method": row.name}
-            circuits, matches = row.circuits, dict(zip(match.curve.shares, match.circuits, strict=True))
-            places = [(place, row.curve.shares[place]) for place in row.curve.nonempty_sizes]
-            sizes = [
-                {"share": size} | count_shared(circuits[place], matches[size])
-                for place, size in places
-                if size in matches
-            ]
-            overlap.append(names | {"sizes": sizes})
-            if same_metric and row.curve.shares == match.curve.shares:
-                # Equal seeds draw equal examples, so that resamples are paired. Another seed makes them independent.
-                other_area = match.resampled if paired else resample(match.curve, match.measure, seed=1)
-                areas.append(names | _compare_areas(row.resampled, other_area))
-    if not overlap:
+    pairs = [
+        (row, match)
+        for row in here.outcomes
+        for match in there.outcomes
+        if (match.measure, match.name.lower()) == (row.measure, row.name.lower())
+    ]
+    if not pairs:
         raise InputError(f"{one} and {other} have no recipe in common: nothing can be compared")
+    overlap, areas = [], []
+    for row, match in pairs:
+        names = {"benchmark": plain(row.measure), "method": row.name}
+        circuits, matches = row.circuits, dict(zip(match.curve.shares, match.circuits, strict=True))
+        places = [(place, row.curve.shares[place]) for place in row.curve.nonempty_sizes]
+        sizes = [
+            {"share": size} | count_shared(circuits[place], matches[size]) for place, size in places if size in matches
+        ]
+        overlap.append(names | {"sizes": sizes})
+        if same_metric and row.curve.shares == match.curve.shares:
+            # Equal seeds draw equal examples, so that resamples are paired. Another seed makes them independent.
+            other_area = match.resampled if paired else resample(match.curve, match.measure, seed=1)
+            areas.append(names | _compare_areas(row.resampled, other_area))
     notes = []
     if not same_metric:
         notes.append("the runs measure faithfulness differently, so their areas aren't compared")
@@ -209,14 +206,14 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
         notes.append(
             "unpaired: the runs were evaluated on other examples, so intervals of differences are wider than in one run"
         )
-    for name, first, second in (
-        ("model", short_name(here.run.model), short_name(there.run.model)),
-        ("task", short_name(here.run.task), short_name(there.run.task)),
-        ("scorer", describe_method(plain(settings.scorer)), describe_method(plain(others.scorer))),
-        ("ablation", describe_method(plain(settings.ablation)), describe_method(plain(others.ablation))),
-    ):
-        if first != second:
-            notes.append(f"another {name}: {first} here, {second} there")
+    facts, other_facts = (
+        {"model": short_name(result.run.model), "task": short_name(result.run.task)}
+        | {name: describe_method(plain(getattr(result.settings, name))) for name in ("scorer", "ablation")}
+        for result in (here, there)
+    )
+    for name, fact in facts.items():
+        if fact != other_facts[name]:
+            notes.append(f"another {name}: {fact} here, {other_facts[name]} there")
     if settings.sizes != others.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
     record = {"one": str(one), "other": str(other), "paired": paired, "notes": notes}

@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..graph import LETTERS
 from ..io.edge_file import edge_name
 from ..method import as_known
-from .circuits import COLOURS, KINDS, edge_kinds
+from .circuit_summary import COLOURS, KINDS, edge_kinds
 from .formatting import one_line
 
 if TYPE_CHECKING:

@@ -62,14 +62,8 @@ def number_tables(
 ) -> list[Table]:
     """Return a table of a name and numbers per row for a terminal: names are folded, numbers never.
 
-    Columns without room go into further tables, below the first, with the names repeated.
-
-    Parameters
-    ----------
-    left
-        Columns that are aligned at the left, unlike numbers.
-    ends
-        Rows after which there is a line.
+    Columns without room go into further tables, below the first, with the names repeated. `left` are the columns that
+    are aligned at the left, unlike numbers; `ends` are the rows after which there is a line.
     """
     cells = [[cell if isinstance(cell, Text) else safe_text(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(line.cell_len for cell in column for line in cell.split("\n", allow_blank=True))

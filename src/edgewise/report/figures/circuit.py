@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...core.circuit import Circuit
 from ...graph import Graph
 from ...recipes.discovery import Discovery
-from ..circuits import COLOURS, KINDS, edge_kinds
+from ..circuit_summary import COLOURS, KINDS, edge_kinds
 from ..formatting import format_number, shorten, with_minus_signs
 from ..overview import DEFAULT_SIZE, run_title
 from .style import FAINT, INK, SMALL, add_legend, format_share, new_figure, set_heading

@@ -18,7 +18,7 @@ from ...core.statistics import EdgeStatistics
 from ...evaluate import CONFIDENCE, Comparison, Measure
 from ...io.edge_file import edge_name
 from ...recipes.discovery import Discovery
-from ..circuits import COLOURS as KIND_COLOURS, KINDS, edge_kinds
+from ..circuit_summary import COLOURS as KIND_COLOURS, KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
 from ..overview import centred_statistics, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
@@ -187,10 +187,7 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.minorticks_off()
     axes.set_xlabel("absolute mean score, logarithmic")
-    patches = [
-        Patch(color=style.BLUE),
-        Patch(color=style.VERMILLION),
-        Patch(facecolor="white", edgecolor=style.INK, hatch="//////"),
-    ]
+    patches = [Patch(color=style.BLUE), Patch(color=style.VERMILLION)]
+    patches += [Patch(facecolor="white", edgecolor=style.INK, hatch="//////")]
     labels = ["positive", "negative", "sign changes"]
     style.add_legend(axes, patches, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=3)

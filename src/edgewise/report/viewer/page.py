@@ -2,19 +2,14 @@
 
 Besides its style and scripts, the page has two blocks of data:
 
-about
-    JSON: the graph, runs and rows, and the position of each array.
-arrays
-    All arrays, concatenated, deflated, in base64.
+about   JSON: the graph, runs and rows, and the position of each array
+arrays  all arrays, concatenated, deflated, in base64
 
 Edges are sorted by absolute score, so that the strongest are a prefix and masks deflate well. Kinds of arrays:
 
-f4
-    Floats with 12 bits of mantissa, their bytes in four planes: the last bytes of all, ..., the first bytes of all.
-u1, u2, u4
-    Unsigned integers, little-endian.
-bits
-    Packed, the first in the highest bit; each row of the shape starts at a new byte.
+f4          floats with 12 bits of mantissa, their bytes in four planes: the last bytes of all, ..., the first of all
+u1, u2, u4  unsigned integers, little-endian
+bits        packed, the first in the highest bit; each row of the shape starts at a new byte
 """
 
 from __future__ import annotations

@@ -37,18 +37,13 @@ SIZE_SUFFIX = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
 class ViewRun:
     """A run, or the file of a circuit: the scores of the edges, and the examples.
 
-    Attributes
-    ----------
-    facts
-        Name -> text, for the About tab.
+    facts        name -> text, for the About tab
     mean, low, high, unstable
-        [edge] Signed scores, their interval, and whether the sign changes between resamples. None without resamples.
-    full, empty
-        [example] The metric of the model and of the empty circuit. None without an evaluation.
-    definition
-        The name of the definition of faithfulness.
-    prompts
-        The first of the evaluated examples.
+                 [edge] signed scores, their interval, and whether the sign changes between resamples. None without
+                 resamples.
+    full, empty  [example] the metric of the model and of the empty circuit. None without an evaluation.
+    definition   the name of the definition of faithfulness
+    prompts      the first of the evaluated examples
     """
 
     name: str
@@ -80,21 +75,14 @@ class ViewSize:
 class ViewRow:
     """A recipe's circuits, one per size.
 
-    Attributes
-    ----------
-    run
-        The place of its run.
-    measure, better
-        CPR, CMD, or empty for a circuit from a file; 1 if a higher area is better, else -1.
-    parameters
-        The recipe's parameters as text.
-    metric
-        [size, example] The metric of every circuit.
-    value
-        [edge] The learned ranking that selected the circuits. None if the run's scores did.
-    goal, reached
-        The faithfulness that circuits should have, in words such as "≥ 0.9", and the place of the smallest size that
-        has it. None if no size below the full model has it.
+    run         the place of its run
+    measure     CPR, CMD, or empty for a circuit from a file
+    parameters  the recipe's parameters as text
+    better      1 if a higher area is better, else -1
+    metric      [size, example] the metric of every circuit
+    value       [edge] the learned ranking that selected the circuits. None if the run's scores did.
+    goal        the faithfulness that circuits should have, in words such as "≥ 0.9"
+    reached     the place of the smallest size that has it. None if no size below the full model has it.
     """
 
     run: int

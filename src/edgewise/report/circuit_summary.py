@@ -46,14 +46,9 @@ ADVICE = {
 class OpenCircuit:
     """A circuit with its name and scores.
 
-    Attributes
-    ----------
-    score
-        [edge] Signed scores. None if there are none.
-    row, place
-        The outcome of the run, and the place of the size. None and 0 for a file.
-    reason
-        Why this size was chosen, if no size was given.
+    score       [edge] signed scores. None if there are none.
+    row, place  the outcome of the run, and the place of the size. None and 0 for a file.
+    reason      why this size was chosen, if no size was given
     """
 
     name: str
@@ -155,16 +150,12 @@ def describe(
     -------
     A record for JSON and for `circuit_tables`:
 
-    edges, of
-        The number of edges in the circuit and in the graph.
-    heads, mlps
-        The number of heads and MLPs with an edge in the circuit.
-    strongest
-        Name and score of the edges of the largest absolute scores.
-    nodes
-        Heads and MLPs by the total of their edges' absolute scores, with that total and their numbers of edges.
-    kinds, signs
-        The number of edges by kind, and by the sign of their score. `signs` is None where signs have no meaning.
+    edges, of     the number of edges in the circuit and in the graph
+    heads, mlps   the number of heads and MLPs with an edge in the circuit
+    strongest     name and score of the edges of the largest absolute scores
+    nodes         heads and MLPs by the total of their edges' absolute scores, with that total and numbers of edges
+    kinds, signs  the number of edges by kind, and by the sign of their score. `signs` is None where signs have no
+                  meaning.
     """
     if top < 1:
         raise InputError(f"the number of edges to name must be at least 1, not {top}")
