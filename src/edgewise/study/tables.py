@@ -146,7 +146,7 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
     return records
 
 
-def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow], **flags: bool) -> StudyTable:
+def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow], **flags: Any) -> StudyTable:
     return StudyTable(name, caption, tuple((cell.task, cell.model) for cell in study.cells), tuple(rows), **flags)
 
 
