@@ -199,6 +199,27 @@ def test_a_page_of_a_very_large_graph_has_the_edges_of_the_smallest_circuits(mon
     assert set(edges.tolist()) == {*weakest.tolist(), *strongest.tolist()}
 
 
+def test_a_known_circuit_is_part_of_the_page(folder):
+    graph = read_result(folder).run.graph
+    truth = Circuit(graph, np.arange(graph.n_edges) % 3 == 0)
+    about, arrays = unpacked(page_of(view_of([folder], truth)))
+    edges = graph.edges_between(arrays["source"].astype(int), arrays["destination"].astype(int))
+    assert (arrays["truth"] == truth.mask[edges]).all() and about["arrays"]["truth"]["kind"] == "bits"
+    assert "truth" not in unpacked(page_of(view_of([folder])))[0]["arrays"]
+    with pytest.raises(InputError, match="known circuit"):
+        view_of([folder], Circuit.full(Graph(7, 3, 4)))
+
+
+def test_the_goal_of_a_curve_is_the_size_that_is_shown_by_default(folder):
+    about, result = unpacked((folder / "viewer.html").read_text("utf-8"))[0], read_result(folder)
+    for row, outcome in zip(about["rows"], result.outcomes, strict=True):
+        curve = outcome.curve
+        reached = [size["faithfulness"] >= 0.9 and size["share"] < 1 for size in row["sizes"]]
+        assert row["goal"] == "≥ 0.9" and row["reached"] == (reached.index(True) if any(reached) else None)
+        if row["reached"] is not None:
+            assert row["sizes"][row["reached"]]["share"] == curve.shares[curve.default_size]
+
+
 def test_circuit_files_and_folders_of_them_are_shown(folder, tmp_path):
     graph = Graph(2, 2, 4)
     draw = np.random.default_rng(1)

@@ -466,3 +466,19 @@ def test_the_about_tab_describes_the_run(page, view):
     combined = [{"method": name} for name in ("ILP + PNR", "top-n, learned", "Philanthropy")]
     found = page.module("methods", "({ methodsOf }, rows) => methodsOf(rows).map(([name]) => name)", combined)
     assert found == ["Top-n", "ILP", "PNR", "Learned"]
+
+
+def test_examples_say_whether_the_page_has_attention_on_them(page, view):
+    """And how to get more of it."""
+    page.edit_address("#tab=examples&example=0")
+    words = page.text("#example-attention")
+    assert words.startswith("The page has no attention on this example; it has on examples 1, 3.")
+    assert "discover(attention=N)" in words
+    marks = page.page.locator("#examples-strip rect.attention")
+    assert marks.evaluate_all("all => all.map((one) => one.dataset.example)") == ["1", "3"]
+    page.click("#example-attention [data-example='3']")
+    assert page.text("#example-heading h3") == "Example 3"
+    page.click("#example-show")
+    expect(page.page.locator("#panel-attention")).to_be_visible()
+    expect(page.page.locator("#attention-example")).to_have_value("3")
+    assert "discover(attention=N)" not in page.text("#attention-said")

@@ -86,7 +86,7 @@ def _strongest(view: View) -> NDArray[np.intp]:
     strength = np.max([np.abs(run.mean) for run in view.runs], axis=0)
     if view.graph.n_edges <= MAX_EDGES:
         return np.argsort(-strength, kind="stable")
-    smallest = np.full(view.graph.n_edges, np.inf)
+    smallest = np.full(view.graph.n_edges, np.inf) if view.truth is None else np.where(view.truth.mask, 0, np.inf)
     for row in view.rows:
         for circuit in row.circuits:
             np.minimum(smallest, np.where(circuit.mask, circuit.n_edges, np.inf), out=smallest)
@@ -99,6 +99,7 @@ def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDA
     graph = view.graph
     yield "source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[edges]
     yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[edges]
+    yield "truth", "bits", None if view.truth is None else view.truth.mask[edges]
     prompts = slice(MAX_PROMPTS)
     for place, run in enumerate(view.runs):
         for part, kind, index in (

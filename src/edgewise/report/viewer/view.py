@@ -104,7 +104,8 @@ class ViewRow:
 class View:
     """The content of a page. All runs and circuits have the same graph.
 
-    `shown` is the place of the row that is shown first, `size` the place of its size.
+    `shown` is the place of the row that is shown first, `size` the place of its size. `truth` is a known circuit that
+    the page compares all circuits with.
     """
 
     title: str
@@ -113,14 +114,20 @@ class View:
     rows: tuple[ViewRow, ...]
     shown: int = 0
     size: int = 0
+    truth: Circuit | None = None
 
 
-def view_of(paths: Sequence[str | Path]) -> View:
-    """Return the view of result folders, circuit files and folders of circuits, which must have one graph."""
+def view_of(paths: Sequence[str | Path], truth: Circuit | None = None) -> View:
+    """Return the view of result folders, circuit files and folders of circuits, which must have one graph.
+
+    The page marks which edges of a circuit are true, wrong or missed if `truth`, a known circuit, is given.
+    """
     parts = [_part(Path(path)) for path in paths]
     if not parts:
         raise InputError("there is nothing to show; give a result folder or a circuit file")
     first, titles = parts[0], [part.title for part in parts]
+    if truth is not None and truth.graph != first.graph:
+        raise InputError(f"the known circuit is of {truth.graph}, but {paths[0]} of {first.graph}")
     names: list[str] = []  # equal ones get the name of their folder, and a number if that is not enough
     for path, part in zip(paths, parts, strict=True):
         if part.graph != first.graph:
@@ -132,7 +139,7 @@ def view_of(paths: Sequence[str | Path]) -> View:
     for name, part in zip(names, parts, strict=True):
         rows += [replace(row, run=len(runs) + row.run) for row in part.rows]
         runs += [replace(run, name=name) if len(part.runs) == 1 else run for run in part.runs]
-    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=tuple(runs), rows=tuple(rows))
+    return replace(first, title=" and ".join(dict.fromkeys(names)), runs=tuple(runs), rows=tuple(rows), truth=truth)
 
 
 def _part(path: Path) -> View:

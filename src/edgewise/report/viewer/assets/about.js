@@ -23,6 +23,11 @@ const LINES = [
   ["shared", "in difference mode: in both"],
   ["outside", "dotted: outside the circuit, if such edges are switched on"],
 ];
+const TRUTH_LINES = [
+  ["right", "true: in the circuit and in the known one"],
+  ["wrong", "wrong: in the circuit, not in the known one"],
+  ["missed", "dashed, if compared with the known circuit: missed; the known circuit has it, this one does not"],
+];
 const RATIO = "the circuit's metric divided by the model's: 1 is the model";
 const MIB = "the circuit's metric on a scale where 0 is the empty circuit and 1 the model; above 1 it overshoots";
 const TERMS = [
@@ -44,7 +49,7 @@ export function aboutPanel(element, view) {
   const meanings = [...new Set(view.runs.map((run) => (isRatio(run) ? RATIO : MIB)))];
   const methods = methodsOf(view.rows);
   element.append(el("div", { class: "panel about" },
-    ...part("How to read the picture", el("p", {}, PICTURE), legend()),
+    ...part("How to read the picture", el("p", {}, PICTURE), legend(view.truth === null ? LINES : [...LINES, ...TRUTH_LINES])),
     ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS])),
     ...(methods.length ? part("What the recipes are", terms(methods, { id: "about-methods" })) : []),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
@@ -63,8 +68,8 @@ function terms(pairs, attributes = {}) {
   return el("dl", attributes, ...pairs.flatMap(pair));
 }
 
-function legend() {
-  return el("ul", { class: "legend", id: "about-legend" }, ...LINES.map(([kind, words]) =>
+function legend(lines) {
+  return el("ul", { class: "legend", id: "about-legend" }, ...lines.map(([kind, words]) =>
     el("li", { "data-means": kind }, el("i", { class: `swatch ${kind}` }), el("span", {}, words))));
 }
 

@@ -1,6 +1,7 @@
 // Attention patterns of a head on an example: clean, corrupted, and how they differ.
 
 import { el } from "edgewise/dom.js";
+import { MORE_ATTENTION } from "edgewise/examples.js";
 import { cellSide, gutterFor, heatmap } from "edgewise/heatmap.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
 import { besidePlace } from "edgewise/tip.js";
@@ -51,7 +52,7 @@ export function attentionPanel(element, view, update) {
     const held = Boolean(patterns?.heads.length && patterns.examples.length);
     for (const part of [choices, last, body, scales]) part.hidden = !held;
     shown = held ? pick(view, now, patterns) : null;
-    said.textContent = shown ? words(view, now, shown) : "The page has no attention patterns for this circuit.";
+    said.textContent = shown ? words(view, now, shown) : `The page has no attention patterns for this circuit. ${MORE_ATTENTION}`;
     if (!shown) return;
     last.replaceChildren(...lastRow(shown));
     fill(heads, headGroups(view, shown), shown.head);
@@ -125,7 +126,7 @@ function words(view, state, { asked, head, heads, example }) {
   return [
     asked === null || asked === head ? "" : `Patterns of ${name(asked)} aren't here; those of ${some}${more} are.`,
     example === state.example ? ""
-      : `Patterns on example ${count(state.example)} aren't here; this is example ${count(example)}.`,
+      : `Patterns on example ${count(state.example)} aren't here; this is example ${count(example)}. ${MORE_ATTENTION}`,
     rank < 0 ? `${name(head)} isn't in ${circuit}.`
       : `${name(head)} ranks ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
         `by the total of its edges' scores, ${number(inside[rank].score)}.`,

@@ -41,6 +41,11 @@ export function choices(element, view, update) {
       { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
   const toggle = button("Difference", () => update(switched(view, state)),
     { id: "difference", class: "chip", title: "Show the differences between two circuits (d)" });
+  const known = button("Known circuit", () => update({ truth: !state.truth }), {
+    id: "known", class: "chip", hidden: view.truth === null,
+    title: "Show which edges are in the known circuit: true, wrong and missed ones",
+  });
+  toggle.hidden = view.rows.length < 2;
   const select = el("select", {
     id: "other", "aria-label": "Second circuit", onchange: () => update({ other: Number(select.value) }),
   });
@@ -55,13 +60,14 @@ export function choices(element, view, update) {
     el("div", { class: "group grows", id: "methods", hidden: view.rows.length < 2 },
       el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Recipe" : "Circuit"),
       el("div", { class: "chips", role: "group", "aria-label": "Recipe" }, ...methods)),
-    el("div", { class: "group", id: "differences", hidden: view.rows.length < 2 }, toggle, versus));
+    el("div", { class: "group", id: "differences", hidden: view.rows.length < 2 && view.truth === null },
+      known, toggle, versus));
 
   return {
     render(now) {
       const before = state;
       state = now;
-      if (before && before.row === now.row && before.other === now.other) return;
+      if (before && ["row", "other", "truth"].every((key) => before[key] === now[key])) return;
       const here = view.rows[now.row].benchmark;
       metric.forEach((one, at) => one.setAttribute("aria-pressed", groups[at] === here));
       methods.forEach((one, at) => {
@@ -71,6 +77,7 @@ export function choices(element, view, update) {
       });
       methods[now.row].scrollIntoView?.({ block: "nearest", inline: "nearest" });
       toggle.setAttribute("aria-pressed", now.other !== null);
+      known.setAttribute("aria-pressed", now.truth);
       // The hidden element keeps its space, so that nothing moves under the pointer.
       versus.classList.toggle("kept", now.other === null);
       if (now.other === null) return;

@@ -3,7 +3,7 @@
 import { button, el, icon } from "edgewise/dom.js";
 import { fileName, pngOf, save, svgOf } from "edgewise/export.js";
 import { scaled } from "edgewise/pointer.js";
-import { initial } from "edgewise/state.js";
+import { initial, toAddress } from "edgewise/state.js";
 
 const ICONS = {
   theme: ["M8 1.5a6.5 6.5 0 1 0 0 13z", "M8 1.5a6.5 6.5 0 0 1 0 13"],
@@ -12,6 +12,8 @@ const ICONS = {
 
 // A link to a local file works only on this computer.
 const ALSO = ". It works where this file lies at the same place: send it, too";
+
+const EMBEDDED = "The end of the link is copied: add it to the address of viewer.html";
 
 /** The page's keys, and what each does in words. */
 export const KEYS = [
@@ -41,7 +43,14 @@ export function actionsOf(document, view, { state, update, palette, say }) {
     svg: () => save(document, fileName(view, state(), "svg"), new Blob([picture()], { type: "image/svg+xml" })),
     png: async () => save(document, fileName(view, state(), "png"), await pngOf(document, picture())),
     link: async () => {
-      const copied = await copy(document, location.href);
+      const address = toAddress(view, state());
+      // A page that is embedded in another has no address of its own.
+      if (["about:", "data:", "blob:"].includes(location.protocol)) {
+        const copied = await copy(document, address);
+        say(copied && address ? EMBEDDED : "This page is embedded: open viewer.html by itself to get a link");
+        return;
+      }
+      const copied = await copy(document, location.href.split("#")[0] + address);
       const done = "The link to exactly this picture is copied";
       const also = location.protocol === "file:" ? ALSO : "";
       say((copied ? done : "Copy the page's address: it describes this picture") + also);

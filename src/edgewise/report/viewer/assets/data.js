@@ -39,6 +39,8 @@ export function decode(about, bytes) {
   return {
     about: { ...about, title: plain(about.title) }, graph, n, source, destination, head, letter, runs,
     rows: about.rows.map((row, at) => rowOf(row, at, labels[at], array, runs)),
+    /** [edge] whether it is in the known circuit; null if none is known. */
+    truth: array("truth")?.row(0) ?? null,
     edgeName: (edge) => `${graph.nodes[source[edge]]}->${graph.destinationName(destination[edge])}`,
   };
 }

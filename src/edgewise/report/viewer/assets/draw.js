@@ -2,7 +2,8 @@
 
 import { cellAt, distance } from "edgewise/layout.js";
 
-const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "card", "ink", "soft",
+const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "right", "wrong",
+  "missed", "card", "ink", "soft",
   "faint", "line", "strong-line", "accent", "cell-low", "cell-high", "cell-out"];
 
 /** The colours of the theme that an element is in. */

@@ -2,10 +2,10 @@
 
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
-import { HERE, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
+import { HERE, OUTSIDE, PART_OF, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
 import { PARTS, differingSizes } from "edgewise/state.js";
 import { between, count, number, percent } from "edgewise/text.js";
-import { edgeFacts, kindWords, stabilityWords } from "edgewise/tip.js";
+import { edgeFacts, kindWords, rowOfKind, stabilityWords } from "edgewise/tip.js";
 
 const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
 const ONE_LIST = 50, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
@@ -18,7 +18,7 @@ export function edgesPanel(element, view, update, hover) {
   const rows = (items) => items.map(({ edge, kind, share }, at) => edgeRow(edge, kind, share, at + 1));
 
   const edgeRow = (edge, kind, share, rank) => {
-    const row = view.rows[kind === THERE ? state.other : state.row];
+    const row = rowOfKind(view, state, kind);
     const facts = edgeFacts(view, row, edge);
     const letter = LETTERS[view.letter[edge]];
     const where = kindWords(view, state, kind);
@@ -35,7 +35,7 @@ export function edgesPanel(element, view, update, hover) {
     one.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
     one.append(
       el("span", { class: "rank" }, String(rank)),
-      swatchOf(kind, letter, facts.mean < 0),
+      swatchOf(state, kind, letter, facts.mean < 0),
       el("span", { class: "name" }, facts.name),
       el("span", { class: "score" }, facts.scored ? number(facts.learned ? facts.value : facts.mean) : ""),
       el("span", { class: "interval" }, interval),
@@ -64,17 +64,17 @@ export function edgesPanel(element, view, update, hover) {
   const lists = (now, { circuits, matching, shown }) => {
     const name = (row) => view.rows[row].label;
     const { nodes } = view.graph;
-    if (now.other !== null) {
+    if (circuits.other !== null) {
       const only = (kind) => matching.filter((one) => one.kind === kind);
-      const parts = [
-        ["here", `Only in ${name(now.row)}`, only(HERE)], ["there", `Only in ${name(now.other)}`, only(THERE)],
-        ["shared", "In both", only(SHARED)],
-      ];
+      const titles = now.truth ? { here: "Wrong", there: "Missed", shared: "True" }
+        : { here: `Only in ${name(now.row)}`, there: `Only in ${name(now.other)}`, shared: "In both" };
+      const order = now.truth ? ["shared", "here", "there"] : PARTS;
+      const parts = order.map((id) => [id, titles[id], only(PART_OF[id])]);
       const listed = parts.filter(([id]) => now.parts.length === 0 || now.parts.includes(id));
       const most = listed.length === 1 ? ONE_LIST : OF_SEVERAL;
-      const isSame = circuits.counts[HERE] + circuits.counts[THERE] === 0;
+      const isSame = now.other !== null && circuits.counts[HERE] + circuits.counts[THERE] === 0;
       return [partChips(now, parts), isSame ? sameNote(view, now, update) : null, ...listed.map(([id, title, items]) =>
-        list(id, title, items, most, view.rows[id === "there" ? now.other : now.row]))];
+        list(id, title, items, most, rowOfKind(view, now, PART_OF[id])))];
     }
     if (now.node !== null) {
       const into = shown.filter(({ edge }) => view.head[edge] === now.node);
@@ -98,7 +98,7 @@ export function edgesPanel(element, view, update, hover) {
         class: "chip small", "data-part": id, "aria-pressed": String(on),
         title: on ? "Don't choose these" : "Draw and list these alone",
       });
-      one.append(el("span", { class: `swatch ${id}` }), `${title} (${count(items.length)})`);
+      one.append(el("span", { class: `swatch ${now.truth ? TRUTHS[PART_OF[id]] : id}` }), `${title} (${count(items.length)})`);
       return one;
     }));
 
@@ -133,11 +133,11 @@ function sameNote(view, { row, size, other }, update) {
 const DIFFERENCES = { [HERE]: "here", [THERE]: "there", [SHARED]: "shared" };
 
 /** An edge's mark as its line is drawn; in a difference, where hue says whose it is, a letter says what it ends in. */
-function swatchOf(kind, letter, negative) {
-  const sign = negative ? " negative" : "";
+function swatchOf({ truth }, kind, letter, negative) {
+  const sign = negative && !truth ? " negative" : "";
   if (!(kind in DIFFERENCES)) return el("span", { class: `swatch ${letter.toLowerCase()}${sign}` });
   const words = letter.length === 1 ? letter : letter[0].toUpperCase();
-  return el("span", { class: `badge ${DIFFERENCES[kind]}${sign}`, title: `into ${letter}` }, words);
+  return el("span", { class: `badge ${(truth ? TRUTHS : DIFFERENCES)[kind]}${sign}`, title: `into ${letter}` }, words);
 }
 
 function head(run, row) {

@@ -7,6 +7,10 @@ import { heldExamples, isRatio } from "edgewise/single.js";
 import { HEIGHT, drawStrip } from "edgewise/strip.js";
 import { count, counted, percent } from "edgewise/text.js";
 
+/** How a run keeps attention on more examples. */
+export const MORE_ATTENTION = "In Python, discover(attention=N) keeps it on N examples, as far as 1.5 MB allow.";
+const MOST_LINKS = 12;
+
 const MEAN = "The faithfulness of a circuit is that of its mean metric over all examples, not the mean of these bars";
 const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
@@ -20,8 +24,8 @@ export function examplesPanel(element, view, update) {
     "aria-valuemin": 1, "data-keys": "",
   });
   const note = el("p", { class: "quiet", id: "examples-note" });
-  const parts = ["heading", "prompt", "outcome"].map((part) => el("div", { id: `example-${part}` }));
-  const [heading, prompt, outcome] = parts;
+  const parts = ["heading", "prompt", "attention", "outcome"].map((part) => el("div", { id: `example-${part}` }));
+  const [heading, prompt, attention, outcome] = parts;
   const detail = el("div", { id: "example-detail" }, ...parts);
   const panel = el("div", { class: "panel examples" }, said, svg, note, detail);
   element.append(panel);
@@ -39,7 +43,10 @@ export function examplesPanel(element, view, update) {
     note.hidden = note.textContent === "";
   });
   const renderPrompt = whenChanged((now) => [view.rows[now.row].run, shownExample(view, now)], (now) => {
-    prompt.replaceChildren(...promptOf(view, view.rows[now.row].run, shownExample(view, now)));
+    const { run } = view.rows[now.row];
+    const example = shownExample(view, now);
+    prompt.replaceChildren(...promptOf(view, run, example));
+    attention.replaceChildren(attentionWords(view.runs[run], example, go, () => update({ example, tab: "attention" })));
   });
   const renderOutcome = whenChanged((now) => [now.row, now.size, now.other, now.example, width()], (now) => {
     const example = shownExample(view, now);
@@ -93,6 +100,20 @@ function headOf(example, strip, step) {
     strip && el("span", { class: "segments" }, move(-1, "A worse example", "‹"), move(1, "A better example", "›")));
 }
 
+/** Says whether the page has attention on an example, on which examples it has, and how to get more. */
+function attentionWords({ patterns }, example, go, show) {
+  const held = patterns?.heads.length ? patterns.examples : [];
+  if (held.includes(example)) {
+    return el("p", {}, button("Show the attention on this example", show, { class: "link", id: "example-show" }));
+  }
+  const links = held.slice(0, MOST_LINKS).flatMap((one, place) => [
+    place ? ", " : "", button(count(one), () => go(one), { class: "link", "data-example": one })]);
+  const more = held.length > MOST_LINKS ? ` and ${counted(held.length - MOST_LINKS, "other")}` : "";
+  return el("p", { class: "quiet" }, "The page has no attention on this example",
+    ...(held.length ? [`; it has on ${held.length > 1 ? "examples" : "example"} `, ...links, more] : []),
+    `. ${MORE_ATTENTION}`);
+}
+
 /** Describes the strip. */
 function lead(view, state, strip, go) {
   const row = view.rows[state.row];
@@ -119,5 +140,6 @@ function notes(view, state, strip) {
     held && held < run.examples ? `Only the first ${count(held)} of ${counted(run.examples, "example")} are here.` : "",
     unknown ? `Undefined on ${counted(unknown, "example")}, at the right: ${why}.` : "",
     strip && other?.run === row.run ? `Dots: ${other.label}.` : "",
+    strip && run.patterns?.examples.length ? "Squares below the bars: examples with attention." : "",
   ].filter((words) => words !== "").join(" ");
 }

@@ -2,7 +2,7 @@
 
 import { DIMMED, cellColours, cellOpacity, dashOf, labelOf, longestName } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
-import { HERE, SHARED, THERE, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
+import { HERE, SHARED, THERE, TRUTHS, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
 // Type is large, as pictures are made smaller in papers.
@@ -34,7 +34,8 @@ function headingOf(view, state) {
   const row = view.rows[state.row];
   const other = otherOf(view, state);
   const chosen = state.node === null ? "" : ` · edges of ${view.graph.nodes[state.node]} alone`;
-  const versus = other ? [`versus ${circuit(other.row, other.row.sizes[other.size])}`] : [];
+  const versus = state.truth ? ["compared with the known circuit"]
+    : other ? [`versus ${circuit(other.row, other.row.sizes[other.size])}`] : [];
   return [view.about.title, circuit(row, row.sizes[state.size]) + chosen, ...versus];
 }
 
@@ -132,9 +133,11 @@ function legendOf(state, { counts, row, other }, palette, width, shown, left) {
   const difference = () => [["here", `only in ${row.label} (${count(counts[HERE])})`],
     ["there", `only in ${other.row.label} (${count(counts[THERE])})`],
     ["shared", `in both (${count(counts[SHARED])})`]];
-  const keys = other ? difference() : state.colour === "sign" ? bySign : byReader;
-  const items = [...keys.map(([key, words]) => [palette[key], words, ""]),
-    [palette.soft, "dashed: negative score", "5 4"],
+  const truth = () => [[SHARED, "true"], [HERE, "wrong"], [THERE, "dashed: missed"]]
+    .map(([kind, words]) => [TRUTHS[kind], `${words} (${count(counts[kind])})`, kind === THERE ? "5 4" : ""]);
+  const keys = state.truth ? truth() : other ? difference() : state.colour === "sign" ? bySign : byReader;
+  const items = [...keys.map(([key, words, dash = ""]) => [palette[key], words, dash]),
+    ...(state.truth ? [] : [[palette.soft, "dashed: negative score", "5 4"]]),
     [palette.soft, "weak score", "", 1], [palette.soft, "strong score", "", 5],
     ["none", "fill of a cell: total of its edges", ""]];
   if (left) items.push(["none", `only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`, ""]);

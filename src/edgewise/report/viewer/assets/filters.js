@@ -2,11 +2,11 @@
 
 import { button, el, write } from "edgewise/dom.js";
 import { HUES, LETTERS } from "edgewise/graph.js";
-import { initial } from "edgewise/state.js";
+import { initial, isCompared } from "edgewise/state.js";
 import { percent } from "edgewise/text.js";
 
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
-const SHOWN = ["letters", "sign", "least", "all", "search", "parts", "colour", "other", "row"];
+const SHOWN = ["letters", "sign", "least", "all", "search", "parts", "colour", "other", "truth", "row"];
 const STEPS = 100, DECADES = 4;
 
 /** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
@@ -71,8 +71,8 @@ export function filters(element, view, update) {
       least.setAttribute("aria-valuetext", said.textContent);
       all.checked = now.all;
       reset.hidden = !isFiltered(now);
-      element.classList.toggle("plain", now.other !== null || now.colour === "sign");
-      element.classList.toggle("by-sign", now.other === null && now.colour === "sign");
+      element.classList.toggle("plain", isCompared(now) || now.colour === "sign");
+      element.classList.toggle("by-sign", !isCompared(now) && now.colour === "sign");
     },
   };
 }

@@ -7,7 +7,7 @@ import { benchmarks, initial, rowsOf } from "edgewise/state.js";
 /** The patch that Escape makes: nothing chosen; if nothing was, nothing filtered, compared, pinned or zoomed either. */
 export function escaped(view, state) {
   if (state.node !== null || state.edge !== null || state.search) return { node: null, edge: null, search: "" };
-  return { ...unfiltered(view), other: null, pins: [], zoom: initial(view).zoom };
+  return { ...unfiltered(view), other: null, truth: initial(view).truth, pins: [], zoom: initial(view).zoom };
 }
 
 /** Listens for the page's keys; fields of text and sliders keep theirs. */

@@ -57,7 +57,7 @@ function show(document, view) {
   const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say: sayIn(at("said")) });
   const find = search(at("find"), view, update);
   const sceneNow = remembered(
-    (now) => [now.row, now.size, now.other, now.all], (now) => circuitsOf(view, now),
+    (now) => [now.row, now.size, now.other, now.truth, now.all], (now) => circuitsOf(view, now),
     (now) => [now.node, now.pins, now.search, now.letters, now.sign, now.least, now.parts], (now, circuits) => {
       const matching = matchingEdges(view, now, circuits);
       const shown = ofParts(matching, now.parts);

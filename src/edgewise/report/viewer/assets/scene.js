@@ -27,8 +27,10 @@ export function orderOf(row) {
   return orders.get(row.scores);
 }
 
-/** The second circuit of difference mode: {row, size, has(edge), ...}, or null. */
+/** The circuit that the shown one is compared with, or null: {row, size, has(edge)}. The known circuit has the scores of
+ * the shown row. */
 export function otherOf(view, state) {
+  if (state.truth) return { row: view.rows[state.row], size: state.size, has: (edge) => view.truth[edge] === 1 };
   if (state.other === null) return null;
   const row = view.rows[state.other];
   const size = sameSize(view, state.row, state.size, state.other);
@@ -59,7 +61,11 @@ export function circuitsOf(view, state) {
   return { row, other, kind, counts, total };
 }
 
-const PART_OF = { here: HERE, there: THERE, shared: SHARED };
+/** What edges are to the known circuit, as names of styles. */
+export const TRUTHS = { [SHARED]: "right", [HERE]: "wrong", [THERE]: "missed" };
+
+/** The kind of edge of each part of a comparison. */
+export const PART_OF = { here: HERE, there: THERE, shared: SHARED };
 
 /** Those of edges {kind} that are of the chosen parts of a difference; all where none is chosen. */
 export function ofParts(edges, parts) {
@@ -151,10 +157,11 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
     edge, kind,
     curve: curveOf(layout, view.source[edge], view.head[edge], view.letter[edge]),
     colour: colourOf(state, kind, view.letter[edge], negative),
-    dashed: negative && kind !== OUTSIDE && (edge === state.edge || dashed++ < MOST_DASHED),
+    dashed: (state.truth ? kind === THERE : negative && kind !== OUTSIDE) &&
+      (edge === state.edge || dashed++ < MOST_DASHED),
     dotted: kind === OUTSIDE && (edge === state.edge || dotted++ < MOST_DASHED),
-    width: widthOf(kind, share),
-    alpha: alphaOf(kind, share, base) * (chosen && !pinned ? 0.3 : 1),
+    width: widthOf(lookOf(state, kind), share),
+    alpha: alphaOf(lookOf(state, kind), share, base) * (chosen && !pinned ? 0.3 : 1),
   }));
   const faint = ({ kind }) => (kind === SHARED || kind === OUTSIDE ? 0 : 1);
   // Faint lines below, then by strength; the sort is stable.
@@ -179,7 +186,11 @@ function strongest(shown, most, state) {
   return kept.sort((a, b) => b.share - a.share);
 }
 
+// True edges stand out as much as those of a circuit by itself.
+const lookOf = (state, kind) => (state.truth && kind === SHARED ? IN : kind);
+
 function colourOf(state, kind, letter, negative) {
+  if (state.truth && kind in TRUTHS) return TRUTHS[kind];
   if (kind === HERE) return "here";
   if (kind === THERE) return "there";
   if (kind === SHARED || kind === OUTSIDE) return "shared";

@@ -19,7 +19,7 @@ export function filled({ x, y, k }) {
 export function initial(view) {
   const row = within(view.about.shown, view.rows.length);
   return Object.freeze({
-    row, size: within(view.about.size, view.rows[row].sizes.length), other: null,
+    row, size: within(view.about.size, view.rows[row].sizes.length), other: null, truth: view.truth !== null,
     node: null, edge: null, pins: [], search: "",
     letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, parts: [], colour: "reader",
     tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
@@ -28,12 +28,20 @@ export function initial(view) {
 
 const within = (number, count) => Math.max(0, Math.min(Number.isInteger(number) ? number : 0, count - 1));
 
-/** The state after a change: the size and the second recipe always exist, parts belong to a difference. */
+/** Whether the circuit is compared, with another one or with the known one. */
+export const isCompared = ({ other, truth }) => other !== null || truth;
+
+/** The state after a change: the size and the second recipe always exist, parts belong to a comparison, and there is at
+ * most one comparison. */
 export function changed(view, state, patch) {
   const next = { ...state, ...patch };
   if (next.row !== state.row && patch.size === undefined) next.size = sameSize(view, state.row, state.size, next.row);
   if (next.other === next.row) next.other = patch.other === undefined && state.row !== next.row ? state.row : null;
-  if (next.other === null && next.parts.length) next.parts = [];
+  if (patch.truth) next.other = null;
+  else if (next.other !== null) next.truth = false;
+  // The same array stands for the same parts: a new one would make the page draw again.
+  const isStale = !isCompared(next) || (next.truth !== state.truth && !patch.parts);
+  if (isStale && next.parts.length) next.parts = [];
   return Object.freeze(next);
 }
 
@@ -83,8 +91,8 @@ export function toAddress(view, state) {
     const other = view.rows[state.other];
     words.set("vs", other.label);
     if (other.benchmark !== row.benchmark) words.set("vsmetric", other.benchmark);
-    if (state.parts.length) words.set("parts", state.parts.join(" "));
-  }
+  } else add("truth", String(state.truth), String(first.truth));
+  if (state.parts.length) words.set("parts", state.parts.join(" "));
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
   if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
@@ -118,14 +126,16 @@ export function fromAddress(view, hash) {
   const row = rowNamed(view, words.get("method"), words.get("metric"), view.rows[first.row]) ?? first.row;
   const here = view.rows[row];
   const vs = words.has("vs") ? rowNamed(view, words.get("vs"), words.get("vsmetric"), here) : null;
+  const other = vs === row ? null : vs;
+  const truth = view.truth !== null && other === null && words.get("truth") !== "false";
   const into = words.get("into")?.split(" ");
   const [k, x, y] = (words.get("zoom") ?? "").split(" ");
   const head = node("head");
   return Object.freeze({
     ...first, row,
     size: sizeNear(here, words.get("size")) ?? sameSize(view, first.row, first.size, row),
-    other: vs === row ? null : vs,
-    parts: vs === row || vs === null ? [] : PARTS.filter((part) => words.get("parts")?.split(" ").includes(part)),
+    other, truth,
+    parts: isCompared({ other, truth }) ? PARTS.filter((part) => words.get("parts")?.split(" ").includes(part)) : [],
     node: node("node"),
     edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
     pins: [...new Set((words.get("pins") ?? "").split(" ").map(view.graph.find).filter((pin) => pin !== null))],

@@ -37,6 +37,7 @@ export function drawStrip(svg, view, state, width) {
   svg.replaceChildren(
     ...["above", "below", "undefined"].map((kind) => barsOf(bars, kind)), chosen,
     ...levels(place), ...otherDots(place, view, state, order), mark,
+    ...attentionMarks(place, view.runs[row.run], ranks),
     words(FRAME.left, HEIGHT - 2, "start", "← worst"), hovered);
 
   const name = (example) => `example ${count(example)} · ${faithfulWords(values[example])}`;
@@ -84,6 +85,15 @@ function levels({ y, width }) {
     draw("line", { x1, x2, y1: y(value), y2: y(value), class: value ? "model" : "nothing" }),
     words(x1 - 6, y(value) + 4, "end", String(value)),
   ]);
+}
+
+/** A square below the bar of each example on which the page has attention. */
+function attentionMarks({ x, each }, { patterns }, ranks) {
+  const held = (patterns?.examples ?? []).filter((example) => ranks.has(example));
+  return held.map((example) => draw("rect", {
+    x: x(ranks.get(example)) + each / 2 - 2, y: HEIGHT - FRAME.bottom + 4, width: 4, height: 4,
+    class: "attention", "data-example": example,
+  }));
 }
 
 /** In difference mode, a dot where the other recipe's circuit lies on the same example. */

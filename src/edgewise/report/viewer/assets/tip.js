@@ -2,17 +2,27 @@
 
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
-import { HERE, IN, OUTSIDE, SHARED, THERE } from "edgewise/scene.js";
-import { between, count, counted, number } from "edgewise/text.js";
+import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
+import { between, count, counted, fixed, number } from "edgewise/text.js";
 
 /** Describes which of the shown circuits have an edge; empty if there is one and it has the edge. */
 export function kindWords(view, state, kind) {
+  if (state.truth && kind in TRUTHS) return TRUTH_WORDS[kind];
   const name = (row) => view.rows[row].label;
   if (kind === HERE) return `only in ${name(state.row)}`;
   if (kind === THERE) return `only in ${name(state.other)}`;
   if (kind === SHARED) return `in ${name(state.row)} and ${name(state.other)}`;
   return kind === OUTSIDE ? "not in this circuit" : "";
 }
+
+const TRUTH_WORDS = {
+  [SHARED]: "true: also in the known circuit", [HERE]: "wrong: not in the known circuit",
+  [THERE]: "missed: in the known circuit, not in this one",
+};
+
+/** The row whose scores an edge is shown with. */
+export const rowOfKind = (view, state, kind) =>
+  view.rows[kind === THERE && state.other !== null ? state.other : state.row];
 
 /** Facts of an edge, by the scores of the row it is shown for: {name, score, interval, stable, present, sizes, ...}. */
 export function edgeFacts(view, row, edge) {
@@ -33,7 +43,7 @@ export const stabilityWords = (stable) =>
   stable === null ? "not resampled" : stable ? "stable: every resample agrees" : "unstable: changes between resamples";
 
 function edgeTip(view, state, line) {
-  const row = view.rows[line.kind === THERE ? state.other : state.row];
+  const row = rowOfKind(view, state, line.kind);
   const facts = edgeFacts(view, row, line.edge);
   const reader = LETTERS[view.letter[line.edge]];
   const lines = [
@@ -102,7 +112,12 @@ export function summary(view, state, circuits, shown, left) {
   const parts = [];
   const add = (words, key = null) => parts.push({ words, key });
   const all = counts[IN] + counts[HERE] + counts[THERE] + counts[SHARED];
-  if (other) {
+  if (state.truth) {
+    for (const [words, kind] of [["true", SHARED], ["wrong", HERE], ["missed", THERE]]) {
+      add(`${count(counts[kind])} ${words}`, TRUTHS[kind]);
+    }
+    add(agreement(counts));
+  } else if (other) {
     add(`${count(counts[HERE])} only in ${row.label}`, "here");
     add(`${count(counts[THERE])} only in ${other.row.label}`, "there");
     add(`${count(counts[SHARED])} in both`, "shared");
@@ -113,4 +128,10 @@ export function summary(view, state, circuits, shown, left) {
   if (shown !== all) add(`${count(shown)} selected by node, search and filters`);
   if (left) add(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
   return parts;
+}
+
+/** How well a circuit agrees with the known one, in words. */
+export function agreement(counts) {
+  const share = (kind) => fixed(counts[SHARED] / (counts[SHARED] + counts[kind]));
+  return `precision ${share(HERE)}, recall ${share(THERE)}`;
 }
