@@ -13,19 +13,7 @@ import numpy as np
 import pytest
 from conftest import build, random_task
 
-from edgewise import (
-    CMD,
-    CPR,
-    Circuit,
-    EdgeScores,
-    Graph,
-    InputError,
-    Recipe,
-    Settings,
-    discover,
-    wrap_model,
-    write_result,
-)
+from edgewise import CMD, CPR, Circuit, EdgeScores, Graph, InputError, Recipe, Settings, discover, wrap_model
 from edgewise.learn import TopKLearner
 from edgewise.recipes.recipe import GREEDY
 from edgewise.recipes.run_info import Prompt
@@ -34,7 +22,7 @@ from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.page import page_of
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
-from edgewise.report.write_result import NotShownWarning, write_derived
+from edgewise.report.write_result import NotShownWarning, write_derived, write_result
 from edgewise.results import read_result
 from edgewise.results.result_folder import read_attention
 from edgewise.select import Ilp
@@ -87,6 +75,13 @@ def unpacked(page: str) -> tuple[dict, dict[str, np.ndarray]]:
         else:
             arrays[name] = np.frombuffer(held, f"<{place['kind']}", count, at).reshape(shape)
     return about, arrays
+
+
+def tiny_run(test=None, tokenizer=None):
+    """The result of the smallest run, with greedy only."""
+    model = replace(wrap_model(build("gpt2"), name="tiny"), tokenizer=tokenizer)
+    test = test or random_task(2, seed=1)
+    return discover(model, random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
 
 
 @pytest.fixture(scope="module")
@@ -260,17 +255,9 @@ def test_paths_without_circuits_raise_an_error_with_advice(folder, tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"heads": [0]},
-        {"heads": [4]},
-        {"heads": [1, 1]},
-        {"examples": [5]},
-        {"examples": [0, 0]},
-        {"lengths": [0, 5]},
-        {"lengths": [10**9, 10**9]},
-        {"values": []},
-    ],
-)
+    [{"heads": [0]}, {"heads": [4]}, {"heads": [1, 1]}, {"examples": [5]}, {"examples": [0, 0]}, {"lengths": [0, 5]},
+     {"lengths": [10**9, 10**9]}, {"values": []}],
+)  # fmt: skip
 def test_damaged_attention_raises_an_error(folder, tmp_path, change):
     run = read_result(folder).run
     held = {"examples": [0, 1], "lengths": [2, 2], "heads": [1], "values": [255, 100, 155] * 4}
@@ -302,21 +289,17 @@ class StrangeTokenizer:
 
 @pytest.mark.parametrize("piece", [IndexError("no"), b"bytes", 7, None, "\ud800", ["a"]])
 def test_a_failing_tokenizer_does_not_lose_the_run(tmp_path, piece):
-    model = replace(wrap_model(build("gpt2"), name="tiny"), tokenizer=StrangeTokenizer(piece))
-    found = discover(model, random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
-    write_result(found, tmp_path / "r")
+    write_result(tiny_run(tokenizer=StrangeTokenizer(piece)), tmp_path / "r")
     first = random_task(2, seed=1).examples[0]
     said = read_result(tmp_path / "r").prompts
     assert said[0].clean == tuple(f"<{token}>" for token in first.clean) and said[0].correct == f"<{first.correct}>"
 
 
 def test_a_failing_figure_does_not_lose_the_run(tmp_path, monkeypatch):
-    found = discover(
-        wrap_model(build("gpt2")), random_task(3), random_task(2, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)}
-    )
+    result = tiny_run()
     monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda found: 1 / 0})
     with pytest.warns(NotShownWarning, match=r"all data.*division by zero.*edgewise report"):
-        write_result(found, tmp_path / "r")
+        write_result(result, tmp_path / "r")
     assert [row.name for row in read_result(tmp_path / "r").outcomes] == ["Greedy"]
     monkeypatch.undo()
     write_derived(tmp_path / "r", read_result(tmp_path / "r"))
@@ -358,8 +341,7 @@ def test_long_prompts_are_truncated(tmp_path, monkeypatch):
     test = random_task(4, seed=1)
     first, second = (2 * example.length for example in test.examples[:2])
     monkeypatch.setattr("edgewise.recipes.run_info.MAX_TOKENS", first + second + 1)
-    found = discover(wrap_model(build("gpt2")), random_task(3), test, Settings(sizes=(0.1, 1.0)), {CMD: (GREEDY,)})
-    write_result(found, tmp_path / "r")
+    write_result(tiny_run(test), tmp_path / "r")
     assert [len(prompt.clean) for prompt in read_result(tmp_path / "r").prompts] == [first / 2, second / 2]
     about, arrays = unpacked((tmp_path / "r" / "viewer.html").read_text("utf-8"))
     assert len(about["runs"][0]["prompts"]) == 2 and arrays["row0.metric"].shape[1] == 4
