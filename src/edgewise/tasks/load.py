@@ -13,6 +13,7 @@ from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
 from .files import read_task, task_of_rows
+from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import PromptPair, Task, TokenReader, check_rows, tokenize
 
@@ -22,6 +23,7 @@ GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "greater-than": greater_than.generate,
     "arithmetic-addition": arithmetic.add,
     "arithmetic-subtraction": arithmetic.subtract,
+    **KNOWN,
 }
 DESCRIPTIONS = {
     "ioi": "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
@@ -29,6 +31,7 @@ DESCRIPTIONS = {
     "greater-than": "The war lasted from the year 1732 to the year 17 -> a later year",
     "arithmetic-addition": "The sum of 12 and 34 is -> 46",
     "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
+    **KNOWN_DESCRIPTIONS,
     "mib/ioi": "MIB's set: indirect object identification; the counterfactual flips the second subject",
     "mib/mcqa": "MIB's set: the colour of a thing among four choices; the counterfactual renames the choices",
     "mib/arc-easy": "MIB's set: easy science questions of ARC; the counterfactual renames the choices",
