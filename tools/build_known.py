@@ -335,7 +335,7 @@ def greater_than() -> Draft:
     for whole in range(-1, n):
         draft.add_unit(2, moved - (whole + 0.25) * draft.one, -2 * write)
         draft.add_unit(2, moved - (whole + 0.75) * draft.one, 2 * write)
-    draft.add_noise(token[:n], output, leak=0.1)
+    draft.add_noise(token[:n], output, leak=0.1, junk=0.9)
     return draft
 
 
@@ -403,6 +403,9 @@ def write_folder(folder: Path, draft: Draft) -> None:
     draft.build().save_pretrained(folder)
     (folder / "model.safetensors").chmod(0o644)
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if draft.family == "llama":  # transformers 4 reads rope_theta, transformers 5 rope_parameters
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8")) | {"rope_theta": ROPE_BASE}
+        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer = Tokenizer(WordLevel({word: index for index, word in enumerate(draft.words)}, unk_token=UNK))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     tokenizer.post_processor = TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])

@@ -26,6 +26,7 @@ from .core.statistics import (
 from .errors import InputError as InputError
 from .evaluate.ablations import Ablation as Ablation
 from .evaluate.intervals import compare as compare
+from .evaluate.known import known_circuit as known_circuit
 from .evaluate.measures import CMD as CMD, CPR as CPR
 from .evaluate.run_circuits import evaluate_circuits as evaluate_circuits
 from .graph import Graph as Graph

@@ -14,5 +14,6 @@ from .intervals import (
     mean_resampled,
     resample,
 )
+from .known import known_circuit
 from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
-from .roc import auroc
+from .roc import auroc, precision_at_true_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -39,3 +40,8 @@ def known_circuit(name: str) -> Circuit:
     if known not in KNOWN:
         raise unknown_name("known circuit", str(name), [key.removeprefix(PREFIX) for key in KNOWN])
     return Circuit.load(Path(str(files("edgewise") / known)) / CIRCUIT_FILE)
+
+
+def read_truth(name: str) -> Circuit:
+    """Return a known circuit: that of the embedded model `known/NAME`, or the one in a circuit file."""
+    return known_circuit(name) if name.startswith(PREFIX) and not os.path.exists(name) else Circuit.load(name)

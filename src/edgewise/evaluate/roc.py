@@ -1,9 +1,9 @@
-"""Compare scores with a known circuit, as in InterpBench."""
+"""Compare scores with a known circuit, as InterpBench does."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
@@ -11,12 +11,29 @@ from ..errors import InputError
 
 def auroc(score: ArrayLike, truth: Circuit) -> float:
     """Return the chance that a random edge of the circuit scores higher than a random other one. Ties count half."""
-    inside, score = truth.mask, np.asarray(score, np.float64)
-    if score.shape != inside.shape:
-        raise InputError(f"there are {score.shape} scores for {inside.shape} edges")
-    n_in, n_out = int(inside.sum()), int((~inside).sum())
-    if not n_in or not n_out:
-        raise InputError("AUROC needs a known circuit that has some edges and lacks some")
+    inside, score, n_in = _check(score, truth)
     _, index, count = np.unique(score, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count - 1) / 2)[index]
-    return float((rank[inside].sum() - n_in * (n_in + 1) / 2) / (n_in * n_out))
+    return float((rank[inside].sum() - n_in * (n_in + 1) / 2) / (n_in * (len(inside) - n_in)))
+
+
+def precision_at_true_size(score: ArrayLike, truth: Circuit) -> float:
+    """Return the share of the circuit's edges among as many edges with the highest scores.
+
+    Of tied edges at the end, the expected share counts.
+    """
+    inside, score, n_in = _check(score, truth)
+    lowest = np.sort(score)[-n_in]
+    above, tied = score > lowest, score == lowest
+    n_found = inside[above].sum() + (n_in - above.sum()) * inside[tied].mean()
+    return float(n_found / n_in)
+
+
+def _check(score: ArrayLike, truth: Circuit) -> tuple[NDArray[np.bool_], NDArray[np.float64], int]:
+    """Return the circuit's mask [edge], the scores [edge] and the number of edges in the circuit."""
+    inside, scores = truth.mask, np.asarray(score, np.float64)
+    if scores.shape != inside.shape:
+        raise InputError(f"there are {scores.shape} scores for {inside.shape} edges")
+    if not inside.any() or inside.all():
+        raise InputError("a known circuit must have some edges and lack some, to compare a ranking with it")
+    return inside, scores, truth.n_edges

