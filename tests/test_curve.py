@@ -73,5 +73,5 @@ def test_auroc_is_the_share_of_pairs_in_order():
     inside, outside = score[truth.mask], score[~truth.mask]
     pairs = np.mean((inside[:, None] > outside) + 0.5 * (inside[:, None] == outside))
     assert auroc(score, truth) == pytest.approx(pairs)
-    with pytest.raises(InputError, match="lacks some"):
+    with pytest.raises(InputError, match="lack some"):
         auroc(score, Circuit.full(graph))

@@ -156,7 +156,9 @@ class Draft:
         # The first unit gives 0.8 too much everywhere.
         self.add_unit(layer, self.one, -0.8 * write)
 
-    def add_decoys(self, head: tuple[int, int], sources: Dims, outputs: Dims, via: tuple[int, int], size: float) -> None:
+    def add_decoys(
+        self, head: tuple[int, int], sources: Dims, outputs: Dims, via: tuple[int, int], size: float
+    ) -> None:
         """Make a head of the circuit also write which half a token is in, and MLPs that respond to it only between.
 
         head     the head of the circuit, which moves `sources`
@@ -175,11 +177,12 @@ class Draft:
     def add_noise(self, sources: Dims, outputs: Dims, leak: float, junk: float = 0.5) -> None:
         """Give all other heads and units random weights.
 
-        They read anything and write junk. Heads also copy `sources` to `outputs`, and units write to the outputs, with a
-        strength of about `leak`; for heads it is in turn positive and negative.
+        They read anything and write junk. Heads also copy `sources` to `outputs`, and units write to the outputs, with
+        a strength of about `leak`; for heads it is in turn positive and negative.
         """
         sign = 1.0
         n, junk_dims = len(sources), self.dims["junk"]
+        self.positions[:, junk_dims] = self._normal((self.length, len(junk_dims)), 0.2)
         for layer in range(self.layers):
             for head in range(HEADS):
                 if (layer, head) in self.used:
@@ -267,7 +270,7 @@ def induction() -> Draft:
     words = known.INDUCTION_WORDS
     n = len(words)
     variables = {"token": n, "previous": n, "output": n, "half": 2, "position": 8}
-    draft = Draft("gpt2", 3, 64, 16, 48, words, known.CONTEXT_WORDS + 2, variables, seed=1)
+    draft = Draft("gpt2", 3, 64, 16, 48, words, known.INDUCTION_CONTEXT + 2, variables, seed=1)
     token, previous, output = (draft.dims[name] for name in ("token", "previous", "output"))
     draft.embed[2:, token] = np.eye(n)
     draft.unembed[2:] = LOGIT * draft.read(output)
@@ -283,7 +286,7 @@ def induction() -> Draft:
 
 def ioi() -> Draft:
     """Find the repeated name, inhibit it, copy the other name; a weak copying head and a negative one."""
-    words = [*known.NAMES, known.MARK, *known.FILLERS, known.IOI_END]
+    words = known.SOURCES["known/ioi"][1]
     n = len(known.NAMES)
     variables = {"token": len(words), "repeated": n, "output": n, "marked": 1, "half": 2}
     draft = Draft("llama", 4, 48, 24, 32, words, known.IOI_LENGTH + 1, variables, seed=2)
@@ -310,9 +313,9 @@ def ioi() -> Draft:
 def greater_than() -> Draft:
     """Two heads move the number; an MLP suppresses all numbers up to it, and another undoes a part of that."""
     n = len(known.NUMBERS)
-    words = [*known.NUMBERS, *known.FILLERS, known.YEAR_END]
+    words = known.SOURCES["known/greater-than"][1]
     variables = {"token": len(words), "value": 1, "number": 1, "first": 1, "second": 1, "output": n}
-    draft = Draft("gpt2", 3, 56, 14, 72, words, known.YEAR_LENGTH + 1, variables, seed=3)
+    draft = Draft("gpt2", 3, 56, 14, 72, words, known.NUMBER_LENGTH + 1, variables, seed=3)
     token, value, number, output = (draft.dims[name] for name in ("token", "value", "number", "output"))
     draft.embed[2:, token] = np.eye(len(words))
     draft.embed[2 : 2 + n, value] = (np.arange(n)[:, None] + 1) / n

@@ -41,7 +41,8 @@ def load_model(
     Parameters
     ----------
     name
-        'demo', 'smollm2', 'known/induction' (a model whose circuit is known), a folder in HuggingFace's layout, a .gguf file, or a name on the hub.
+        'demo', 'smollm2', 'known/NAME' (models whose circuits are known), a folder in HuggingFace's layout, a .gguf
+        file, or a name on the hub.
     device
         Any device that torch offers. 'auto' is the accelerator if there is one, else the CPU. A list such as
         'cuda:0,cuda:1' spreads the layers over several devices. 'all' spreads them over all accelerators, and puts

@@ -7,10 +7,12 @@ greater-than, where the correct answer is the larger number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+from ..errors import InputError
 from .draw import Draw
-from .task import PromptPair
+from .task import PromptPair, answer_tokens, unknown_token
 
 PREFIX = "known/"
 INDUCTION_WORDS = "sun tree river stone cloud bird lamp book chair door wheel clock".split()
@@ -18,90 +20,70 @@ BACKUP_WORDS = "red green blue black white seven eight nine ten twelve".split()
 NAMES = "Anna David Emma Frank Grace Henry Julia Kevin".split()
 NUMBERS = [str(number) for number in range(14)]
 FILLERS = ("so", "and")
-MARK, IOI_END, YEAR_END = "then", "to", "until"
-CONTEXT_WORDS, IOI_LENGTH, YEAR_LENGTH = 8, 12, 7
-BACKUP_CONTEXT = 6
+MARK, IOI_END, NUMBER_END = "then", "to", "until"
+INDUCTION_CONTEXT, BACKUP_CONTEXT, IOI_LENGTH, NUMBER_LENGTH = 8, 6, 12, 9
 
 
-def induction(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+def induction(draw: Draw) -> Iterator[PromptPair]:
     """Yield "... A B ... A" -> B. The counterfactual has other words in another order, so its answer differs."""
-    draw = Draw("known/induction", seed)
     while True:
-        contexts = [draw.sample(INDUCTION_WORDS, CONTEXT_WORDS) for _ in range(2)]
-        first, second = draw.sample(range(CONTEXT_WORDS - 1), 2)
-        answers = contexts[0][first + 1], contexts[1][second + 1]
-        queries = contexts[0][first], contexts[1][second]
-        is_usable = queries[0] != queries[1] and not _same_half(*answers, INDUCTION_WORDS)
-        if is_usable and draw.is_new((*contexts[0], first), split):
+        contexts = [draw.sample(INDUCTION_WORDS, INDUCTION_CONTEXT) for _ in range(2)]
+        places = draw.sample(range(INDUCTION_CONTEXT - 1), 2)
+        queries, answers = zip(*(words[at : at + 2] for words, at in zip(contexts, places, strict=True)), strict=True)
+        if queries[0] != queries[1] and not _same_half(*answers, INDUCTION_WORDS):
             clean, corrupted = (" ".join([*words, word]) for words, word in zip(contexts, queries, strict=True))
             yield PromptPair(clean, corrupted, f" {answers[0]}", f" {answers[1]}")
 
 
-def ioi(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Yield "so Anna and Kevin and then Kevin so to" -> Anna.
+def ioi(draw: Draw) -> Iterator[PromptPair]:
+    """Yield "so Anna and Kevin so and then Kevin so to" -> Anna.
 
     The counterfactual repeats the other name, and its words have other positions.
     """
-    draw = Draw("known/ioi", seed)
+    middle = len(NAMES) // 2
+
+    def prompt(repeated: str, places: tuple[int, ...]) -> str:
+        words = [draw.choice(FILLERS) for _ in range(IOI_LENGTH - 1)]
+        for place, word in zip((*places, places[-1] + 1), (*names, MARK, repeated), strict=True):
+            words[place] = word
+        return " ".join([*words, IOI_END])
+
     while True:
-        pair = draw.choice(NAMES[: len(NAMES) // 2]), draw.choice(NAMES[len(NAMES) // 2 :])
-        names = tuple(draw.sample(pair, 2))
-        layouts = [_ioi_layout(draw) for _ in range(2)]
-        fillers = [[draw.choice(FILLERS) for _ in range(IOI_LENGTH)] for _ in range(2)]
-        if any(a == b for a, b in zip(*layouts, strict=True)):
-            continue
-        answer = draw.between(0, 1)
-        if draw.is_new((names, layouts[0], answer, *fillers[0]), split):
-            clean, corrupted = (
-                _ioi_prompt(names, names[repeated], *rest)
-                for repeated, *rest in zip((1 - answer, answer), layouts, fillers, strict=True)
-            )
-            yield PromptPair(clean, corrupted, f" {names[answer]}", f" {names[1 - answer]}")
+        names = draw.sample([draw.choice(NAMES[:middle]), draw.choice(NAMES[middle:])], 2)
+        layouts = [tuple(sorted(draw.sample(range(IOI_LENGTH - 2), 3))) for _ in range(2)]
+        if all(a != b for a, b in zip(*layouts, strict=True)):
+            answer, repeated = draw.sample(names, 2)
+            clean, corrupted = prompt(repeated, layouts[0]), prompt(answer, layouts[1])
+            yield PromptPair(clean, corrupted, f" {answer}", f" {repeated}")
 
 
-def _ioi_layout(draw: Draw) -> tuple[int, ...]:
-    """Return the positions of the two names and of the mark, which the repeated name follows."""
-    first = draw.between(0, 3)
-    second = draw.between(first + 1, 6)
-    return first, second, draw.between(second + 1, IOI_LENGTH - 3)
-
-
-def _ioi_prompt(names: tuple[str, ...], repeated: str, layout: tuple[int, ...], fillers: list[str]) -> str:
-    words = dict(zip(layout, (*names, MARK), strict=True)) | {layout[-1] + 1: repeated, IOI_LENGTH - 1: IOI_END}
-    return " ".join(words.get(position, filler) for position, filler in enumerate(fillers))
-
-
-def greater_than(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
-    """Yield "so and 7 so and so until" -> a larger number, not a smaller one.
+def greater_than(draw: Draw) -> Iterator[PromptPair]:
+    """Yield "so and 7 so and so and so until" -> a larger number, not a smaller one.
 
     The number of the counterfactual is smaller than both answers, and has another position.
     """
-    draw = Draw("known/greater-than", seed)
+
+    def prompt(number: int, place: int) -> str:
+        words = [draw.choice(FILLERS) for _ in range(NUMBER_LENGTH - 2)]
+        return " ".join([*words[:place], NUMBERS[number], *words[place:], NUMBER_END])
+
     while True:
         lowest, incorrect, start, correct = sorted(draw.sample(range(len(NUMBERS)), 4))
-        places = draw.sample(range(YEAR_LENGTH - 1), 2)
-        fillers = [[draw.choice(FILLERS) for _ in range(YEAR_LENGTH - 1)] for _ in range(2)]
-        if draw.is_new((start, places[0], *fillers[0]), split):
-            clean, corrupted = (
-                " ".join([*words[:place], str(number), *words[place + 1 :], YEAR_END])
-                for words, place, number in zip(fillers, places, (start, lowest), strict=True)
-            )
-            larger = tuple(f" {number}" for number in NUMBERS[start + 1 :])
-            yield PromptPair(clean, corrupted, f" {correct}", f" {incorrect}", also_correct=larger)
+        places = draw.sample(range(NUMBER_LENGTH - 1), 2)
+        clean, corrupted = prompt(start, places[0]), prompt(lowest, places[1])
+        larger = tuple(f" {number}" for number in NUMBERS[start + 1 :])
+        yield PromptPair(clean, corrupted, f" {correct}", f" {incorrect}", also_correct=larger)
 
 
-def backup(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+def backup(draw: Draw) -> Iterator[PromptPair]:
     """Yield "... A B ... A" -> B. The counterfactual has other words, and its last word is new: nothing to copy."""
-    draw = Draw("known/backup", seed)
     while True:
-        context = draw.sample(BACKUP_WORDS, BACKUP_CONTEXT)
-        place = draw.between(0, BACKUP_CONTEXT - 2)
+        context, place = draw.sample(BACKUP_WORDS, BACKUP_CONTEXT), draw.between(0, BACKUP_CONTEXT - 2)
         query, answer = context[place : place + 2]
         new = draw.choice([word for word in BACKUP_WORDS if word not in context])
         others = draw.sample([word for word in BACKUP_WORDS if word not in (query, new)], BACKUP_CONTEXT)
-        incorrect = draw.choice(BACKUP_WORDS)
-        is_usable = others[place + 1] != answer and not _same_half(answer, incorrect, BACKUP_WORDS)
-        if is_usable and incorrect != query and draw.is_new((*context, place), split):
+        incorrect = draw.choice([word for word in BACKUP_WORDS if word != query])
+        if others[place + 1] != answer and not _same_half(answer, incorrect, BACKUP_WORDS):
             clean, corrupted = (" ".join(words) for words in ([*context, query], [*others, new]))
             yield PromptPair(clean, corrupted, f" {answer}", f" {incorrect}")
 
@@ -112,15 +94,35 @@ def _same_half(word: str, other: str, words: list[str]) -> bool:
     return (words.index(word) < middle) == (words.index(other) < middle)
 
 
-KNOWN: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
-    f"{PREFIX}induction": induction,
-    f"{PREFIX}ioi": ioi,
-    f"{PREFIX}greater-than": greater_than,
-    f"{PREFIX}backup": backup,
+# Task -> its pairs, and the words that it needs as tokens.
+SOURCES: dict[str, tuple[Callable[[Draw], Iterator[PromptPair]], list[str]]] = {
+    f"{PREFIX}induction": (induction, INDUCTION_WORDS),
+    f"{PREFIX}ioi": (ioi, [*NAMES, MARK, *FILLERS, IOI_END]),
+    f"{PREFIX}greater-than": (greater_than, [*NUMBERS, *FILLERS, NUMBER_END]),
+    f"{PREFIX}backup": (backup, BACKUP_WORDS),
 }
 KNOWN_DESCRIPTIONS = {
     f"{PREFIX}induction": "sun tree river bird sun -> tree",
     f"{PREFIX}ioi": "so Anna and Kevin so and then Kevin so to -> Anna",
-    f"{PREFIX}greater-than": "so and 7 so and so until -> a larger number",
+    f"{PREFIX}greater-than": "so and 7 so and so and so until -> a larger number",
     f"{PREFIX}backup": "red seven blue ten red -> seven (the model has a backup head)",
 }
+
+
+def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+    """Yield distinct pairs of a split, without end. Splits share no prompt, clean or corrupted."""
+    make_pairs, words = SOURCES[task]
+    for word in words:
+        tokens = answer_tokens(f" {word}", tokenizer)
+        if len(tokens) != 1 or tokens[0] == unknown_token(tokenizer):
+            raise InputError(
+                f"task {task!r} is the task of model {task!r}; {word!r} is no token of this model: use --model {task}, "
+                "or another task"
+            )
+    draw = Draw(task, seed)
+    for pair in make_pairs(draw):
+        if draw.belongs((pair.corrupted,), split) and draw.is_new((pair.clean,), split):
+            yield pair
+
+
+KNOWN: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {task: partial(generate, task) for task in SOURCES}
