@@ -30,7 +30,7 @@ def induction(draw: Draw) -> Iterator[PromptPair]:
         contexts = [draw.sample(INDUCTION_WORDS, INDUCTION_CONTEXT) for _ in range(2)]
         places = draw.sample(range(INDUCTION_CONTEXT - 1), 2)
         queries, answers = zip(*(words[at : at + 2] for words, at in zip(contexts, places, strict=True)), strict=True)
-        if queries[0] != queries[1] and not _same_half(*answers, INDUCTION_WORDS):
+        if queries[0] != queries[1] and not _same_half(answers[0], answers[1], INDUCTION_WORDS):
             clean, corrupted = (" ".join([*words, word]) for words, word in zip(contexts, queries, strict=True))
             yield PromptPair(clean, corrupted, f" {answers[0]}", f" {answers[1]}")
 
