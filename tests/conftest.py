@@ -50,6 +50,11 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 VOCABULARY = 67
+# Their tests share a result folder, which takes seconds to make.
+FILES_WITH_A_RESULT = (
+    "test_circuit_summary.py", "test_readme.py", "test_results.py", "test_terminal.py", "test_untrusted_text.py",
+    "test_view.py",
+)  # fmt: skip
 # Seconds that a test waits for another process, on a machine that is busy with other work.
 PATIENCE = 300
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -63,6 +68,13 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
     while not is_so():
         assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
         time.sleep(0.01)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of a file that share a result in one process, which makes it once."""
+    for item in items:
+        if item.path.name in FILES_WITH_A_RESULT:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

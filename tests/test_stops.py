@@ -55,8 +55,10 @@ edgewise.__main__.main()
 """
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("module", ["typer.main", "torch.nn.modules", "transformers.configuration_utils"])
+@pytest.mark.parametrize(
+    "name, module",
+    [("SIGINT", "typer.main"), ("SIGTERM", "torch.nn.modules"), ("SIGINT", "transformers.configuration_utils")],
+)
 def test_a_stop_during_imports_prints_one_line(tmp_path, name, module):
     script = STOPPED_BY_IMPORT.format(module=module, signal=name)
     process = start("score", "--out", tmp_path / "out", python=("-c", script))
