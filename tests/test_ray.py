@@ -38,6 +38,7 @@ pytestmark = pytest.mark.xdist_group("ray")
 PATIENT = {
     "RAY_worker_register_timeout_seconds": str(PATIENCE),
     "RAY_health_check_timeout_ms": str(1000 * PATIENCE),
+    "RAY_health_check_period_ms": "500",  # by default, it takes Ray fifteen seconds to see that a node is gone
     "RAY_memory_monitor_refresh_ms": "0",
 }
 
