@@ -274,7 +274,7 @@ def test_random_states_round_trip_through_their_addresses(page, view):
         other = draw.choice([None, *(set(range(5)) - {row})])
         parts = [part for part in ("here", "there", "shared") if other is not None and draw.random() < 0.3]
         states.append({
-            "row": row, "size": draw.randrange(4), "other": other, "parts": parts,
+            "row": row, "size": draw.randrange(4), "other": other, "parts": parts, "truth": False, "notes": [],
             "node": node(), "edge": draw.choice([None, draw.randrange(graph.n_edges)]),
             "pins": draw.sample(range(graph.n_nodes), draw.randrange(4)),
             "search": draw.choice(["", "a1", "a0.h0->m1", " +&=#%\u00e9\U0001f600<b>", "100% + 1"]),
@@ -293,7 +293,8 @@ def test_random_states_round_trip_through_their_addresses(page, view):
 
 def random_words(draw: random.Random) -> str:
     names = ["method", "metric", "size", "vs", "vsmetric", "node", "edge", "pins", "search", "into", "sign", "least"]
-    names += ["all", "parts", "colour", "tab", "example", "head", "axis", "theme", "zoom", "", "x", "__proto__"]
+    names += ["all", "parts", "colour", "tab", "example", "head", "axis", "theme", "zoom", "name", "note", "truth"]
+    names += ["", "x", "__proto__"]
     values = [
         "Greedy",
         "ILP",
@@ -302,6 +303,7 @@ def random_words(draw: random.Random) -> str:
         "1e5",
         "-1",
         "a1.h1",
+        "a1.h1 name mover",
         "a0.h0->m1",
         "m1 m1",
         "q",

@@ -127,7 +127,9 @@ def view_of(paths: Sequence[str | Path], truth: Circuit | None = None) -> View:
         raise InputError("there is nothing to show; give a result folder or a circuit file")
     first, titles = parts[0], [part.title for part in parts]
     if truth is not None and truth.graph != first.graph:
-        raise InputError(f"the known circuit is of {truth.graph}, but {paths[0]} of {first.graph}")
+        raise InputError(
+            f"the known circuit is of {truth.graph}, but {paths[0]} of {first.graph}; give a circuit of the same model"
+        )
     names: list[str] = []  # equal ones get the name of their folder, and a number if that is not enough
     for path, part in zip(paths, parts, strict=True):
         if part.graph != first.graph:

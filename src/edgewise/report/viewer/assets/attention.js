@@ -3,6 +3,7 @@
 import { el } from "edgewise/dom.js";
 import { MORE_ATTENTION } from "edgewise/examples.js";
 import { cellSide, gutterFor, heatmap } from "edgewise/heatmap.js";
+import { calledIn } from "edgewise/notes.js";
 import { whenChanged, widthOf } from "edgewise/panel.js";
 import { besidePlace } from "edgewise/tip.js";
 import { count, counted, fixed, number, percent } from "edgewise/text.js";
@@ -47,7 +48,7 @@ export function attentionPanel(element, view, update) {
   const panel = el("div", { class: "panel attention" }, choices, said, last, body, scales, tip);
   element.append(panel);
 
-  const renderChoices = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example], (now) => {
+  const renderChoices = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example, now.notes], (now) => {
     const { patterns } = view.runs[view.rows[now.row].run];
     const held = Boolean(patterns?.heads.length && patterns.examples.length);
     for (const part of [choices, last, body, scales]) part.hidden = !held;
@@ -55,7 +56,7 @@ export function attentionPanel(element, view, update) {
     said.textContent = shown ? words(view, now, shown) : `The page has no attention patterns for this circuit. ${MORE_ATTENTION}`;
     if (!shown) return;
     last.replaceChildren(...lastRow(shown));
-    fill(heads, headGroups(view, shown), shown.head);
+    fill(heads, headGroups(view, now.notes, shown), shown.head);
     fill(examples, [["", patterns.examples.map((example) => [example, count(example)])]], shown.example);
   });
   const renderMaps = whenChanged(
@@ -133,8 +134,9 @@ function words(view, state, { asked, head, heads, example }) {
   ].filter((sentence) => sentence !== "").join(" ");
 }
 
-function headGroups(view, { heads }) {
-  const option = ({ node, score, inside }) => [node, view.graph.nodes[node] + (inside ? ` · ${number(score)}` : "")];
+function headGroups(view, notes, { heads }) {
+  const option = ({ node, score, inside }) =>
+    [node, [view.graph.nodes[node], calledIn(notes, node), inside ? number(score) : ""].filter(Boolean).join(" · ")];
   return [
     ["in the circuit, by total score", heads.filter((one) => one.inside).map(option)],
     ["not in the circuit", heads.filter((one) => !one.inside).map(option)],

@@ -37,7 +37,7 @@ export function board(document, view, update, stateNow) {
     drawn = null;
   };
 
-  const parts = ["zoom", "edge", "colour", "node"];
+  const parts = ["zoom", "edge", "colour", "node", "notes"];
   const render = (state, now) => {
     measure();
     palette ??= paletteOf(document.documentElement);
@@ -46,7 +46,7 @@ export function board(document, view, update, stateNow) {
       drawn = linesOf(view, state, now.circuits, now.shown, layout);
     [scene, shownState] = [now, state];
     drawScene(graph, {
-      layout, palette, ratio, lines: drawn.lines, cells: now.cells, names: view.graph.nodes,
+      layout, palette, ratio, lines: drawn.lines, cells: now.cells, names: view.graph.nodes, notes: state.notes,
       zoom: state.zoom, chosenEdge: state.edge,
     });
     mark(null);

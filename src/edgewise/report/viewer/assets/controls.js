@@ -1,8 +1,9 @@
 // The toolbar: export, link, theme, full screen, help and zoom.
 
 import { button, el, icon } from "edgewise/dom.js";
-import { fileName, pngOf, save, svgOf } from "edgewise/export.js";
+import { fileName, pageName, pngOf, save, svgOf } from "edgewise/export.js";
 import { scaled } from "edgewise/pointer.js";
+import { pageWith } from "edgewise/save.js";
 import { initial, toAddress } from "edgewise/state.js";
 
 const ICONS = {
@@ -37,11 +38,15 @@ export function isDark({ theme }) {
 }
 
 /** What the page's buttons and keys do, as functions by name. */
-export function actionsOf(document, view, { state, update, palette, say }) {
+export function actionsOf(document, view, { state, update, palette, say, loaded }) {
   const picture = () => svgOf(view, state(), palette());
   return {
     svg: () => save(document, fileName(view, state(), "svg"), new Blob([picture()], { type: "image/svg+xml" })),
     png: async () => save(document, fileName(view, state(), "png"), await pngOf(document, picture())),
+    page: () => {
+      const { notes } = state();
+      save(document, pageName(view), new Blob([pageWith(loaded, view, notes)], { type: "text/html" }));
+    },
     link: async () => {
       const address = toAddress(view, state());
       // A page that is embedded in another has no address of its own.
@@ -97,6 +102,7 @@ export function controls(document, act) {
   document.getElementById("tools").append(
     tool("export-svg", "SVG", "Save the picture as SVG", act.svg),
     tool("export-png", "PNG", "Save the picture as PNG", act.png),
+    tool("save-page", "Save", "Save this page with your names and notes", act.page),
     tool("copy-link", "Link", "Copy a link to exactly this picture", act.link),
     small("theme", icon(...ICONS.theme), "Light or dark (t)", act.theme),
     small("full-screen", icon(...ICONS.full), "Full screen (f)", act.full),

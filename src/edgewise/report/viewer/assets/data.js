@@ -1,6 +1,7 @@
 // The page's two blocks of data as one value of typed arrays.
 
 import { graphOf } from "edgewise/graph.js";
+import { notesOf } from "edgewise/notes.js";
 import { plain } from "edgewise/tokens.js";
 
 /** The view that a document holds: reads, inflates and decodes its two blocks. */
@@ -8,7 +9,8 @@ export async function load(document) {
   const about = JSON.parse(document.getElementById("about").textContent);
   const packed = bytesOf(document.getElementById("arrays").textContent.trim());
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return decode(about, new Uint8Array(await new Response(stream).arrayBuffer()));
+  const view = decode(about, new Uint8Array(await new Response(stream).arrayBuffer()));
+  return { ...view, notes: notesOf(view.graph, JSON.parse(document.getElementById("notes").textContent)) };
 }
 
 function bytesOf(base64) {

@@ -1,6 +1,8 @@
 // A scene on a canvas.
 
 import { cellAt, distance } from "edgewise/layout.js";
+import { calledIn } from "edgewise/notes.js";
+import { elided } from "edgewise/tokens.js";
 
 const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "right", "wrong",
   "missed", "card", "ink", "soft",
@@ -41,7 +43,7 @@ export const dashOf = ({ dashed, dotted }, width) =>
   dotted ? [1.5, 3.5] : dashed ? [5 + 1.4 * width, 3 + 1.2 * width] : [];
 
 /** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
-export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, ratio, chosenEdge }) {
+export function drawScene(canvas, { layout, lines, cells, names, notes, palette, zoom, ratio, chosenEdge }) {
   const context = canvas.getContext("2d");
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.clearRect(0, 0, canvas.width, canvas.height);
@@ -55,6 +57,27 @@ export function drawScene(canvas, { layout, lines, cells, names, palette, zoom, 
   if (chosen) strokeLines(context, [{ ...chosen, alpha: 1, width: chosen.width + 1.5 }], palette, thin, false);
   drawCells(context, layout, cells, names, palette, zoom, chosenEdge !== null);
   drawRows(context, layout, palette, zoom);
+  for (const { node } of notes) drawName(context, nameTag(layout, node, calledIn(notes, node), zoom.k), palette, zoom);
+}
+
+/** Where the reader's name of a node is written, above its cell and no wider than its column: {x, y, words, size}. */
+export function nameTag(layout, node, called, zoom = 1) {
+  const { x, y, w, h } = layout.cells[node];
+  const size = Math.min(12, Math.max(10, 0.2 * layout.step)) / zoom;
+  const letters = Math.floor(Math.max(w, 0.98 * layout.column) / (0.6 * size));
+  return { x, y: y - h / 2 - 0.3 * size, words: elided(called, Math.max(3, letters)), size };
+}
+
+function drawName(context, { x, y, words, size }, palette, { k }) {
+  context.font = `600 ${size}px system-ui, sans-serif`;
+  context.textAlign = "center";
+  context.textBaseline = "alphabetic";
+  context.lineJoin = "round";
+  context.lineWidth = 3 / k;
+  context.strokeStyle = palette.card;
+  context.strokeText(words, x, y);
+  context.fillStyle = palette.accent;
+  context.fillText(words, x, y);
 }
 
 // So many of the strongest lines are drawn one by one, each over the weaker ones.

@@ -2,6 +2,7 @@
 
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
+import { calledIn, edgeCalled } from "edgewise/notes.js";
 import { HERE, OUTSIDE, PART_OF, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
 import { PARTS, differingSizes } from "edgewise/state.js";
 import { between, count, number, percent } from "edgewise/text.js";
@@ -22,8 +23,9 @@ export function edgesPanel(element, view, update, hover) {
     const facts = edgeFacts(view, row, edge);
     const letter = LETTERS[view.letter[edge]];
     const where = kindWords(view, state, kind);
+    const called = edgeCalled(view, state.notes, edge);
     const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
-    const words = [`${rank}. ${facts.name}`, facts.scored ? `score ${between(facts.mean, facts.low, facts.high)}` : "",
+    const words = [`${rank}. ${facts.name}`, called, facts.scored ? `score ${between(facts.mean, facts.low, facts.high)}` : "",
       `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where];
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
       class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
@@ -36,7 +38,7 @@ export function edgesPanel(element, view, update, hover) {
     one.append(
       el("span", { class: "rank" }, String(rank)),
       swatchOf(state, kind, letter, facts.mean < 0),
-      el("span", { class: "name" }, facts.name),
+      el("span", { class: "name" }, facts.name, called ? el("span", { class: "called" }, ` ${called}`) : null),
       el("span", { class: "score" }, facts.scored ? number(facts.learned ? facts.value : facts.mean) : ""),
       el("span", { class: "interval" }, interval),
       el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, MARKS.get(facts.stable)),
@@ -86,7 +88,7 @@ export function edgesPanel(element, view, update, hover) {
       ];
     }
     const title = view.runs[view.rows[now.row].run].scored ? "Strongest edges" : "Edges";
-    return [strongestNodes(view, circuits.total, update), list("all", title, shown, ONE_LIST)];
+    return [strongestNodes(view, now.notes, circuits.total, update), list("all", title, shown, ONE_LIST)];
   };
 
   // Several may be chosen; none means all.
@@ -103,9 +105,9 @@ export function edgesPanel(element, view, update, hover) {
     }));
 
   const render = (now, scene) => {
-    const keys = [scene.shown, now.edge, now.tab === "edges"];
+    const keys = [scene.shown, now.edge, now.tab === "edges", now.notes];
     if (last && keys.every((key, at) => key === last[at])) return;
-    const moved = !last || last[0] !== scene.shown;
+    const moved = !last || last[0] !== scene.shown || last[3] !== now.notes;
     last = keys;
     state = now;
     shownNow = scene;
@@ -153,15 +155,19 @@ function head(run, row) {
   return el("div", { class: "edge head", "aria-hidden": "true" }, ...spans);
 }
 
-function strongestNodes(view, total, update) {
+function strongestNodes(view, notes, total, update) {
   const isInner = (node) => ["head", "mlp"].includes(view.graph.place(node).kind);
   const inner = [...total.keys()].filter((node) => total[node] > 0 && isInner(node));
   const best = inner.sort((a, b) => total[b] - total[a]).slice(0, STRONGEST_NODES);
   const logits = view.graph.logits;
-  const chip = (node) => button(view.graph.nodes[node], () => update({ node }), {
-    class: "chip small", "data-node": view.graph.nodes[node],
-    title: total[node] ? `total score ${number(total[node])}` : "not in this circuit",
-  });
+  const chip = (node) => {
+    const title = total[node] ? `total score ${number(total[node])}` : "not in this circuit";
+    const data = { class: "chip small", "data-node": view.graph.nodes[node], title };
+    const one = button(view.graph.nodes[node], () => update({ node }), data);
+    const called = calledIn(notes, node);
+    if (called) one.append(el("span", { class: "called" }, ` ${called}`));
+    return one;
+  };
   return el("section", { class: "list", id: "list-nodes" },
     el("h3", {}, "Strongest heads and MLPs"),
     el("p", { class: "note" }, "By total score; choose one to rank its edges."),

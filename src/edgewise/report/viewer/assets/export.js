@@ -1,7 +1,8 @@
 // The picture as a file: SVG with labels, and PNG made from it.
 
-import { DIMMED, cellColours, cellOpacity, dashOf, labelOf, longestName } from "edgewise/draw.js";
+import { DIMMED, cellColours, cellOpacity, dashOf, labelOf, longestName, nameTag } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/layout.js";
+import { calledIn } from "edgewise/notes.js";
 import { HERE, SHARED, THERE, TRUTHS, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
@@ -48,6 +49,9 @@ export function fileName(view, state, ending) {
   return `${words.join("-")}.${ending}`;
 }
 
+/** The name of a saved page. */
+export const pageName = (view) => `${plain(view.about.title) || "viewer"}.html`;
+
 function plain(words) {
   const letters = words.normalize("NFKD").toLowerCase().replace(/[^a-z0-9.]+/g, "-");
   return letters.slice(0, 40).replace(/^[-.]+|[-.]+$/g, "");
@@ -76,6 +80,7 @@ export function svgOf(view, state, palette) {
     tag("g", { transform: `translate(0 ${head})` }, [
       ...drawnLines(lines, state.edge).map((line) => lineOf(view, line, palette)),
       ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette, state.edge !== null)),
+      ...state.notes.map(({ node }) => nameOf(layout, node, state.notes, palette)),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
     tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": LEGEND, fill: palette.soft }, legend.svg),
@@ -122,6 +127,15 @@ function cellOf({ x, y, w, h, kind }, cell, names, palette, quiet) {
   });
   const ground = tag("rect", { ...place, fill: palette.card, "fill-opacity": round(behind) });
   return tag("g", {}, ground + tag("rect", box) + (label ? words() : ""));
+}
+
+/** The reader's name of a node, above its cell. */
+function nameOf(layout, node, notes, palette) {
+  const { x, y, words, size } = nameTag(layout, node, calledIn(notes, node));
+  return text(x, y, words, {
+    "font-size": round(size), "text-anchor": "middle", "font-weight": 600, fill: palette.accent,
+    stroke: palette.card, "stroke-width": 3, "stroke-linejoin": "round", "paint-order": "stroke",
+  });
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */

@@ -13,6 +13,7 @@ import { edgesPanel } from "edgewise/edges.js";
 import { filters } from "edgewise/filters.js";
 import { help } from "edgewise/help.js";
 import { listenKeys } from "edgewise/keys.js";
+import { notesPanel } from "edgewise/notes.js";
 import { cellsOf, circuitsOf, matchingEdges, ofParts } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
 import { changed, fromAddress, toAddress } from "edgewise/state.js";
@@ -22,7 +23,8 @@ import { count, counted } from "edgewise/text.js";
 /** Loads the document's view and shows it; errors are shown on the page. */
 export async function start(document) {
   try {
-    show(document, await load(document));
+    const loaded = document.documentElement.cloneNode(true); // before anything is shown, to save the page again
+    show(document, await load(document), loaded);
   } catch (error) {
     const words = document.createElement("p");
     words.id = "failed";
@@ -32,7 +34,7 @@ export async function start(document) {
   }
 }
 
-function show(document, view) {
+function show(document, view, loaded) {
   const root = document.documentElement;
   const at = (id) => document.getElementById(id);
   let state = fromAddress(view, location.hash);
@@ -54,20 +56,21 @@ function show(document, view) {
   describe(document, view);
   help(at("help"));
   const stage = board(document, view, update, () => state);
-  const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say: sayIn(at("said")) });
+  const say = sayIn(at("said"));
+  const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say, loaded });
   const find = search(at("find"), view, update);
   const sceneNow = remembered(
     (now) => [now.row, now.size, now.other, now.truth, now.all], (now) => circuitsOf(view, now),
-    (now) => [now.node, now.pins, now.search, now.letters, now.sign, now.least, now.parts], (now, circuits) => {
+    (now) => [now.node, now.pins, now.search, now.notes, now.letters, now.sign, now.least, now.parts], (now, circuits) => {
       const matching = matchingEdges(view, now, circuits);
       const shown = ofParts(matching, now.parts);
       return { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
     });
-  const edges = edgesPanel(at("panel-edges"), view, update, stage.point);
+  const edges = edgesPanel(at("edge-lists"), view, update, stage.point);
   const panels = [
     choices(at("choices"), view, update), filters(at("filters"), view, update), find,
     controls(document, act), chosen(at("chosen"), view, update, act.pin), tabs(document, update),
-    curvePanel(at("curve"), view, update), examplesPanel(at("panel-examples"), view, update),
+    curvePanel(at("curve"), view, update), notesPanel(at("node-notes"), view, update), examplesPanel(at("panel-examples"), view, update),
     attentionPanel(at("panel-attention"), view, update), aboutPanel(at("panel-about"), view, update),
   ];
 

@@ -116,7 +116,7 @@ function merged(a, b) {
 /** Whether an edge passes the filters and the choice of a node, as a function of (edge, score, share). */
 function filterOf(view, state) {
   const { node, letters, sign, least } = state;
-  const found = searchOf(view, state.search);
+  const found = searchOf(view, state.search, state.notes);
   return (edge, score, share) =>
     letters[view.letter[edge]] && share >= least &&
     (sign === "both" || (sign === "positive" ? score > 0 : score < 0)) &&
@@ -125,13 +125,14 @@ function filterOf(view, state) {
 }
 
 /** Whether an edge is meant by what is searched, as a function; null if nothing is searched. */
-export function searchOf(view, search) {
+export function searchOf(view, search, notes) {
   const words = search.trim().toLowerCase().replace("→", "->");
   if (!words) return null;
   const { nodes, destinations, destinationName, nodeOf } = view.graph;
   const to = Array.from({ length: destinations }, (_, at) => destinationName(at));
   const [left, right] = words.split(/\s*->\s*/);
   const source = matching(nodes, left);
+  for (const { node, name } of notes) if (left && name.toLowerCase().includes(left)) source[node] = true;
   if (right !== undefined) {
     const exact = to.some((name) => name === right || name.split("<")[0] === right);
     const ends = to.map((name) => (exact ? name === right || name.split("<")[0] === right : name.includes(right)));

@@ -1,6 +1,7 @@
 // Finding nodes and edges by name.
 
 import { el } from "edgewise/dom.js";
+import { calledIn } from "edgewise/notes.js";
 import { orderOf, searchOf } from "edgewise/scene.js";
 import { edgeNamed } from "edgewise/state.js";
 import { number } from "edgewise/text.js";
@@ -14,9 +15,11 @@ function suggestionsFor(view, state, words) {
   if (!text) return [];
   const { nodes } = view.graph;
   const rank = (name) => (name === text ? 0 : name.startsWith(text) ? 1 : name.includes(text) ? 2 : 3);
-  const found = nodes.map((name, node) => ({ node, rank: rank(name) })).filter((one) => one.rank < 3);
+  const called = (node) => calledIn(state.notes, node).toLowerCase();
+  const found = nodes.map((name, node) => ({ node, rank: Math.min(rank(name), called(node).includes(text) ? 2 : 3) }))
+    .filter((one) => one.rank < 3);
   found.sort((a, b) => a.rank - b.rank || a.node - b.node);
-  const matches = searchOf(view, words);
+  const matches = searchOf(view, words, state.notes);
   const row = view.rows[state.row];
   const [inside, outside] = [[], []];
   for (const edge of orderOf(row).edges) {
@@ -76,7 +79,7 @@ export function search(element, view, update) {
   const option = (one, at) => {
     const row = view.rows[state.row];
     const edge = one.edge !== undefined;
-    const words = !edge ? "node" : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
+    const words = !edge ? calledIn(state.notes, one.node) || "node" : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
     const take = (event) => {
       event.preventDefault();
       pick(one);

@@ -1,6 +1,7 @@
 // What is shown, as one frozen value, and the same as an address that can be shared.
 
 import { LETTERS } from "edgewise/graph.js";
+import { notesOf, triplesOf } from "edgewise/notes.js";
 
 /** What an edge can be to the two circuits of difference mode. */
 export const PARTS = ["here", "there", "shared"];
@@ -20,7 +21,7 @@ export function initial(view) {
   const row = within(view.about.shown, view.rows.length);
   return Object.freeze({
     row, size: within(view.about.size, view.rows[row].sizes.length), other: null, truth: view.truth !== null,
-    node: null, edge: null, pins: [], search: "",
+    node: null, edge: null, pins: [], notes: view.notes, search: "",
     letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, parts: [], colour: "reader",
     tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
   });
@@ -96,6 +97,7 @@ export function toAddress(view, state) {
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
   if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
+  addNotes(words, view, state.notes, first.notes);
   add("search", state.search, "");
   const into = LETTERS.filter((_, at) => state.letters[at]);
   if (into.length < LETTERS.length) words.set("into", into.join(" ") || "none");
@@ -112,6 +114,29 @@ export function toAddress(view, state) {
   if (k !== 1 || x !== 0.5 || y !== 0.5) words.set("zoom", [k, x, y].map(short).join(" "));
   const address = words.toString();
   return address && `#${address}`;
+}
+
+/** Adds names and notes unless they are those of the file. */
+function addNotes(words, view, notes, plain) {
+  const triples = triplesOf(view.graph, notes);
+  if (JSON.stringify(triples) === JSON.stringify(triplesOf(view.graph, plain))) return;
+  if (!triples.length) words.set("name", "");
+  for (const [node, name, note] of triples) {
+    if (name) words.append("name", `${node} ${name}`);
+    if (note) words.append("note", `${node} ${note}`);
+  }
+}
+
+function notesIn(words, view, plain) {
+  const texts = new Map();
+  for (const key of ["name", "note"]) {
+    for (const value of words.getAll(key)) {
+      const [, node, text] = /^(\S+) ([^]*)$/.exec(value) ?? [];
+      if (node !== undefined) texts.set(node, { ...texts.get(node), [key]: text });
+    }
+  }
+  if (!words.has("name") && !words.has("note")) return plain;
+  return notesOf(view.graph, [...texts].map(([node, { name = "", note = "" }]) => [node, name, note]));
 }
 
 const short = (number) => String(Number(number.toPrecision(4)));
@@ -139,6 +164,7 @@ export function fromAddress(view, hash) {
     node: node("node"),
     edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
     pins: [...new Set((words.get("pins") ?? "").split(" ").map(view.graph.find).filter((pin) => pin !== null))],
+    notes: notesIn(words, view, first.notes),
     search: (words.get("search") ?? "").slice(0, 200),
     letters: into ? LETTERS.map((letter) => into.includes(letter)) : first.letters,
     sign: one("sign", ["both", "positive", "negative"], "both"),

@@ -2,6 +2,7 @@
 
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
+import { edgeCalled } from "edgewise/notes.js";
 import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
 import { between, count, counted, fixed, number } from "edgewise/text.js";
 
@@ -54,16 +55,20 @@ function edgeTip(view, state, line) {
     facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
     kindWords(view, state, line.kind) ? ["circuit", kindWords(view, state, line.kind)] : null,
   ];
-  return [facts.name, lines];
+  const called = edgeCalled(view, state.notes, line.edge);
+  return [facts.name, [...(called ? [["named", called]] : []), ...lines]];
 }
 
-function nodeTip(view, node, degrees) {
+function nodeTip(view, { notes }, node, degrees) {
   const { kind, layer, head } = view.graph.place(node);
   const what = {
     input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}`,
   };
   const { into, out, total } = degrees;
+  const own = notes.find((one) => one.node === node);
   return [view.graph.nodes[node], [
+    own?.name ? ["named", own.name] : null,
+    own?.note ? ["note", own.note] : null,
     ["is", what[kind]],
     ["edges", `${count(into)} in, ${count(out)} out`],
     ["total", into + out ? `${number(total)}, the sum of the strengths of its edges` : "not in this circuit"],
@@ -75,7 +80,7 @@ export function showTip(tip, view, state, circuits, target, event) {
   tip.hidden = target === null;
   if (target === null) return;
   const { line, node } = target;
-  const [name, lines] = line ? edgeTip(view, state, line) : nodeTip(view, node, degreesOf(view, circuits, node));
+  const [name, lines] = line ? edgeTip(view, state, line) : nodeTip(view, state, node, degreesOf(view, circuits, node));
   const hint = line ? null : state.node === node ? "click to show all again" : "click to see its edges only";
   tip.replaceChildren(
     el("strong", {}, name),
