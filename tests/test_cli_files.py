@@ -182,3 +182,23 @@ def test_the_error_for_a_circuit_of_another_model_names_both_shapes(edgewise, tm
     Circuit.full(other).save(tmp_path / "other.json")
     line = refused(edgewise, "evaluate", tmp_path / "other.json")
     assert str(other) in line and str(DEMO) in line
+
+
+def test_every_command_writes_beside_the_folder_that_the_user_is_in(edgewise, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for words in (
+        ("score", "--examples", 4, "--out", "../scores"),
+        ("select", "../scores", "--edges", 40, "--solver", "greedy", "--out", "../a.npz"),
+        ("select", "../scores", "--edges", "40,80", "--solver", "greedy", "--out", "../new/../circuits"),
+        ("evaluate", "../a.npz", "--examples", 4, "--out", "../new/a.json"),
+        ("export", "../a.npz", "--out", "../a.dot"),
+        ("convert", "../a.npz", "../a.json"),
+        ("view", "../a.npz", "--no-open", "--out", "../a.html"),
+        ("learn", "--examples", 4, "--steps", 1, "--out", "../ranking"),
+    ):  # fmt: skip
+        (tmp_path / "new").mkdir(exist_ok=True)
+        code, _, err = edgewise(*words)
+        assert code == 0, err
+    names = ["a.dot", "a.html", "a.json", "a.npz", "circuits", "here", "new", "ranking", "scores"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names

@@ -114,7 +114,7 @@ def test_copies_of_one_example_are_never_significant(measure, copies):
         many = [curve.subset(np.zeros(copies, int)) for curve in (one, other)]
         result = compare(*many, measure)
         assert result.difference != 0 and result.low == result.high == result.difference and result.p == 1
-        assert result.verdict == "not significant" and not result.is_better and not result.is_worse
+        assert result.verdict == "no significant difference" and not result.is_better and not result.is_worse
         alone = resample(many[0], measure).interval()
         assert alone.low == pytest.approx(alone.estimate) == pytest.approx(alone.high)
 

@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -350,37 +351,48 @@ def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
     assert {pair["method"] for pair in pairs} == {"Learned"} and len(pairs) == 2
 
 
-def make_table(values, baseline=True):
+def make_table(values, verdict=""):
     rows = tuple(
-        TableRow("CMD", -1, name, (Entry(value, 0.1, value - 1, value + 1),)) for name, value in values.items()
+        TableRow("CMD", -1, name, (Entry(value, 0.1, value - 1, value + 1, verdict=verdict),))
+        for name, value in values.items()
     )
-    return StudyTable("t", "A 5 % table_", (("ioi", "org/model_1"),), rows, baseline)
+    return StudyTable("t", "A 5 % table_", (("ioi", "org/model_1"),), rows)
 
 
-def test_the_best_is_bold_and_better_than_greedy_underlined_as_rounded():
+def test_the_best_entries_are_those_of_the_best_number_as_rounded():
     table = make_table({"Greedy": 0.5, "ILP": 0.40001, "PNR": 0.40004, "Top-n": 0.49999})
-    best, unmarked = (True, True, "best"), (False, False, "")
-    assert [table.marks(row, 0) for row in table.rows] == [unmarked, best, best, unmarked]
-    without = make_table({"A": 2, "B": 1}, baseline=False)
-    assert not any(without.marks(row, 0).is_underlined for row in without.rows)
+    assert [table.is_best(row, 0) for row in table.rows] == [False, True, True, False]
+    assert not any(replace(table, is_contest=False).is_best(row, 0) for row in table.rows)
 
 
-def test_differences_are_bold_where_the_interval_is_on_the_better_side():
-    rows = tuple(
-        TableRow("CMD", -1, str(low), (Entry((low + high) / 2, None, low, high),))
-        for low, high in ((-2, -1), (-2, 1), (1, 2), (-1, -1))
-    )
-    table = StudyTable("d", "", (("ioi", "demo"),), rows, False, True)
-    marks = [(True, True, "better"), (False, True, ""), (False, False, "worse"), (False, True, "")]
-    assert [table.marks(row, 0) for row in rows] == marks
+def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise, copied):
+    """The oracle of every mark is `compare`, which compares on the same examples of test."""
+    folder, shown = copied, edgewise("report", copied)[1]
+    pairs = json.loads(edgewise("compare", folder, "greedy", "--json")[1])
+    verdicts = {(pair["benchmark"], pair["method"]): pair["verdict"] for pair in pairs}
+    with (folder / "tables.csv").open() as file:
+        entries = list(csv.DictReader(file))
+    differences = [entry for entry in entries if entry["table"].startswith("test-")]
+    assert {(entry["benchmark"], entry["method"]): entry["verdict"] for entry in differences} == verdicts
+    main = [entry for entry in entries if entry["table"] == "main"]
+    for measure in ("CMD", "CPR"):
+        baseline, *others = [entry for entry in main if entry["benchmark"] == measure]
+        chosen = others[-1]["note"].split(" (")[0]
+        assert baseline["verdict"] == "" and others[-1]["verdict"] == verdicts.get((measure, chosen), "")
+    assert {"better", "worse"} & set(verdicts.values())  # otherwise this test says nothing
+    for text in (shown, (folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
+        assert text.count("no mark: no significant difference") == 1
+        words = {word for word in ("better", "worse") if word in verdicts.values()}
+        assert all(len(re.findall(rf"\b{word}\b", text)) > 1 for word in words)
+        assert "<ins>" not in text and "underline" not in text
 
 
 def test_tables_as_markdown_and_latex():
-    table = make_table({"Greedy": 0.5, "ILP": 0.4})
+    table = make_table({"Greedy": 0.5, "ILP": 0.4}, "better")
     page, paper = markdown([table], []), latex([table])
-    assert "| ILP | **<ins>0.4000</ins>** ±0.1000 [−0.6000, 1.4000] |" in page and "ioi, model_1" in page
+    assert "| ILP | best better **0.4000** ±0.1000 [−0.6000, 1.4000] |" in page and "ioi, model_1" in page
     for expected in (
-        r"\underline{$\mathbf{0.4000}$} {\scriptsize $\pm0.1000$ $[-0.6000, 1.4000]$}", r"A 5 \% table\_",
+        r"{\scriptsize best better} $\mathbf{0.4000}$ {\scriptsize $\pm0.1000$ $[-0.6000, 1.4000]$}", r"A 5 \% table\_",
         r"\bottomrule", r"\multicolumn{1}{c}{ioi}", r"model\_1",
     ):  # fmt: skip
         assert expected in paper

@@ -220,10 +220,13 @@ def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
 
 def study_table(is_difference: bool) -> StudyTable:
     rows = tuple(
-        TableRow("CMD", -1, label, (Entry(value, 0.1, value - 0.2, value + 0.2, note),))
-        for label, value, note in (("Greedy", 0.5, ""), ("ILP", -0.4, "tau 5, PNR 0.5"), ("None", -0.00001, "a_b"))
-    )
-    return StudyTable("main", "caption", (("ioi", "demo"),), rows, not is_difference, is_difference)
+        TableRow("CMD", -1, label, (Entry(value, 0.1, value - 0.2, value + 0.2, note, verdict=verdict),))
+        for label, value, note, verdict in (
+            ("Greedy", 0.5, "", ""), ("ILP", -0.4, "tau 5, PNR 0.5", "better"),
+            ("None", -0.00001, "a_b", "no significant difference"), ("Top-n", 0.7, "", "worse"),
+        )
+    )  # fmt: skip
+    return StudyTable("main", "caption", (("ioi", "demo"),), rows, is_difference, not is_difference)
 
 
 @pytest.mark.parametrize("is_difference", [False, True])
@@ -231,7 +234,9 @@ def test_study_tables_have_minus_signs_and_name_the_chosen_recipe(is_difference)
     table = study_table(is_difference)
     page, paper = markdown([table], []), latex([table])
     assert "−0.4000" in page and "[" in page and not re.search(r"-\d", page) and "tau 5, PNR 0.5" in page
-    assert r"\underline{$\mathbf{-0.4000}$}" in paper and r"{\scriptsize tau 5, PNR 0.5}" in paper
+    number = "$-0.4000$" if is_difference else r"$\mathbf{-0.4000}$"
+    words = "better" if is_difference else "best better"
+    assert rf"{{\scriptsize {words}}} {number}" in paper and r"{\scriptsize tau 5, PNR 0.5}" in paper
     assert r"{\scriptsize a\_b}" in paper and "-0.0000" not in paper and "−0.0000" not in page
     outside = re.sub(r"\$[^$]*\$", "", paper)
     assert not re.search(r"-\d\.", outside) and paper.count(r"\begin{tabular}") == paper.count(r"\end{tabular}") == 3
@@ -246,6 +251,9 @@ def test_study_tables_mark_entries_with_words(width):
         return console.file.getvalue()
 
     areas, differences = text(study_table(False)), text(study_table(True))
-    assert "best -0.4000" in areas and re.search(r"^Greedy +0\.5000", areas, re.M)
+    assert "best better -0.4000" in areas and re.search(r"^Greedy +0\.5000", areas, re.M)
+    assert "best" not in differences
+    for words in (areas, differences.replace("+", "")):
+        assert "worse 0.7000" in words and re.search(r"^None +-?0\.0000", words, re.M)
     assert "better -0.4000" in differences and "[-0.6000, -0.2000]" in differences
     assert max(map(len, (areas + differences).splitlines())) <= width

@@ -29,6 +29,7 @@ from .measures import Measure
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
+NOT_SIGNIFICANT = "no significant difference"
 CONFIDENCE = 0.95
 # Draws that differ by less are equal up to rounding. The unit of areas is the model's own performance.
 ROUNDING = 1e-6
@@ -79,8 +80,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """'better', 'worse' or 'not significant', at the level of the interval."""
-        return "better" if self.is_better else "worse" if self.is_worse else "not significant"
+        """'better', 'worse' or 'no significant difference', at the level of the interval."""
+        return "better" if self.is_better else "worse" if self.is_worse else NOT_SIGNIFICANT
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -128,8 +128,10 @@ def check_folder_path(path: Path) -> None:
 def _check_parent(path: Path) -> None:
     if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
         raise InputError(f"{path.name[:40]}... is a name of more than {MAX_NAME_BYTES} bytes; choose a shorter one")
-    if ".." in path.parts and not path.parent.exists():
-        raise InputError(f"{path} can't be written: there is no folder {path.parent}")
+    # Missing folders are created, but those before a ".." must be there to say which folder it means.
+    before = next((folder for folder in path.parents if folder.name == ".."), None)
+    if before is not None and not before.exists():
+        raise InputError(f"{path} can't be written: there is no folder {before}")
     parent = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
     if not parent.is_dir():
         raise InputError(f"{path} can't be written: {parent} is not a folder")

@@ -25,7 +25,7 @@ from ..results import read_result
 from ..study import Study
 from .circuit_summary import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
 from .formatting import describe_method, format_interval, format_number, format_percent, short_name
-from .tables import DEFAULT_WIDTH, INTERVAL, SIGNIFICANT, number_tables
+from .tables import DEFAULT_WIDTH, INTERVAL, mark_words, number_tables
 
 Record = dict[str, Any]
 DIFFERENCE_COLUMNS = ("difference", INTERVAL, "p")
@@ -101,10 +101,8 @@ def recipe_pair_tables(pairs: Sequence[Record], width: int = DEFAULT_WIDTH) -> l
 
 
 def _difference_cells(pair: Record) -> tuple[Text, str, str]:
-    mark = pair["verdict"] if pair["verdict"] in SIGNIFICANT else ""
-    text = f"{format_number(pair['difference'], signed=True)} {mark}".rstrip()
-    interval = format_interval(pair["low"], pair["high"], signed=True)
-    return Text(text, "bold" if mark == "better" else ""), interval, f"{pair['p']:.3f}"
+    text = f"{format_number(pair['difference'], signed=True)} {mark_words(False, pair['verdict'])}".rstrip()
+    return Text(text), format_interval(pair["low"], pair["high"], signed=True), f"{pair['p']:.3f}"
 
 
 def count_shared(here: Circuit, there: Circuit) -> dict[str, float]:

@@ -17,20 +17,21 @@ from ..evaluate import CONFIDENCE
 from ..io.atomic import write_bytes, write_json, write_text
 from ..recipes.settings import published_words
 from ..study import Study, StudyTable, TableRow, study_tables
-from ..study.tables import DIGITS, Marks, verdicts
+from ..study.tables import DIGITS, verdicts
 from .figures import figure_settings, render
 from .figures.curves import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import study_page, write_readme
-from .tables import LOW_ACCURACY, MARKS_LEGEND, number_tables
+from .tables import AREA_MARKS_LEGEND, LOW_ACCURACY, mark_words, number_tables
 
 # In a narrower terminal intervals are on a line below their value.
 NARROW_WIDTH = 60
-LEGEND = (
-    "Best **bold**, better than greedy <ins>underlined</ins>. ± is the standard deviation over seeds; brackets are "
-    f"the {CONFIDENCE:.0%} interval over resamples of the evaluated examples."
+SPREAD_LEGEND = "±: standard deviation over seeds"
+TERMINAL_LEGEND = (AREA_MARKS_LEGEND, f"{SPREAD_LEGEND}; the files have all intervals")
+FILE_LEGEND = (
+    f"{AREA_MARKS_LEGEND}. {SPREAD_LEGEND}; brackets: {CONFIDENCE:.0%} interval over resamples of the evaluated "
+    "examples."
 )
-TERMINAL_LEGEND = (MARKS_LEGEND, "±: standard deviation over seeds; the files have all intervals")
 
 
 def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
@@ -75,13 +76,14 @@ def describe_cell(cell: Mapping[str, Any]) -> str:
 
 
 class _Cell(NamedTuple):
-    """The text of an entry, with empty strings for what it lacks, and its marks."""
+    """The text of an entry, with empty strings for what it lacks, and its marks in words."""
 
     number: str
     spread: str
     interval: str
     note: str
-    marks: Marks
+    is_best: bool
+    marks: str
 
 
 def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
@@ -95,7 +97,8 @@ def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
         interval = ""
         if entry.low is not None and entry.high is not None:
             interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
-        cells.append(_Cell(number, spread, interval, entry.note, table.marks(row, column)))
+        is_best = table.is_best(row, column)
+        cells.append(_Cell(number, spread, interval, entry.note, is_best, mark_words(is_best, entry.verdict)))
     return cells
 
 
@@ -112,8 +115,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
             details += ("\n" if width < NARROW_WIDTH else " ") + cell.interval
         if table.name == "main" and cell.note:
             details += "\n" + cell.note.replace(" (", "\n(")
-        style = "bold " * cell.marks.is_bold + "underline" * cell.marks.is_underlined
-        return Text(f"{cell.marks.word} ".lstrip()) + Text(cell.number, style) + safe_text(details)
+        return Text(f"{cell.marks} ".lstrip()) + Text(cell.number, "bold" * cell.is_best) + safe_text(details)
 
     rows = [(row.label, *(cell_text(cell) if cell else "" for cell in _cells(table, row))) for row in table.rows]
     return number_tables(("recipe", *heads), rows, width, ends=[place - 1 for place in table.lines])
@@ -121,7 +123,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """Return all tables as a page without a heading."""
-    lines = [LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
+    lines = [FILE_LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
     for table in tables:
         heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
         lines += ["", f"**{_page(table.caption)}**", "", f"| recipe | {heads} |"]
@@ -138,10 +140,10 @@ def _page(text: str) -> str:
 
 
 def _markdown_cell(cell: _Cell) -> str:
-    """Return one cell: best bold, better than greedy underlined, then ± over seeds and the interval."""
-    text = f"<ins>{cell.number}</ins>" if cell.marks.is_underlined else cell.number
-    text = f"**{text}**" if cell.marks.is_bold else text
-    text = with_minus_signs(" ".join(filter(None, (text, cell.spread and f"±{cell.spread}", cell.interval))))
+    """Return one cell: marks, the number (the best is bold), ± over seeds, the interval and the chosen recipe."""
+    number = f"**{cell.number}**" if cell.is_best else cell.number
+    parts = (cell.marks, number, cell.spread and f"±{cell.spread}", cell.interval)
+    text = with_minus_signs(" ".join(filter(None, parts)))
     return f"{text} <br>{_page(cell.note)}" if cell.note else text
 
 
@@ -176,11 +178,10 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
         for row in table.rows:
             for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
                 if entry is not None:
-                    marks = table.marks(row, column)
                     entries.append(
                         {"table": table.name, "benchmark": row.about, "method": row.label, "task": task, "model": model}
                         | asdict(entry)
-                        | {"bold": marks.is_bold, "underlined": marks.is_underlined}
+                        | {"best": table.is_best(row, column)}
                         | {"faithfulness": table.faithfulness, "as_published": as_published}
                     )
     return entries
@@ -198,10 +199,11 @@ def curve_records(study: Study) -> list[dict[str, Any]]:
 
 def latex(tables: Sequence[StudyTable]) -> str:
     r"""Return all tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
-    return "\n".join(_latex_table(table) for table in tables)
+    return "\n".join(_latex_table(table, legend=not place) for place, table in enumerate(tables))
 
 
-def _latex_table(table: StudyTable) -> str:
+def _latex_table(table: StudyTable, legend: bool) -> str:
+    """Return a table; with `legend`, its caption explains the marks of all tables."""
     heads, rules, first = [], [], 2
     for task, same in groupby(task for task, _ in table.columns):
         width = len(list(same))
@@ -224,7 +226,7 @@ def _latex_table(table: StudyTable) -> str:
     {body}
     \bottomrule
     \end{{tabular}}
-    \caption{{{_escape(table.caption)}}}
+    \caption{{{_escape(table.caption + f" {FILE_LEGEND}" * legend)}}}
     \label{{tab:{table.name}}}
 \end{{table*}}
 """
@@ -232,8 +234,8 @@ def _latex_table(table: StudyTable) -> str:
 
 def _latex_cell(cell: _Cell) -> str:
     """Return an entry in math mode, with the chosen recipe on a separate line."""
-    text = rf"$\mathbf{{{cell.number}}}$" if cell.marks.is_bold else f"${cell.number}$"
-    text = rf"\underline{{{text}}}" if cell.marks.is_underlined else text
+    text = rf"$\mathbf{{{cell.number}}}$" if cell.is_best else f"${cell.number}$"
+    text = rf"{{\scriptsize {cell.marks}}} {text}" if cell.marks else text
     details = " ".join(filter(None, (cell.spread and rf"$\pm{cell.spread}$", cell.interval and f"${cell.interval}$")))
     text += rf" {{\scriptsize {details}}}" if details else ""
     note = rf" \\ {{\scriptsize {_escape(cell.note)}}}"
@@ -241,6 +243,6 @@ def _latex_cell(cell: _Cell) -> str:
 
 
 def _escape(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
     marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
     return "".join(marks.get(mark, mark) for mark in one_line(text))

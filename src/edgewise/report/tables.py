@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..evaluate import CONFIDENCE, Measure
+from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, safe_text
@@ -20,10 +21,11 @@ LOW_ACCURACY = 0.6
 KEPT_SIZES = (0.01, 0.1, 0.5)
 BEST = "best"
 SIGNIFICANT = ("better", "worse")  # verdicts that tables show
+# The legend of all comparisons, and that of tables of areas, in which recipes are compared with greedy.
 MARKS_LEGEND = (
-    f"{BEST}: of this measure; better, worse: the paired {CONFIDENCE:.0%} interval of the difference excludes 0; "
-    "no mark: no significant difference"
+    f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
 )
+AREA_MARKS_LEGEND = f"{BEST}: of this measure; compared with greedy on the same examples, {MARKS_LEGEND}"
 KEPT_LEGEND = "kept: edges left by pruning, in % of those asked for, at 1, 10 and 50 % of all edges"
 # Names are folded to no less than this, as long as there is room for a column of numbers.
 MIN_NAME_WIDTH = 14
@@ -33,22 +35,25 @@ INTERVAL = f"{CONFIDENCE:.0%} interval"
 
 
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
-    """Return the areas of all recipes of a measure, with marks from a comparison with greedy (see `MARKS_LEGEND`)."""
+    """Return the areas of all recipes of a measure, with marks (see `AREA_MARKS_LEGEND`)."""
     best = max(measure.better * outcome.area for outcome in outcomes)
     greedy = next((outcome for outcome in outcomes if outcome.name == GREEDY.name), None)
     rows = []
     for outcome in outcomes:
         area, is_best = outcome.resampled, measure.better * outcome.area == best
         verdict = "" if greedy is None or outcome is greedy else area.minus(greedy.resampled).verdict
-        mark = verdict if verdict in SIGNIFICANT else ""
-        style = "bold " * is_best + "underline" * (mark == "better")
-        interval, curve, marks = area.interval(), outcome.curve, " ".join(filter(None, (BEST * is_best, mark)))
+        interval, curve = area.interval(), outcome.curve
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
         kept = ", ".join(f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places)
-        cell = Text(format_number(outcome.area), style)
-        rows.append((outcome.name, cell, marks, format_interval(interval.low, interval.high), kept))
+        area_text, marks = Text(format_number(outcome.area), "bold" * is_best), mark_words(is_best, verdict)
+        rows.append((outcome.name, area_text, marks, format_interval(interval.low, interval.high), kept))
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
     return number_tables(("recipe", measure.name, "", INTERVAL, "kept"), rows, width, title, left=(2,))
+
+
+def mark_words(is_best: bool, verdict: str) -> str:
+    """Return the words that mark a number in every table, as explained by `AREA_MARKS_LEGEND`."""
+    return " ".join(filter(None, (BEST * is_best, verdict * (verdict in SIGNIFICANT))))
 
 
 def number_tables(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Curve, Measure
+from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.recipe import GREEDY
 from .cell import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
@@ -18,7 +19,11 @@ DIGITS = 4
 
 @dataclass(frozen=True)
 class Entry:
-    """A number, its standard deviation over seeds (None for one seed), and its interval over evaluated examples."""
+    """A number, its standard deviation over seeds (None for one seed), and its interval over evaluated examples.
+
+    verdict  from the paired comparison with greedy: 'better', 'worse' or 'no significant difference'. Empty if there is
+             none.
+    """
 
     value: float
     spread: float | None = None
@@ -26,6 +31,7 @@ class Entry:
     high: float | None = None
     note: str = ""
     p: float | None = None
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,22 +51,13 @@ class TableRow:
     group: int = 0
 
 
-class Marks(NamedTuple):
-    """How an entry is marked. `word` says why, for the terminal: 'best', 'better', 'worse' or nothing."""
-
-    is_bold: bool = False
-    is_underlined: bool = False
-    word: str = ""
-
-
 @dataclass(frozen=True)
 class StudyTable:
     """A table in the paper's form.
 
     columns        (task, model) pairs
-    baseline       whether the first row of a measure is the baseline. Better entries are underlined.
-    is_difference  whether entries are differences to greedy. Bold then means that the interval excludes 0.
-    is_contest     whether the best entry of a measure is bold
+    is_difference  whether entries are differences to greedy
+    is_contest     whether the best entry of a measure is marked
     faithfulness   the definition behind CMD and CPR. Empty for other tables.
     """
 
@@ -68,29 +65,18 @@ class StudyTable:
     caption: str
     columns: tuple[tuple[str, str], ...]
     rows: tuple[TableRow, ...]
-    baseline: bool = True
     is_difference: bool = False
     is_contest: bool = True
     faithfulness: str = ""
 
-    def marks(self, row: TableRow, column: int) -> Marks:
-        """Return the marks of an entry: the best is bold, those better than the baseline are underlined, as rounded."""
-        entry, sign = row.entries[column], row.better
+    def is_best(self, row: TableRow, column: int) -> bool:
+        """Return whether an entry is the best of its measure, as rounded."""
+        entry = row.entries[column]
         if entry is None or not self.is_contest:
-            return Marks()
-        if self.is_difference:
-            assert entry.low is not None and entry.high is not None
-            is_better = sign * entry.value > 0
-            # Equal examples give an interval without width, which is not significant.
-            is_significant = entry.low < entry.high and (entry.low > 0 or entry.high < 0)
-            word = ("better" if is_better else "worse") if is_significant else ""
-            return Marks(word == "better", is_better, word)
+            return False
         rivals = [other.entries[column] for other in self.rows if other.about == row.about]
-        rounded = [round(sign * rival.value, DIGITS) for rival in rivals if rival is not None]
-        value, first = round(sign * entry.value, DIGITS), rivals[0]
-        is_best = value == max(rounded)
-        is_better = self.baseline and first is not None and value > round(sign * first.value, DIGITS)
-        return Marks(is_best, is_better, "best" if is_best else "")
+        rounded = [round(row.better * rival.value, DIGITS) for rival in rivals if rival is not None]
+        return round(row.better * entry.value, DIGITS) == max(rounded)
 
     @property
     def lines(self) -> tuple[int, ...]:
@@ -132,8 +118,8 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
             comparison = tested.resampled.minus(greedy.resampled)
             if chosen == GREEDY:
                 verdict = "no recipe was better than greedy on validation"
-            elif comparison.verdict == "not significant":
-                verdict = "not significantly different from greedy"
+            elif comparison.verdict == NOT_SIGNIFICANT:
+                verdict = f"{NOT_SIGNIFICANT} from greedy"
             else:
                 verdict = f"{comparison.verdict} than greedy"
             records.append(
@@ -154,9 +140,13 @@ def _row(measure: Measure, label: str, entries: Sequence[Entry], group: int = 0)
     return TableRow(measure.name, measure.better, label, tuple(entries), group)
 
 
-def _entry(repeats: Repeats, note: str = "") -> Entry:
+def _entry(repeats: Repeats, greedy: Repeats | None = None, note: str = "") -> Entry:
+    """Return the entry of a recipe, with the verdict of its comparison with greedy unless it is greedy."""
     interval = repeats.resampled.interval()
-    return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note)
+    verdict = ""
+    if greedy is not None and repeats.recipe != greedy.recipe:
+        verdict = repeats.resampled.minus(greedy.resampled).verdict
+    return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note, verdict=verdict)
 
 
 def _mean_entry(values: Sequence[float]) -> Entry | None:
@@ -169,16 +159,17 @@ def _main_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
         name, paper = measure.name, measure.paper_recipe
-        greedy_entries = [_entry(cell.test[measure][0]) for cell in study.cells]
-        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries))
         tested = [cell.tested(measure) for cell in study.cells]
+        greedy_entries = [_entry(by_recipe[GREEDY.name]) for by_recipe in tested]
+        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries))
         if paper in tested[0]:
-            rows.append(_row(measure, f"{name} ({paper})", [_entry(by_recipe[paper]) for by_recipe in tested]))
+            paper_entries = [_entry(by_recipe[paper], by_recipe[GREEDY.name]) for by_recipe in tested]
+            rows.append(_row(measure, f"{name} ({paper})", paper_entries))
         chosen_entries = []
         for cell, by_recipe in zip(study.cells, tested, strict=True):
             chosen = cell.chosen(measure)
             note = f"{chosen.name} ({chosen.parameter_text})".removesuffix(" ()")
-            chosen_entries.append(_entry(by_recipe[chosen.name], note))
+            chosen_entries.append(_entry(by_recipe[chosen.name], by_recipe[GREEDY.name], note))
         rows.append(_row(measure, f"{name} (chosen on validation)", chosen_entries))
     measures = ", ".join(f"{measure.name} ({measure.improves})" for measure in BOTH_MEASURES)
     return _table(study, "main", f"The chosen recipes against the baseline on {TEST}: {measures}.", rows)
@@ -190,15 +181,15 @@ def _difference_table(study: Study, measure: Measure) -> StudyTable:
     def difference(cell: Cell, name: str) -> Entry:
         repeats = cell.tested(measure)[name]
         less = repeats.resampled.minus(cell.test[measure][0].resampled)
-        return Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p)
+        return Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p, less.verdict)
 
     names = [name for name in study.cells[0].tested(measure) if name != GREEDY.name]
     rows = [_row(measure, name, [difference(cell, name) for cell in study.cells]) for name in names]
     caption = (
         f"{measure.name} minus greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
-        "intervals: marked where the interval lies on the better side of 0. Hyper-parameters were chosen on validation."
+        "intervals. Hyper-parameters were chosen on validation."
     )
-    return _table(study, f"test-{measure.name.lower()}", caption, rows, baseline=False, is_difference=True)
+    return _table(study, f"test-{measure.name.lower()}", caption, rows, is_difference=True, is_contest=False)
 
 
 def _ablation_table(study: Study, measure: Measure) -> StudyTable:
@@ -207,10 +198,15 @@ def _ablation_table(study: Study, measure: Measure) -> StudyTable:
     n_methods = {name: 0 if name == GREEDY.name else name.count("+") + 1 for name in groups[0]}
     rows = []
     for name in sorted(n_methods, key=n_methods.__getitem__):
-        bests = [best(group[name]) for group in groups]
-        entries = [_entry(repeats, repeats.recipe.parameter_text) for repeats in bests]
+        entries = []
+        for group in groups:
+            repeats = best(group[name])
+            entries.append(_entry(repeats, group[GREEDY.name][0], repeats.recipe.parameter_text))
         rows.append(_row(measure, name, entries, group=n_methods[name]))
-    caption = f"{measure.name} ({measure.improves}) of all recipes on {VALIDATION}, each at its best setting there."
+    caption = (
+        f"{measure.name} ({measure.improves}) of all recipes on {VALIDATION}, each at its best setting there, which "
+        "favours recipes with many settings."
+    )
     return _table(study, f"ablation-{measure.name.lower()}", caption, rows)
 
 
@@ -222,7 +218,7 @@ def _sweep_table(study: Study, name: str, measure: Measure, recipe: str, what: s
         for same in zip(*groups, strict=True)
     ]
     caption = f"{measure.name} ({measure.improves}) by {what}, on {VALIDATION}."
-    return _table(study, name, caption, rows, baseline=False)
+    return _table(study, name, caption, rows)
 
 
 def _overlap_table(study: Study) -> StudyTable:
@@ -251,4 +247,4 @@ def _kept_table(study: Study) -> StudyTable:
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )
-    return _table(study, "kept", caption, rows, baseline=False, is_contest=False)
+    return _table(study, "kept", caption, rows, is_contest=False)
