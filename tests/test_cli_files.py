@@ -202,3 +202,20 @@ def test_every_command_writes_beside_the_folder_that_the_user_is_in(edgewise, tm
         assert code == 0, err
     names = ["a.dot", "a.html", "a.json", "a.npz", "circuits", "here", "new", "ranking", "scores"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_a_page_marks_the_edges_of_a_known_circuit(edgewise, tmp_path):
+    draw = np.random.default_rng(0)
+    Circuit(DEMO, draw.random(DEMO.n_edges) < 0.1).save(tmp_path / "circuit.json", draw.normal(size=DEMO.n_edges))
+    truth = Circuit(DEMO, draw.random(DEMO.n_edges) < 0.1)
+    truth.save(tmp_path / "truth.json")
+    words = ("view", tmp_path / "circuit.json", "--no-open", "--out", tmp_path / "page.html")
+    assert edgewise(*words, "--truth", tmp_path / "truth.json")[0] == 0
+    assert '"truth":{"kind":"bits"' in (tmp_path / "page.html").read_text("utf-8")
+    assert edgewise(*words, "--overwrite")[0] == 0
+    assert '"truth":{"kind":"bits"' not in (tmp_path / "page.html").read_text("utf-8")
+    # A circuit of another model is refused, and so is replacing the known circuit by the page.
+    code, _, message = edgewise(*words, "--overwrite", "--truth", "known/induction")
+    assert code == 2 and "the known circuit is of" in message
+    code, _, message = edgewise(*words[:-1], tmp_path / "truth.json", "--overwrite", "--truth", tmp_path / "truth.json")
+    assert code == 2 and Circuit.load(tmp_path / "truth.json") == truth

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from ..evaluate.known import read_truth
 from ..io.atomic import check_file, write_text
 from ..report.viewer.page import page_of
 from ..report.viewer.view import view_of
@@ -30,6 +31,11 @@ def command(
     ),
     overwrite: bool = options.OVERWRITE,
     json: bool = options.JSON,
+    truth: str | None = option(
+        None,
+        "Evaluation",
+        "A known circuit, to mark true, wrong and missed edges: a circuit file, or a model such as known/ioi.",
+    ),
 ) -> None:
     """Write a page that shows circuits layer by layer: one file that needs no server and no network.
 
@@ -39,8 +45,9 @@ def command(
     is_own_page = out_path is None and len(paths) == 1 and is_result(paths[0])
     target = out_path or (paths[0] / "viewer.html" if is_own_page else Path("viewer.html"))
     # The page inside a result folder is derived from it, so it may be replaced.
-    check_file(target, overwrite or is_own_page, [path for path in paths if path.is_file()])
-    view = view_of(paths)
+    sources = paths if truth is None else [*paths, Path(truth)]
+    check_file(target, overwrite or is_own_page, [path for path in sources if path.is_file()])
+    view = view_of(paths, None if truth is None else read_truth(truth))
     page = page_of(view)
     write_text(target, page)
     if json:

@@ -2,7 +2,6 @@
 
 import { cellAt, distance } from "edgewise/layout.js";
 import { calledIn } from "edgewise/notes.js";
-import { elided } from "edgewise/tokens.js";
 
 const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "right", "wrong",
   "missed", "card", "ink", "soft",
@@ -64,8 +63,10 @@ export function drawScene(canvas, { layout, lines, cells, names, notes, palette,
 export function nameTag(layout, node, called, zoom = 1) {
   const { x, y, w, h } = layout.cells[node];
   const size = Math.min(12, Math.max(10, 0.2 * layout.step)) / zoom;
-  const letters = Math.floor(Math.max(w, 0.98 * layout.column) / (0.6 * size));
-  return { x, y: y - h / 2 - 0.3 * size, words: elided(called, Math.max(3, letters)), size };
+  const letters = [...called];
+  const most = Math.max(3, Math.floor(Math.max(w, 0.98 * layout.column) / (0.58 * size)));
+  const words = letters.length <= most ? called : `${letters.slice(0, most - 1).join("").trim()}…`;
+  return { x, y: y - h / 2 - 0.3 * size, words, size };
 }
 
 function drawName(context, { x, y, words, size }, palette, { k }) {

@@ -13,6 +13,7 @@ const WORDS = [
   "list; click again or press Esc to see all. Hover over or tap a line for its score. Difference compares the shown " +
   "recipe with a second one: edges that only one of them has are highlighted and listed; the buttons above the lists " +
   "choose which of them are drawn. The About tab explains the recipes, measures and marks. " +
+  "Type a name or a note of the selected node in the Edges tab; links have them, and Save writes a page with them. " +
   "Scroll or pinch to zoom, drag to move. The address always describes the current picture.",
 ];
 
