@@ -27,7 +27,7 @@ test-floor: $(FLOOR)/.installed
 	$(FLOOR)/bin/python -m pytest tests/laws/test_runs.py tests/laws/test_scores.py \
 	  -k 'gpt2 or llama or logits_equal_those_of_transformers'
 	$(FLOOR)/bin/edgewise score --examples 8 --out results/floor/scores --overwrite
-	$(FLOOR)/bin/edgewise select results/floor/scores --edges 0.1 --out results/floor/circuit.json --overwrite
+	$(FLOOR)/bin/edgewise select results/floor/scores --size 0.1 --out results/floor/circuit.json --overwrite
 	$(FLOOR)/bin/edgewise evaluate results/floor/circuit.json --examples 8
 	$(FLOOR)/bin/edgewise run --examples 8 --no-learned --out results/floor/run --overwrite
 

@@ -133,7 +133,7 @@ def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):
 
 def test_score_select_and_evaluate_in_separate_commands(edgewise, scores, tmp_path):
     circuit = tmp_path / "circuit.json"
-    words = ("select", scores, "--solver", "ilp", "--edges", 0.1, "--rank", "absolute", "--pnr", 0.5, "--resamples", 10)
+    words = ("select", scores, "--solver", "ilp", "--size", 0.1, "--rank", "absolute", "--pnr", 0.5, "--resamples", 10)
     code, out, _ = edgewise(*words, "--out", circuit, "--json")
     chosen = json.loads(out)
     assert code == 0 and chosen["edges_asked"] == int(0.1 * DEMO.n_edges) == chosen["edges_kept"]

@@ -219,3 +219,69 @@ def test_a_page_marks_the_edges_of_a_known_circuit(edgewise, tmp_path):
     assert code == 2 and "the known circuit is of" in message
     code, _, message = edgewise(*words[:-1], tmp_path / "truth.json", "--overwrite", "--truth", tmp_path / "truth.json")
     assert code == 2 and Circuit.load(tmp_path / "truth.json") == truth
+
+
+def test_a_folder_of_circuits_is_an_input_of_every_command(edgewise, scores, tmp_path):
+    """What `select` writes for several sizes: `--size` names the same circuits as `--edges` did."""
+    folder, first = tmp_path / "circuits", int(0.02 * DEMO.n_edges)
+    code, out, _ = edgewise("select", scores, "--size", "50%,0.02,10%", "--solver", "greedy", "--out", folder, "--json")
+    assert code == 0 and [c["edges_asked"] for c in json.loads(out)["circuits"]] == [first, 47, 239]
+    code, out, err = edgewise("evaluate", folder, "full", "--examples", 4, "--json")
+    assert code == 0, err
+    rows = json.loads(out)["circuits"]
+    names = [f"circuit-{first}.json", "circuit-47.json", "circuit-239.json"]
+    assert [row["circuit"] for row in rows] == [*(str(folder / name) for name in names), "full"]
+    assert rows[-1]["faithfulness"] == 1
+    for words in (("show", folder, "--size", "10%"), ("export", folder, "--size", 0.1, "--to", "dot")):
+        code, out, err = edgewise(*words)
+        one = edgewise(*words[:1], folder / names[1], *words[4:])
+        assert code == 0 and out == one[1], err
+    assert json.loads(edgewise("show", folder, "--json")[1])["edges"] == rows[2]["edges"]
+    pair = json.loads(edgewise("compare", folder, folder / names[1], "--size", 0.1, "--json")[1])
+    assert pair["overlap"] == 1 and pair["shared"] == rows[1]["edges"]
+    assert edgewise("view", folder, "--no-open", "--out", tmp_path / "page.html")[0] == 0
+    assert edgewise("convert", folder, tmp_path / "converted", "--format", "pt")[0] == 0
+    converted = json.loads(edgewise("evaluate", tmp_path / "converted", "--examples", 4, "--json")[1])["circuits"]
+    assert [row["metric"] for row in converted] == [row["metric"] for row in rows[:-1]]
+    assert "its circuits have 9, 47, 239 edges" in refused(edgewise, "show", folder, "--size", "3%")
+    assert "edgewise select" in refused(edgewise, "evaluate", scores)
+    (tmp_path / "nothing").mkdir()
+    assert "has no circuits" in refused(edgewise, "evaluate", tmp_path / "nothing")
+
+
+def test_the_circuits_of_a_run_are_evaluated_from_its_folder(edgewise, runs):
+    run = runs / "test"
+    rows = json.loads(edgewise("evaluate", run, "--examples", 4, "--json")[1])["circuits"]
+    assert rows == json.loads(edgewise("evaluate", run / "circuits", "--examples", 4, "--json")[1])["circuits"]
+    sizes = [float(row["circuit"].rpartition("-")[2].removesuffix(".npz")) for row in rows]
+    assert len(rows) == 20 and sizes == sorted(sizes[:10]) * 2
+    assert edgewise("show", run / "circuits")[1] == edgewise("show", run)[1]
+    exported = edgewise("compare", run, run / "circuits" / "cmd-0.1.npz", "--size", "10%", "--json")
+    assert json.loads(exported[1])["overlap"] == 1
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".json", ".pt"])
+def test_a_circuit_that_pruning_left_empty_has_faithfulness_0(edgewise, tmp_path, suffix):
+    """One edge connects nothing, so greedy's circuit of one edge is empty after pruning."""
+    score = np.zeros(DEMO.n_edges)
+    score[DEMO.edge_names.index("m0->a1.h0<q>")] = 1
+    given, target = score_file(tmp_path / "scores.json", score), tmp_path / f"circuit{suffix}"
+    assert edgewise("select", given, "--edges", 1, "--solver", "top-n", "--out", target)[0] == 0
+    assert Circuit.load(target).n_edges == 0
+    for other in (".npz", ".json", ".pt"):
+        copy = tmp_path / f"copy{other}"
+        assert edgewise("convert", target, copy)[0] == 0
+        code, out, err = edgewise("evaluate", copy, "--examples", 4, "--json")
+        assert code == 0, err
+        assert json.loads(out)["circuits"][0]["faithfulness"] == 0
+        page = tmp_path / f"{other}.html"
+        assert edgewise("show", copy)[0] == edgewise("view", copy, "--no-open", "--out", page)[0] == 0
+
+
+def test_counts_and_shares_are_not_confused(edgewise, scores):
+    assert "give --size" in refused(edgewise, "select", scores, "--edges", 0.05)
+    assert "give --edges" in refused(edgewise, "select", scores, "--size", 5)
+    for words in ((), ("--edges", 5, "--size", 0.1)):
+        assert "either --edges 324" in refused(edgewise, "select", scores, *words)
+    for words, expected in ((("--edges", 1), 1), (("--size", 1), DEMO.n_edges), (("--size", "1%"), 4)):
+        assert json.loads(edgewise("select", scores, *words, "--json")[1])["edges_asked"] == expected

@@ -350,7 +350,7 @@ def test_a_learned_ranking_can_be_written_selected_from_and_evaluated(edgewise, 
     circuits = []
     for rank in ("signed", "absolute"):
         target = tmp_path / f"{rank}.json"
-        words = ("select", tmp_path / "r", "--solver", "ilp", "--edges", 0.1, "--rank", rank, "--out", target, "--json")
+        words = ("select", tmp_path / "r", "--solver", "ilp", "--size", 0.1, "--rank", rank, "--out", target, "--json")
         code, out, _ = edgewise(*words)
         assert code == 0 and json.loads(out)["edges_kept"] == 47
         circuits.append(json.loads(target.read_text())["edges"])

@@ -15,7 +15,7 @@ from plain_ilp import plain_optimum
 
 from edgewise import Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve
 from edgewise.evaluate import SIZES
-from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_edges, solve_path
+from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_count, parse_share, solve_path
 
 TINY = Graph(1, 1, 2)
 ALL = [SOLVERS[name]() for name in sorted(SOLVERS)]
@@ -277,25 +277,36 @@ def test_least_positive_is_rounded_up_and_at_most_all_positive_edges(budget, per
     assert SelectionProblem.build(graph, np.ones(graph.n_edges), "signed", 100, 0.55).least_positive == 55
 
 
+@pytest.mark.parametrize("text, expected", [("324", 324), ("1", 1), ("0", 0), ("32491", 32491), (" 5 ", 5)])
+def test_edges_are_counts(text, expected):
+    assert parse_count(text, 32491) == expected
+
+
 @pytest.mark.parametrize(
     "text, expected",
-    [("324", 324), ("0.01", 324), ("1", 1), ("1.0", 32491), ("0", 0), ("1e-3", 32), ("32491", 32491), (" 5 ", 5),
-     (".5", 16245), ("1/3", 10830), ("+7", 7), ("2e2", 200), ("1e-300", 0)],
+    [("0.01", 0.01), ("1%", 0.01), ("1", 1), ("100%", 1), ("1.0", 1), ("1e-3", 0.001), (".5", 0.5), ("1/3", 1 / 3),
+     ("5 %", 0.05), (" 0.5% ", 0.005), ("7%", 0.07)],
 )  # fmt: skip
-def test_edges_are_a_count_or_a_share(text, expected):
-    assert parse_edges(text, 32491) == expected
+def test_sizes_are_shares(text, expected):
+    assert parse_share(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["-1", "-0.5", "1.5", "many", "nan", "inf", "", "1/0", "١", "1_000", "0x10", "1e999999999", "1e-999999999",
-     "9" * 5000, "32492", "1e400", "9" * 20],
-)  # fmt: skip
+NO_NUMBERS = ("-1", "-0.5", "many", "nan", "inf", "", "%", "1/0", "١", "1_000", "0x10", "1e999999999", "9" * 5000)
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "0.05", "5%", "1.0", "1e2", "1/3", "32492", "9" * 20])
 def test_invalid_numbers_of_edges_are_errors(text):
-    words = "the graph has 32491" if text in ("32492", "1e400", "9" * 20) else "is neither a count of edges"
+    words = "the graph has 32491" if text in ("32492", "9" * 20) else r"--edges takes counts .* give --size"
     with pytest.raises(InputError, match=words) as error:
-        parse_edges(text, 32491)
+        parse_count(text, 32491)
     assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "0", "0%", "5", "1.5", "101%", "324", "1e400"])
+def test_invalid_shares_are_errors(text):
+    with pytest.raises(InputError, match=r"--size takes shares .* give --edges") as error:
+        parse_share(text)
+    assert len(str(error.value)) < 220
 
 
 @pytest.mark.parametrize(

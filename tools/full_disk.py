@@ -64,8 +64,8 @@ COMMANDS = {
         "circuit.json",
     ),
     "select-several": Command(
-        ("select", "SCORES", "--edges", "0.1,0.2,0.5", "--out", "OUT"),
-        ("select", "SCORES", "--edges", "0.1,0.2,0.5", "--solver", "greedy", "--out", "OUT"),
+        ("select", "SCORES", "--size", "0.1,0.2,0.5", "--out", "OUT"),
+        ("select", "SCORES", "--size", "0.1,0.2,0.5", "--solver", "greedy", "--out", "OUT"),
     ),
     "convert": Command(
         ("convert", "SCORES", "OUT"), ("select", "SCORES", "--edges", "9", "--out", "OUT"), "scores.json"

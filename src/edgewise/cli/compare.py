@@ -29,6 +29,7 @@ from ..results import is_result, read_result
 from ..study import is_study, read_study
 from . import options
 from .console import explain, out, print_json, print_tables, say
+from .options import option
 
 
 def command(
@@ -39,6 +40,10 @@ def command(
     ),
     other: str | None = typer.Argument(
         None, help="The recipe to subtract; by default `recipe` is subtracted from all others."
+    ),
+    size: str | None = option(
+        None, "Circuit", "Share of the edges of the circuits to compare, such as 0.05 or 5% (default: the smallest "
+        "faithful one).",
     ),
     top: int = options.TOP,
     json: bool = options.JSON,
@@ -52,33 +57,36 @@ def command(
     Two circuits (npz, or EAP-IG's json or pt): the edges of both, of only the first, of only the second, and their
     overlap (shared edges divided by edges of either). Two runs: the overlap of every common recipe by size, and the
     difference of its areas, paired if both were evaluated on the same examples. For two runs, and for two recipes of
-    one run, also the edges of their circuits, at the smallest faithful size.
+    one run, also the edges of their circuits at one size. A run and a circuit: the run's circuit of that size.
     """
     if recipe is not None and _is_path(recipe):
         if other is not None:
             raise InputError(f"two runs or two circuits have no recipe to choose; omit {other!r}")
         if is_result(folder) and is_result(recipe):
-            _compare_runs(folder, Path(recipe), top, json)
-        elif is_result(folder) or is_result(recipe):
-            raise InputError(
-                f"of {folder} and {recipe}, one is a run and one isn't; give two runs, or two circuits: those of a run "
-                "are in its circuits/"
-            )
+            _compare_runs(folder, Path(recipe), size, top, json)
         else:
-            pair = pair_circuits(open_circuit(folder), open_circuit(recipe), top)
+            # A file is one circuit, so a size is for the other one.
+            opened = [open_circuit(path, size=None if os.path.isfile(path) else size) for path in (folder, recipe)]
+            pair = pair_circuits(*opened, top)
             print_json(pair) if json else _show_pair(pair)
-    elif os.path.isfile(folder):
+    elif not is_result(folder) and not is_study(folder):
+        open_circuit(folder)  # raises if it isn't one
         raise InputError(f"{folder} is a circuit; give another one to compare it with, or a folder of a run or a study")
     else:
-        _compare_recipes(folder, recipe, other, top, json)
+        _compare_recipes(folder, recipe, other, size, top, json)
 
 
 def _is_path(argument: str) -> bool:
     """Whether an argument is, or looks like, a run or a circuit rather than a recipe's name."""
-    return os.path.isfile(argument) or is_result(argument) or "/" in argument or argument.endswith(tuple(FORMATS))
+    return os.path.exists(argument) or "/" in argument or argument.endswith(tuple(FORMATS))
 
 
-def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: int, json: bool) -> None:
+def _compare_recipes(
+    folder: Path, recipe: str | None, other: str | None, size: str | None, top: int, json: bool
+) -> None:
+    shows_circuits = recipe is not None and other is not None and is_result(folder)
+    if size is not None and (json or not shows_circuits):
+        raise InputError("--size chooses circuits to compare; give two recipes, runs or circuits, without --json")
     groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
     compared = compare_recipes(groups, recipe, other)
     if json:
@@ -87,9 +95,9 @@ def _compare_recipes(folder: Path, recipe: str | None, other: str | None, top: i
     for _, same in groupby(compared, key=lambda pair: (pair["task"], pair["model"], pair["benchmark"])):
         print_tables(recipe_pair_tables(list(same), out.width))
     explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
-    if recipe is not None and other is not None and is_result(folder):
+    if shows_circuits:
         for pair in compared:
-            _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), top))
+            _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), size, top))
     if recipe is None:
         say("The best recipe was chosen on these same examples, so its lead is overestimated.")
 
@@ -106,7 +114,7 @@ def _show_pair(pair: dict[str, Any]) -> None:
         explain("edges are sorted by absolute score; shared ones have their score here")
 
 
-def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
+def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: bool) -> None:
     pair = pair_runs(first, second)
     if json:
         print_json(pair)
@@ -119,4 +127,4 @@ def _compare_runs(first: Path, second: Path, top: int, json: bool) -> None:
         explain(MARKS_LEGEND + "; paired over the same examples" * pair["paired"])
     for note in pair["notes"]:
         say(f"note: {note}")
-    _show_pair(pair_exported(first, second, pair["overlap"][0]["benchmark"], top=top))
+    _show_pair(pair_exported(first, second, pair["overlap"][0]["benchmark"], size=size, top=top))

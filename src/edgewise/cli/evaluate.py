@@ -13,7 +13,9 @@ from ..errors import InputError
 from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..io.atomic import check_file, write_json
+from ..io.formats import read_edge_file
 from ..recipes.settings import Settings
+from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from . import options
@@ -29,7 +31,9 @@ NAMED_CIRCUITS = {"full": Circuit.full, "empty": Circuit.empty}
 
 def command(
     *,
-    circuits: list[Path] = typer.Argument(..., help="Circuit files (npz, EAP-IG json or pt), or `full`, or `empty`."),
+    circuits: list[Path] = typer.Argument(
+        ..., help="Circuits: files (npz, EAP-IG json or pt), folders of these, `full` or `empty`."
+    ),
     model: options.ModelOptions,
     task: options.TaskOptions,
     evaluation: options.EvaluationOptions,
@@ -58,20 +62,18 @@ def command(
     # Settings are those of a run, which scores edges; accuracy can be evaluated but has no gradient to score with.
     scored = {"metric": metric} if metric.differentiable else {}
     settings = Settings(**scored, ablation=ablation, batch_size=batch_size, memory=machine.memory_bytes)
-    files = {path: Circuit.load(path) for path in circuits if str(path) not in NAMED_CIRCUITS}
-    for path, circuit in files.items():
-        if not circuit.n_edges:
-            raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
+    paths = [file for path in circuits for file in (list_circuits(path) if path.is_dir() else [path])]
+    files = {path: _load(path) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
         for path, circuit in files.items():
             if circuit.graph != loaded.graph:
                 graphs = f"{circuit.graph}, but model {model.model!r} has {loaded.graph}"
                 raise InputError(f"{path} is a circuit of {graphs}")
-        opened = [files.get(path) or NAMED_CIRCUITS[str(path)](loaded.graph) for path in circuits]
+        opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
         examples = task.load(loaded, split)
         warn_of_examples(examples)
-        if show_forecast(loaded, [EvaluateWork(examples, settings, len(circuits))], session, dry_run, json):
+        if show_forecast(loaded, [EvaluateWork(examples, settings, len(paths))], session, dry_run, json):
             return
         if not session.store.is_empty:
             note("resuming a stopped command")
@@ -81,7 +83,7 @@ def command(
                 session=session,
             )  # fmt: skip
         about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
-        record = about | _record(circuits, opened, result, definition, per_example)
+        record = about | _record(paths, opened, result, definition, per_example)
         if out_file is not None:
             check_file(out_file, overwrite)  # another program may have written it meanwhile
             write_json(out_file, record)
@@ -89,6 +91,13 @@ def command(
         print_json(record)
     else:
         _show(record, definition)
+
+
+def _load(path: Path) -> Circuit:
+    file = read_edge_file(path)
+    if file.mask is not None and not file.has_circuit:
+        raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
+    return Circuit(file.graph, file.require_mask())
 
 
 def _record(

@@ -13,12 +13,13 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Shrinkage, summarise
 from ..errors import InputError
+from ..evaluate.curve import size_to_edges
 from ..io.atomic import atomic_folder, check_file, check_folder
 from ..io.formats import check_suffix
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
-from ..select import SOLVERS, Selection, SelectionProblem, Status, parse_edges, solve, solve_path
+from ..select import SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
 from ..select.problem import RANKINGS
 from . import options
 from .console import out, print_json, print_tables, say
@@ -34,8 +35,9 @@ def command(
     scores: Path = typer.Argument(
         ..., help="A folder of `edgewise score`, `learn` or `run`, or an EAP-IG json or pt file."
     ),
-    edges: str = option(
-        ..., "Selection", "How many edges: a count such as 324, a share such as 0.01, or several, as 0.01,0.05,0.1."
+    edges: str | None = option(None, "Selection", "Number of edges, such as 324; several: 100,200,400."),
+    size: str | None = option(
+        None, "Selection", "Or the share of the edges, such as 0.05 or 5%; several: 1%,5%,10%. 1 is all edges."
     ),
     intervals: options.IntervalOptions,
     limits: options.SolverOptions,
@@ -59,9 +61,12 @@ def command(
         raise InputError("--resamples and --kappa are two filters; give one of them")
     if intervals.given_intervals and not resamples:
         raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
-    has_sizes = "," in edges
+    requested = edges if size is None else size
+    if requested is None or None not in (edges, size):
+        raise InputError("give the size of the circuit: either --edges 324 (a count) or --size 0.05 (a share)")
+    has_sizes = "," in requested
     if limits.nested and not has_sizes:
-        raise InputError("--nested needs several sizes: --edges 0.01,0.02,0.05")
+        raise InputError("--nested needs several sizes: --size 0.01,0.02,0.05")
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
     bootstrap = intervals.build_bootstrap(resamples, seed) if resamples else None
     chosen_filter = bootstrap or (NO_FILTER if kappa is None else Shrinkage(kappa))
@@ -76,9 +81,12 @@ def command(
         loaded = EdgeScores.load(scores)
         statistics = summarise(loaded, chosen_filter)
         ranking, origin = statistics.ranking, dict(loaded.provenance)
-    counts = [parse_edges(part.strip(), ranking.graph.n_edges) for part in edges.split(",")]
+    n_edges, parts = ranking.graph.n_edges, requested.split(",")
+    counts = sorted(
+        parse_count(part, n_edges) if size is None else size_to_edges(parse_share(part), n_edges) for part in parts
+    )
     if len(set(counts)) < len(counts):
-        raise InputError(f"--edges {edges} has a size twice; give each once")
+        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} edges); give each once")
     problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
     if has_sizes:
         selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)

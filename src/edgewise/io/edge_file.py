@@ -51,6 +51,13 @@ class EdgeFile:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, frozen(getattr(self, name)))
 
+    @property
+    def has_circuit(self) -> bool:
+        """Whether the file is of a circuit. A json or pt without an edge is one if it was selected, else of scores."""
+        if self.mask is None:
+            return False
+        return bool(self.mask.any()) or self.path.suffix == ".npz" or "edges_asked" in self.about
+
     def require_scores(self) -> NDArray[np.floating]:
         """Return the scores [edge]. Raise InputError if an edge has none."""
         if self.score is None:

@@ -18,13 +18,16 @@ from rich.table import Table
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import FAITHFUL_ENOUGH, Curve
+from ..evaluate.curve import size_to_edges
 from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
-from ..io.formats import read_edge_file
+from ..io.formats import SUFFIX_WORDS, read_edge_file
 from ..method import as_known
 from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome
 from ..results import is_result, read_result
+from ..results.submission import circuit_files
+from ..select import parse_share
 from .formatting import format_number, format_percent, format_score
 from .tables import number_tables
 
@@ -36,8 +39,8 @@ COLOURS = {"q": "#0072B2", "k": "#E69F00", "v": "#009E73", "MLP": "#CC79A7", "lo
 KINDS = tuple(COLOURS)
 # A file of folders without circuits -> advice.
 ADVICE = {
-    "scores.json": "has scores, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
-    "ranking.json": "has a ranking, but no circuit; select one: edgewise select {} --edges 0.05 --out circuit.json",
+    "scores.json": "has scores, but no circuit; select one: edgewise select {} --size 0.05 --out circuit.json",
+    "ranking.json": "has a ranking, but no circuit; select one: edgewise select {} --size 0.05 --out circuit.json",
     "study.json": "is a study, which keeps no circuits; run the recipe of interest: edgewise run --help",
 }
 
@@ -62,23 +65,57 @@ class OpenCircuit:
 def open_circuit(
     path: str | Path, recipe: str | None = None, measure: str | None = None, size: str | None = None
 ) -> OpenCircuit:
-    """Return the circuit of a file (npz, json or pt), or of a result folder; see `open_run_circuit`."""
+    """Return the circuit of a file (npz, json or pt), of a folder of such files, or of a result folder.
+
+    The parameters are those of `open_run_circuit`. Of a folder of files, `size` chooses one, by default the largest.
+    """
     path = Path(path)
-    if is_result(path):
-        return open_run_circuit(read_result(path), recipe, measure, size)
-    for marker, advice in ADVICE.items():
-        if os.path.isfile(path / marker):
-            raise InputError(f"{path} {advice.format(path)}")
+    for folder in (path, path.parent) if path.name == "circuits" else (path,):
+        if is_result(folder):
+            return open_run_circuit(read_result(folder), recipe, measure, size)
+    if recipe is not None or measure is not None:
+        raise InputError(f"--recipe and --measure choose from a result folder, but {path} isn't one")
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder without run.json; give a result folder, or the file of a circuit")
-    if recipe is not None or measure is not None or size is not None:
-        raise InputError(f"--recipe, --measure and --size choose from a result folder, but {path} is one circuit")
+        return _open_file(*_choose_file(path, size))
+    if size is not None:
+        raise InputError(f"--size chooses from a folder of circuits, but {path} is one circuit")
+    return _open_file(path, str(path))
+
+
+def list_circuits(folder: Path) -> list[Path]:
+    """Return the circuit files of a folder, or of the circuits/ of a result folder, by name and size."""
+    for marker, advice in ADVICE.items():
+        if os.path.isfile(folder / marker):
+            raise InputError(f"{folder} {advice.format(folder)}")
+    files = circuit_files(folder / "circuits" if is_result(folder) else folder)
+    if not files:
+        raise InputError(f"{folder} has no circuits: no file in it ends in {SUFFIX_WORDS}; give a folder of circuits")
+    return files
+
+
+def _choose_file(folder: Path, size: str | None) -> tuple[Path, str]:
+    """Return the file of a size in a folder of circuits, by default the last, and how to name it."""
+    paths = list_circuits(folder)
+    if size is None:
+        return paths[-1], f"{paths[-1]}" + f" (--size chooses among {len(paths)})" * (len(paths) > 1)
+    files, share = [read_edge_file(path) for path in paths], parse_share(size)
+    asked = [file.about.get("edges_asked", int(np.count_nonzero(file.require_mask()))) for file in files]
+    for file, n_edges in zip(files, asked, strict=True):
+        if size_to_edges(share, file.graph.n_edges) == n_edges:
+            return file.path, str(file.path)
+    raise InputError(
+        f"{folder} has no circuit of size {size} ({size_to_edges(share, files[0].graph.n_edges)} edges); its circuits "
+        f"have {', '.join(map(str, asked))} edges"
+    )
+
+
+def _open_file(path: Path, name: str) -> OpenCircuit:
     file = read_edge_file(path)
     circuit = Circuit(file.graph, file.require_mask())
     score = file.score
     if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
         score = None  # files without scores have zeros, or none for some edges
-    return OpenCircuit(str(path), circuit, None if score is None else np.nan_to_num(score))
+    return OpenCircuit(name, circuit, None if score is None else np.nan_to_num(score))
 
 
 def open_run_circuit(
@@ -93,7 +130,7 @@ def open_run_circuit(
     measure
         CMD or CPR. By default the run's first.
     size
-        A share of the edges such as 0.05 or 5%, or the number asked for. By default the smallest that is faithful.
+        A share of the edges such as 0.05 or 5%. By default the smallest that is faithful.
     """
     measures = {one.name: one for one in result.measures}
     chosen = result.measures[0] if measure is None else measures[as_known("measure", measure, measures)]
@@ -113,13 +150,9 @@ def _find_size(curve: Curve, size: str | None) -> tuple[int, str]:
         parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
         best = format_number(max(parts, default=float(values[place])), digits=2)
         return place, f"no size has a faithfulness of {FAITHFUL_ENOUGH:g} (at most {best})"
-    try:
-        number = float(size.removesuffix("%")) / (100 if size.endswith("%") else 1)
-    except ValueError:
-        number = float("nan")
-    is_count = size.isdecimal() and size != "1"
-    for place, (share, asked) in enumerate(zip(curve.shares, curve.n_requested, strict=True)):
-        if isclose(share, number) or (is_count and asked == number):
+    number = parse_share(size)
+    for place, share in enumerate(curve.shares):
+        if isclose(share, number):
             return place, ""
     shares = ", ".join(f"{share:g}" for share in curve.shares)
     raise InputError(f"there is no circuit of size {size!r}; choose a share of the edges: {shares}")

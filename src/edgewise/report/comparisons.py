@@ -142,13 +142,18 @@ def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
 
 
 def pair_exported(
-    one: Path, other: Path, measure: str, recipes: tuple[str | None, str | None] = (None, None), top: int = TOP
+    one: Path,
+    other: Path,
+    measure: str,
+    recipes: tuple[str | None, str | None] = (None, None),
+    size: str | None = None,
+    top: int = TOP,
 ) -> Record:
-    """Compare the default circuit of a run with the circuit of the same size of another run or recipe.
+    """Compare a circuit of a run with the circuit of the same size of another run or recipe.
 
-    Without names of recipes, circuits are those that the runs exported.
+    Without names of recipes, circuits are those that the runs exported; without a size, the first has its default.
     """
-    here = open_circuit(one, recipes[0], measure)
+    here = open_circuit(one, recipes[0], measure, size)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
     size = f"{share:.17g}" if share in read_result(other).settings.sizes else None

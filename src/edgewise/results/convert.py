@@ -144,7 +144,7 @@ def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
     """Write one file from a file or a folder of scores. Return its graph and the notes."""
     is_folder = os.path.isdir(source) or not source.suffix
     file = None if is_folder else read_edge_file(source)
-    if target.suffix == NPZ and (file is None or file.mask is None or not file.mask.any()):
+    if target.suffix == NPZ and (file is None or not file.has_circuit):
         raise InputError(
             f"{source} has scores, but no circuit, and a {NPZ} keeps scores of the edges in a circuit only; "
             f"write a {' or '.join(EAP_SUFFIXES)}, or select a circuit first"

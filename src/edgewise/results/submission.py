@@ -11,6 +11,7 @@ separate folders `abs-True` and `abs-False`, which contain the folders of tasks 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ LAYOUTS = ("importances", "circuits")
 # All sizes but the full model, which isn't submitted.
 SHARES = SIZES[:-1]
 MIN_TASKS = MIN_MODELS = 2
+# The size at the end of a file name, as in cmd-0.01.npz and circuit-479.json.
+SIZE_SUFFIX = re.compile(r"-(\d+(?:\.\d+)?(?:e-\d+)?)$")
 
 
 @dataclass(frozen=True)
@@ -148,13 +151,19 @@ def check_submission(folder: str | Path) -> SubmissionCheck:
 
 
 def circuit_files(folder: Path, suffixes: Collection[str] = tuple(FORMATS)) -> list[Path]:
-    """Return the files in a folder that have a suffix of circuits."""
+    """Return the files in a folder that have a suffix of circuits, by name and then by the size at its end."""
     with wrap_read_errors(folder):
-        return sorted(
+        paths = [
             path
             for path in folder.iterdir()
             if path.suffix in suffixes and path.name[0] != "." and os.path.isfile(path)
-        )
+        ]
+
+    def name_and_size(path: Path) -> tuple[str, float, Path]:
+        size = SIZE_SUFFIX.search(path.stem)
+        return (path.stem, 0.0, path) if size is None else (path.stem[: size.start()], float(size[1]), path)
+
+    return sorted(paths, key=name_and_size)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -3,7 +3,7 @@
 from .base import Selection, Solution, Solver, Status
 from .greedy import Greedy
 from .ilp import Ilp
-from .problem import RANKINGS, Infeasible, SelectionProblem, parse_edges
+from .problem import RANKINGS, Infeasible, SelectionProblem, parse_count, parse_share
 from .run_solver import solve, solve_path
 from .top_n import TopN
 

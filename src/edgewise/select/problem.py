@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +19,8 @@ from ..errors import InputError, unknown_name
 from ..graph import Graph, frozen
 
 RANKINGS = ("signed", "absolute")
-# A count, a decimal or a fraction. Their length is limited: an exponent of nine digits would take very long.
+COUNT = re.compile("[0-9]{1,20}")
+# A whole number, a decimal or a fraction. Their length is limited: an exponent of nine digits would take very long.
 NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?)")
 
 
@@ -150,23 +152,32 @@ class SelectionProblem:
         return float(self.value[mask].sum())
 
 
-def parse_edges(text: str, n_edges: int) -> int:
-    """Return a number of edges from '324' (a count) or '0.01' (a share of all edges, rounded down as in MIB)."""
-    error = InputError(f"{text[:40]!r} is neither a count of edges, such as 324, nor a share, such as 0.01")
-    text = text.strip()
-    try:
-        number = Fraction(text) if NUMBER.fullmatch(text) else None
-    except ZeroDivisionError:
-        number = None
-    if number is None:
-        raise error
-    is_share = any(mark in text.lower() for mark in ".e/") and number <= 1
-    count = int(float(number) * n_edges) if is_share else int(number)
-    if not is_share and number.denominator != 1:
-        raise error
+def parse_count(text: str, n_edges: int) -> int:
+    """Return a number of edges from text such as '324'."""
+    if not COUNT.fullmatch(text.strip()):
+        raise InputError(
+            f"--edges takes counts of edges, such as 324, not {text[:40]!r}; for a share of all edges give "
+            "--size, such as --size 0.05 or --size 5%"
+        )
+    count = int(text)
     if count > n_edges:
         raise InputError(f"{text} edges were asked for, but the graph has {n_edges}; ask for at most that many")
     return count
+
+
+def parse_share(text: str) -> float:
+    """Return a share of the edges, above 0 and at most 1, from text such as '0.05', '5%' or '1/20'."""
+    number = text.strip().removesuffix("%").rstrip()
+    share = Fraction(0)
+    if NUMBER.fullmatch(number):
+        with suppress(ZeroDivisionError):
+            share = Fraction(number) / (100 if text.strip().endswith("%") else 1)
+    if not 0 < share <= 1:
+        raise InputError(
+            f"--size takes shares of the edges above 0 and up to 1, such as 0.05 or 5%, not {text[:40]!r}; for a "
+            "count of edges give --edges of `edgewise select`"
+        )
+    return float(share)
 
 
 class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as solvers do

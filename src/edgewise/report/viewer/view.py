@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,14 +22,12 @@ from ...recipes.discovery import Discovery
 from ...recipes.outcome import Outcome
 from ...recipes.run_info import Prompt
 from ...results import is_result, read_result
-from ...results.submission import circuit_files
+from ...results.submission import SIZE_SUFFIX, circuit_files
 from ...study import is_study
 from ..formatting import short_name
 from ..overview import centred_statistics
 
 FloatArray = NDArray[np.floating]
-# The size at the end of a file name, as in cmd-0.01.npz and circuit-479.json.
-SIZE_SUFFIX = re.compile(r"-\d+(\.\d+)?(e-\d+)?$")
 
 
 @dataclass(frozen=True, eq=False)
