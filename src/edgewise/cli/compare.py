@@ -66,8 +66,10 @@ def command(
             _compare_runs(folder, Path(recipe), size, top, json)
         else:
             # A file is one circuit, so a size is for the other one.
-            opened = [open_circuit(path, size=None if os.path.isfile(path) else size) for path in (folder, recipe)]
-            pair = pair_circuits(*opened, top)
+            first, second = (
+                open_circuit(path, size=None if os.path.isfile(path) else size) for path in (folder, recipe)
+            )
+            pair = pair_circuits(first, second, top)
             print_json(pair) if json else _show_pair(pair)
     elif not is_result(folder) and not is_study(folder):
         open_circuit(folder)  # raises if it isn't one
