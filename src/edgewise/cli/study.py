@@ -32,7 +32,7 @@ def command(
     *,
     model: StudyModelOptions,
     common: options.RunOptions,
-    task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: ioi."),
+    task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: as in `run`."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
     examples: int | None = options.EXAMPLES,
     pnr_grid: str = option(".3,.4,.45,.5,.55,.6,.7,.8,.9", "Selection", "Values of PNR to try."),
@@ -51,11 +51,12 @@ def command(
     again to resume a stopped study; the tables are the same.
     """
     common.check_learning(bool(common.learned))
-    tasks = _names(task or ["ioi"])
+    names = _names(model.model or ["demo"])
+    tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
         check_task(name)
     plan = studies.Plan(
-        models=_names(model.model or ["demo"]),
+        models=names,
         tasks=tasks,
         seeds=seeds,
         examples=examples,

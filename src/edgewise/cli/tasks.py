@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 
+from ..models import DEMO
 from ..report.tables import key_value_table, list_table
 from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
+from ..tasks.known import KNOWN
 from . import options
 from .console import out, print_json, say
 from .options import option
@@ -36,6 +40,8 @@ def command(
         say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
         say("custom: a .jsonl or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
+    if name in KNOWN and model.model == DEMO:  # these tasks have words that only their own models know
+        model = replace(model, model=name)
     loaded = model.load()
     # Files are read completely, to count their rows; generators are endless.
     task = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)

@@ -1,0 +1,72 @@
+"""edgewise roc: compare rankings with a known circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import typer
+
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..errors import InputError
+from ..evaluate.known import read_truth
+from ..evaluate.roc import auroc, precision_at_true_size
+from ..report.formatting import format_number
+from ..report.tables import number_tables
+from ..results import is_result, read_result
+from ..select.problem import RANKINGS
+from . import options
+from .console import explain, out, print_json, print_tables, say
+from .options import option
+
+
+def command(
+    *,
+    scores: list[Path] = typer.Argument(
+        ..., help="Folders of `edgewise score`, `learn` or `run`, or EAP-IG json or pt files."
+    ),
+    truth: str = option(..., "Circuit", "The true circuit: a circuit file (npz, EAP-IG json or pt), or known/NAME."),
+    json: bool = options.JSON,
+) -> None:
+    """Compare rankings with a known circuit: AUROC, and precision at the size of that circuit.
+
+    Scores are ranked by their signed and by their absolute value. Of a run, its learned rankings are compared, too.
+    """
+    circuit = read_truth(truth)
+    rows = []
+    for path in scores:
+        for name, ranking in _read_rankings(path):
+            if ranking.graph != circuit.graph:
+                raise InputError(f"{truth} is a circuit of {circuit.graph}, but {path} has {ranking.graph}")
+            for rank in RANKINGS if ranking.signed else RANKINGS[:1]:
+                value = np.abs(ranking.value) if rank == "absolute" else ranking.value
+                measured = {"auroc": auroc(value, circuit), "precision": precision_at_true_size(value, circuit)}
+                rows.append({"input": str(path), "ranking": name, "rank": rank if ranking.signed else None} | measured)
+    if json:
+        print_json({"truth": truth, "edges": circuit.n_edges, "of": circuit.graph.n_edges, "rankings": rows})
+        return
+    cells = [
+        (row["input"], row["ranking"], row["rank"] or "-", format_number(row["auroc"]), format_number(row["precision"]))
+        for row in rows
+    ]
+    print_tables(number_tables(("input", "ranking", "rank", "AUROC", "precision"), cells, out.width, left=range(3)))
+    say(f"{circuit.n_edges:,} of {circuit.graph.n_edges:,} edges", truth)
+    explain("AUROC: the chance that a true edge ranks above another one; 0.5 is chance, 1 is best")
+    explain(f"precision: the share of true edges among the best {circuit.n_edges:,}")
+
+
+def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
+    """Yield the name and the values of every ranking in a folder or file."""
+    if Ranking.is_folder(path):
+        yield "learned", Ranking.load(path)
+        return
+    if not is_result(path):
+        loaded = EdgeScores.load(path)
+        yield str(loaded.provenance.get("method", "scores")), Ranking(loaded.graph, loaded.mean())
+        return
+    result = read_result(path)
+    yield result.settings.scorer.name, Ranking(result.run.graph, result.mean_scores)
+    for learner, ranking in result.learned.items():
+        yield f"learned for {learner.measure.name}", ranking
