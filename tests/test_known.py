@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from functools import cache
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,16 +17,19 @@ from edgewise import (
     Accuracy,
     Circuit,
     Eap,
+    EdgeScores,
     Graph,
     InputError,
     MaskIg,
     Model,
+    Ranking,
     evaluate_circuits,
     known_circuit,
     load_model,
     load_task,
     score_edges,
 )
+from edgewise.cli import main
 from edgewise.evaluate.known import CUTS, read_truth
 from edgewise.evaluate.roc import auroc, precision_at_true_size
 from edgewise.evaluate.verify import MAX_OUTSIDE, MIN_INSIDE, verify_circuit
@@ -30,6 +37,7 @@ from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN
 
+EDGES = Graph(3, 4, 64)  # that of known/induction
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 
 
@@ -136,3 +144,89 @@ def test_names_and_files_of_known_circuits(tmp_path):
     for read in (known_circuit, read_truth, load_model):
         with pytest.raises(InputError, match=r"'known/nothing'; choose one of: .*induction"):
             read("known/nothing")
+
+
+@pytest.fixture
+def edgewise(monkeypatch, capsys):
+    """Runs a command in this process: exit code, stdout, stderr."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return (end.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_a_run_of_a_known_model_uses_its_task_and_its_rankings_are_compared_with_the_truth(edgewise, tmp_path):
+    common = ("--model", "known/induction", "--examples", 12, "--json")
+    learn = ("--stability", 0, "--learn-steps", 5)
+    code, text, _ = edgewise("run", *common, *learn, "--learned", "--out", tmp_path / "run")
+    assert code == 0 and json.loads(text)["task"] == "known/induction"
+    code, text, _ = edgewise("roc", tmp_path / "run", "--truth", "known/induction", "--json")
+    rows = json.loads(text)["rankings"]
+    assert code == 0 and [(row["ranking"], row["rank"]) for row in rows[:2]] == [
+        ("eap-ig", "signed"),
+        ("eap-ig", "absolute"),
+    ]
+    assert len(rows) >= 4 and all(0 <= row[key] <= 1 for row in rows for key in ("auroc", "precision"))
+    truth, score = known_circuit("induction"), EdgeScores.load(tmp_path / "run").mean()
+    assert rows[1]["auroc"] == auroc(np.abs(score), truth)
+    assert rows[1]["precision"] == precision_at_true_size(np.abs(score), truth)
+
+
+def test_roc_takes_scores_rankings_and_files_and_a_truth_from_a_file(edgewise, tmp_path):
+    truth, rng = known_circuit("induction"), np.random.default_rng(0)
+    truth.save(tmp_path / "truth.npz")
+    EdgeScores(EDGES, rng.normal(size=(3, EDGES.n_edges))).save(tmp_path / "scores")
+    Ranking(EDGES, truth.mask.astype(float), signed=False).save(tmp_path / "ranking")
+    Circuit.full(EDGES).save(tmp_path / "file.json", -2.0 * truth.mask)
+    inputs = [tmp_path / name for name in ("scores", "ranking", "file.json")]
+    code, text, _ = edgewise("roc", *inputs, "--truth", tmp_path / "truth.npz", "--json")
+    rows = {(row["input"].split("/")[-1], row["rank"]): row for row in json.loads(text)["rankings"]}
+    signed = [(name, rank) for name in ("scores", "file.json") for rank in ("signed", "absolute")]
+    assert code == 0 and set(rows) == {*signed, ("ranking", None)}
+    assert rows["ranking", None]["auroc"] == rows["file.json", "absolute"]["precision"] == 1
+    assert rows["file.json", "signed"]["auroc"] == rows["file.json", "signed"]["precision"] == 0
+    code, text, _ = edgewise("roc", *inputs, "--truth", tmp_path / "truth.npz")
+    assert code == 0 and "13 of 262 edges" in text and "AUROC" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("roc", "{scores}", "--truth", "known/nothing"),
+            "unknown known circuit 'known/nothing'; choose one of: induction",
+        ),
+        (("roc", "{scores}", "--truth", "known/ioi"), "known/ioi is a circuit of 4 layers x 4 heads, width 48"),
+        (("roc", "{scores}", "--truth", "nothing.json"), "there is no file nothing.json"),
+        (("roc", "nothing", "--truth", "known/ioi"), "nothing holds no scores"),
+        (("roc", "{scores}"), "missing option '--truth'"),
+        (("run", "--model", "known/nothing"), "unknown model 'known/nothing'; choose one of: known/induction"),
+        (("score", "--task", "known/ioi", "--out", "{scores}-2"), "task 'known/ioi' is the task of model 'known/ioi'"),
+    ],
+)
+def test_bad_input_is_one_line(edgewise, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    EdgeScores(EDGES, np.ones((1, EDGES.n_edges))).save("scores")
+    code, text, error = edgewise(*(word.format(scores="scores") for word in words))
+    assert code == 2 and not text and error.count("\n") == 1
+    assert error.startswith(f"error: {message}")
+
+
+def test_commands_list_the_known_models_and_tasks(edgewise):
+    assert set(KNOWN) <= set(json.loads(edgewise("models", "--json")[1])["models"])
+    assert set(KNOWN) <= set(json.loads(edgewise("tasks", "--json")[1])["tasks"])
+    assert all(name in edgewise("models")[1] for name in KNOWN)
+    shown = json.loads(edgewise("tasks", "known/backup", "--json")[1])  # its own model is the default
+    assert shown["task"] == "known/backup" and len(shown["examples"]) == 4
+
+
+def test_the_code_of_the_page_runs(capsys):
+    page = Path(__file__).parents[1] / "docs" / "known-circuits.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+    exec(block, {})
+    area, precision = map(float, capsys.readouterr().out.split())
+    assert 0.7 < area < 0.9 and 0.4 < precision < 0.7

@@ -69,4 +69,5 @@ def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
     result = read_result(path)
     yield result.settings.scorer.name, Ranking(result.run.graph, result.mean_scores)
     for learner, ranking in result.learned.items():
-        yield f"learned for {learner.measure.name}", ranking
+        outcome = next(outcome for outcome in result.outcomes if outcome.recipe.learner == learner)
+        yield f"{outcome.name} ({outcome.measure.name})", ranking
