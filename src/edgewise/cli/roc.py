@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
@@ -35,7 +36,7 @@ def command(
     Scores are ranked by their signed and by their absolute value. Of a run, its learned rankings are compared, too.
     """
     circuit = read_truth(truth)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path in scores:
         for name, ranking in _read_rankings(path):
             if ranking.graph != circuit.graph:
