@@ -126,3 +126,16 @@ def test_an_exported_picture_highlights_the_chosen_edge(page):
     opacity = {edge: float(path.get("stroke-opacity")) for edge, path in paths.items()}
     assert opacity.pop(name) == 1 and max(opacity.values()) <= 0.35
     assert list(paths)[-1] == name
+
+
+@pytest.mark.parametrize("height", [560, 720, 900])
+def test_the_words_of_the_chart_do_not_overlap(open_page, path, height):
+    page = open_page(path, viewport={"width": 1100, "height": height})
+    boxes = page.page.locator("#curve-plot text").evaluate_all(
+        "all => all.map((one) => [one.textContent, one.getBoundingClientRect()])"
+    )
+    words = [(text, box) for text, box in boxes if text]
+    for place, (text, box) in enumerate(words):
+        for other, near in words[:place]:
+            apart = box["left"] >= near["right"] or near["left"] >= box["right"]
+            assert apart or box["top"] >= near["bottom"] - 1 or near["top"] >= box["bottom"] - 1, (text, other)

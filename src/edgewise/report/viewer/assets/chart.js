@@ -107,7 +107,7 @@ function axes({ x, y, left, right, bottom, width, height, across, up }, zero) {
   });
   return draw("g", { class: "axes" }, ...parts,
     label(left + 4, y(1) - 5, "the model", "start", "axis"),
-    label(right - 2, y(0) + 11, zero, "end", "axis"),
+    label(right - 2, y(0) - 4, zero, "end", "axis"),
     label((left + right) / 2, height - 4, "share of edges asked for", "middle", "axis"));
 }
 
