@@ -234,11 +234,11 @@ def test_differences_are_paired_and_sorted_and_filled_if_significant(discovery):
 def test_without_greedy_recipes_are_compared_with_the_best(discovery):
     run = make_run(discovery, names=("first", "second"))
     for measure in (CMD, CPR):
-        assert overview.reference_outcome(run, measure) is run.best(measure)
+        assert overview.reference_outcome(run, measure).name == run.best(measure, on_test=True).name
 
 
 def test_the_exported_recipe_is_the_one_whose_circuits_the_folder_has(discovery, result_folder):
-    """A recipe chosen beforehand, or else the best, as in `Discovery.exported`."""
+    """A recipe chosen beforehand, or else the best, as in `Discovery.best`."""
     run = read_result(result_folder)
     cases = {
         "portfolio": discovery.outcomes,
@@ -250,24 +250,31 @@ def test_the_exported_recipe_is_the_one_whose_circuits_the_folder_has(discovery,
         names = [(outcome.measure, outcome.name) for outcome in outcomes]
         rows = tuple(row for row in run.outcomes if (row.measure, row.name) in names)
         for measure in (CMD, CPR):
-            assert replace(run, outcomes=rows).exported(measure).name == part.exported(measure).name
+            assert replace(run, outcomes=rows).best(measure).name == part.best(measure).name
     for measure in (CMD, CPR):
-        outcome = run.exported(measure)
+        outcome = run.best(measure)
         for share, exported in zip(outcome.curve.shares, outcome.circuits, strict=True):
             assert Circuit.load(result_folder / "circuits" / f"{measure.name.lower()}-{share:g}.npz") == exported
 
 
 @pytest.mark.parametrize(
-    "heights, expected",
-    [([0, 0.95, 0.99, 1, 1], 1), ([0, 0.5, 0.89, 0.91, 1], 3), ([0, 0, 0, 0, 1], 2), ([0, -1, 0, 2, 1], 3)],
-)
-def test_the_first_size_is_the_smallest_faithful_one_or_5_percent(discovery, heights, expected):
+    "measure, heights, expected",
+    [
+        *((m, [0, 0.95, 0.99, 1, 1], 1) for m in (CMD, CPR)),
+        *((m, [0, 0.5, 0.89, 0.91, 1], 3) for m in (CMD, CPR)),
+        *((m, [0, 0, 0, 0, 1], 2) for m in (CMD, CPR)),
+        (CPR, [0, -1, 0, 2, 1], 3), (CMD, [0, -1, 0, 2, 1], 2),  # twice the model's effect is not like the model
+        (CPR, [0, 1.16, 1.0, 1, 1], 1), (CMD, [0, 1.16, 1.0, 1, 1], 2), (CMD, [0, 1.1, 0.9, 1, 1], 1),
+    ],
+)  # fmt: skip
+def test_the_first_size_is_the_smallest_faithful_one_or_5_percent(discovery, measure, heights, expected):
     sizes = (0.02, 0.04, 0.05, 0.5, 1.0)
-    (row,) = make_run(discovery, names=("Greedy",), measures=(CMD,), sizes=sizes, graph=Graph(4, 4, 8)).outcomes
+    (row,) = make_run(discovery, names=("Greedy",), measures=(measure,), sizes=sizes, graph=Graph(4, 4, 8)).outcomes
     full, empty = np.full(12, 2.0), np.full(12, 1.0)
     values = 1 + np.repeat(np.array(heights, float)[:, None], 12, axis=1)
     kept = tuple(max(1, number) for number in row.curve.n_requested)
-    assert replace(row.curve, n_kept=kept, values=values, full=full, empty=empty).default_size == expected
+    row = replace(row, curve=replace(row.curve, n_kept=kept, values=values, full=full, empty=empty))
+    assert row.default_size == expected and row.circuit() == row.circuits[expected]
 
 
 def test_the_kind_of_an_edge_is_what_its_name_says():

@@ -215,7 +215,7 @@ def test_a_tuned_run(edgewise, tmp_path, monkeypatch):
     assert tuning.lead[CMD].difference <= 0
     assert set(result.overlap) == {CMD, CPR} and len(result.overlap[CMD]["Greedy"]) == 10
     # The exported circuits are those of the tuned recipe, not of the best one on test.
-    tuned, about = result.exported(CMD), read_edge_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
+    tuned, about = result.best(CMD), read_edge_file(tmp_path / "out" / "circuits" / "cmd-0.05.npz").about
     assert tuned.name == "Tuned" and tuned.chosen_on == about["chosen_on"] == "train + validation"
     assert tuned.recipe.combination == tuning.best(CMD).recipe.name == about["recipe"]
     assert "give one of them" in refused(edgewise, "run", "--tune", "--as-published", "--out", tmp_path / "more")

@@ -209,10 +209,12 @@ def test_the_goal_of_a_curve_is_the_size_that_is_shown_by_default(folder):
     about, result = unpacked((folder / "viewer.html").read_text("utf-8"))[0], read_result(folder)
     for row, outcome in zip(about["rows"], result.outcomes, strict=True):
         curve = outcome.curve
-        reached = [size["faithfulness"] >= 0.9 and size["share"] < 1 for size in row["sizes"]]
-        assert row["goal"] == "≥ 0.9" and row["reached"] == (reached.index(True) if any(reached) else None)
+        values = [size["faithfulness"] for size in row["sizes"] if size["share"] < 1]
+        reached = [abs(value - 1) <= 0.1 if outcome.measure == CMD else value >= 0.9 for value in values]
+        assert row["goal"] == ("within 0.1 of 1" if outcome.measure == CMD else "0.9 or more")
+        assert row["reached"] == (reached.index(True) if any(reached) else None)
         if row["reached"] is not None:
-            assert row["sizes"][row["reached"]]["share"] == curve.shares[curve.default_size]
+            assert row["sizes"][row["reached"]]["share"] == curve.shares[outcome.default_size]
 
 
 def test_circuit_files_and_folders_of_them_are_shown(folder, tmp_path):
@@ -316,7 +318,7 @@ def test_attention_examples_range_from_the_worst_to_the_best():
     model, test = wrap_model(build("gpt2")), random_task(9, seed=1)
     found = discover(model, random_task(3), test, Settings(sizes=(0.02, 0.3, 1.0)), {CMD: (GREEDY,)})
     curve = found.outcomes[0].curve
-    distance = np.abs(1 - (curve.values[curve.default_size] - curve.empty) / (curve.full - curve.empty))
+    distance = np.abs(1 - (curve.values[found.outcomes[0].default_size] - curve.empty) / (curve.full - curve.empty))
     assert found.attention.examples[0] == distance.argmax() and found.attention.examples[-1] == distance.argmin()
 
 

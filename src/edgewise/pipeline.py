@@ -22,7 +22,7 @@ from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .method import check_is
 from .models import Model
 from .recipes.discovery import Discovery
-from .recipes.outcome import Outcome, exported_outcome
+from .recipes.outcome import Outcome, best_outcome, chosen_outcome
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run
 from .recipes.settings import DEFAULTS, Settings
@@ -69,7 +69,9 @@ def discover(
         name get their hyper-parameters as part of it. A list of (measure, recipe) pairs is evaluated in its order, and
         names are left as they are.
     validation
-        Examples by which a portfolio chooses the best recipe of every size. None leaves the portfolio out.
+        Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. If recipes
+        have learners, these examples also choose a portfolio: the best recipe of every size. Without them and without
+        tuning, the recipe is chosen on test, and its `chosen_on` says so.
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
     stability
@@ -111,9 +113,13 @@ def discover(
         with clock.stage("evaluate"):
             outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
             outcomes = _mark_tuned(outcomes, tuning, train.split)
+            validated: tuple[Outcome, ...] = ()
             if validation is not None:
                 validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
+                outcomes = _mark_best(outcomes, validated, validation.split)
+            if validation is not None and learned:
                 outcomes += tuple(portfolio(validated, outcomes, m, validation.split) for m in _measures(outcomes))
+            outcomes = _mark_best(outcomes, outcomes, test.split)  # of measures for which nothing has chosen yet
         with clock.stage("overlap"):
             overlap = _overlap(scores, outcomes, settings, stability, seed, session)
         with clock.stage("attention"):
@@ -171,16 +177,35 @@ def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str
     return tuple(replace(o, chosen_on=split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes)
 
 
+def _mark_best(outcomes: tuple[Outcome, ...], judged: Sequence[Outcome], split: str) -> tuple[Outcome, ...]:
+    """Set `chosen_on` of the outcome that is best in `judged`, for measures with several recipes and none chosen.
+
+    `judged` are outcomes of the same recipes in the same order, on the examples of `split`.
+    """
+    marked = list(outcomes)
+    for measure in _measures(outcomes):
+        rows = [row for row, outcome in enumerate(outcomes) if outcome.measure == measure]
+        if len(rows) > 1 and chosen_outcome(outcomes, measure) is None:
+            best = max(rows, key=lambda row: measure.better * judged[row].area)
+            marked[best] = replace(outcomes[best], chosen_on=split)
+    return tuple(marked)
+
+
+def _chosen(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
+    """Return the outcome that was chosen for a measure, or the only one."""
+    return chosen_outcome(outcomes, measure) or best_outcome(outcomes, measure)
+
+
 def _overlap(
     scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
 ) -> dict[Measure, dict[str, FloatArray]]:
-    """Return the overlap of greedy's circuits and of the exported recipe's, over resamples of the scores."""
+    """Return the overlap of greedy's circuits and of the chosen recipe's, over resamples of the scores."""
     if not resamples or scores.n_examples < 2 or scores.values.nbytes > MAX_OVERLAP_BYTES:
         return {}
     return {
         measure: {
             recipe.name: recipe_overlap(scores, recipe, measure, settings, resamples, seed, session.store)
-            for recipe in dict.fromkeys((GREEDY, exported_outcome(outcomes, measure).recipe))
+            for recipe in dict.fromkeys((GREEDY, _chosen(outcomes, measure).recipe))
             if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
         }
         for measure in _measures(outcomes)
@@ -190,20 +215,20 @@ def _overlap(
 def _attention(
     model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, n_examples: int
 ) -> Attention | None:
-    """Return the attention of heads that are in the most exported circuits, the strongest first.
+    """Return the attention of heads that are in the most circuits of the chosen recipes, the strongest first.
 
-    The examples go from the worst to the best of the first measure's exported circuit.
+    The examples go from the worst to the best of the first measure's chosen circuit.
     """
     if not n_examples:
         return None
-    exported = [exported_outcome(outcomes, measure) for measure in _measures(outcomes)]
+    chosen = [_chosen(outcomes, measure) for measure in _measures(outcomes)]
     n_circuits = np.zeros(model.graph.n_nodes)
-    for outcome in exported:
+    for outcome in chosen:
         n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)
     heads = strongest_heads(model.graph, np.abs(statistics.mean))
     heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
-    measure, curve = exported[0].measure, exported[0].curve
-    by_example = curve.definition.compute(curve.values[curve.default_size], curve.full, curve.empty)
+    measure, curve = chosen[0].measure, chosen[0].curve
+    by_example = curve.definition.compute(curve.values[chosen[0].default_size], curve.full, curve.empty)
     order = np.argsort(measure.better * measure.height(by_example), kind="stable")  # undefined ones come last
     order = order[: np.count_nonzero(~np.isnan(by_example))]
     spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)

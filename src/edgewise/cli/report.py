@@ -87,7 +87,7 @@ def show_run(folder: Path, result: Discovery) -> None:
         means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
         say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {means}")
     say(f"{result.statistics.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
-    exported = (f"{name}: {row['recipe']}, chosen on {row['chosen_on']}" for name, row in record["circuits"].items())
+    exported = (f"{name}: {row['recipe']}, {row['choice']}" for name, row in record["circuits"].items())
     say(f"circuits/ has the circuits of {'; '.join(exported)}")
     for measure, best in record["tuning"]["chosen"].items() if record["tuning"] else ():
         _show_tuned(record, measure, best)

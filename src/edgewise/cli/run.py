@@ -55,7 +55,8 @@ def command(
     Scores edges on train, selects circuits of ten sizes by each recipe (greedy or ILP, with and without bootstrapping
     and PNR), and evaluates them on test. Run the same command again to resume a stopped run.
 
-    With --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
+    The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test. With
+    --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
     With --kappa, there are also recipes on shrunk scores. With --learned, rankings are also learned on train, and a
     portfolio takes for every size the recipe that is best on validation.
     """
@@ -86,11 +87,10 @@ def command(
         is_small = loaded.graph.n_edges <= SMALL_GRAPH
         learns = is_small and not common.as_published if common.learned is None else common.learned
         common.check_learning(learns)
-        validation = None
         if learns:
             recipes = merge_recipes(recipes, by_learning)
-            # With --tune, rankings are learned on validation too, so they can't be compared there.
-            validation = None if tune else _load_validation(loaded, task, split)
+        # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
+        validation = None if tune or common.as_published else _load_validation(loaded, task, split)
         if show_forecast(loaded, _list_work(recipes, settings, train, test, validation), session, dry_run, json):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
@@ -136,12 +136,12 @@ def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> t
 
 
 def _load_validation(model: models.Model, task: options.TaskOptions, split: str) -> Task | None:
-    """Return the examples that a portfolio is chosen on; None if there are none that aren't evaluated on."""
+    """Return the examples that recipes are chosen on; None if there are none that aren't evaluated on."""
     if split == "validation":
         return None
     if is_task_file(task.task) and not has_splits(Path(task.task), "validation"):
         if has_splits(Path(task.task)):
-            note(f"{task.task} has no rows of split validation, so there is no portfolio")
+            note(f"{task.task} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")
         return None
     return task.load(model, "validation")
 

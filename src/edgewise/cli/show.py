@@ -30,7 +30,7 @@ def command(
     """Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.
 
     Of a result folder, show the circuit of one recipe at one size: by default of the recipe in its circuits/, and the
-    smallest with a faithfulness of at least 0.9.
+    smallest faithful one: for CMD with faithfulness within 0.1 of 1, for CPR with 0.9 or more.
     """
     opened = chosen.open(circuit)
     if not json:

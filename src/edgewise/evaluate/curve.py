@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isclose
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
 # Far beyond any metric, and small enough to calculate with.
 MAX_METRIC = 1e100
-# The size that is shown by default: the smallest that is this faithful, or else this share of the edges.
-FAITHFUL_ENOUGH, DEFAULT_SHARE = 0.9, 0.05
+# The share of edges that is shown by default if no circuit is faithful enough.
+DEFAULT_SHARE = 0.05
 
 
 def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
@@ -102,17 +104,25 @@ class Curve:
         """Indices of the sizes that ask for an edge. In a small graph the smallest sizes ask for none."""
         return [index for index, count in enumerate(self.n_requested) if count > 0]
 
-    @property
-    def default_size(self) -> int:
-        """Index of the size to show by default.
+    def default_size(self, measure: Measure) -> int:
+        """Return the index of the size to show by default.
 
-        It is the smallest circuit with a faithfulness of `FAITHFUL_ENOUGH`, or else the one nearest to `DEFAULT_SHARE`.
-        Empty circuits and the full model are only taken if there is nothing else.
+        It is the smallest circuit that is faithful by the measure, or else the one nearest to `DEFAULT_SHARE`. Empty
+        circuits and the full model are only taken if there is nothing else.
         """
         partial = [index for index, count in enumerate(self.n_kept) if count > 0 and self.shares[index] < 1]
         partial = partial or [len(self.shares) - 1]
-        faithful = [index for index in partial if self.faithfulness[index] >= FAITHFUL_ENOUGH]
+        is_faithful = measure.is_faithful(self.faithfulness)
+        faithful = [index for index in partial if is_faithful[index]]
         return faithful[0] if faithful else min(partial, key=lambda index: abs(self.shares[index] - DEFAULT_SHARE))
+
+    def index_of(self, size: float) -> int:
+        """Return the index of a size: a float is a share of the edges, an int the number that was asked for."""
+        asked: Sequence[float] = self.n_requested if isinstance(size, Integral) else self.shares
+        match = next((index for index, known in enumerate(asked) if isclose(known, size)), None)
+        if match is None:
+            raise InputError(f"there is no circuit of size {size!r}; choose one of: {', '.join(map(str, asked))}")
+        return match
 
     def subset(self, examples: slice | NDArray[np.intp]) -> Curve:
         """Return the curve of some of the examples, or of all of them in another order."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FloatArray = NDArray[np.float64]
+# How far from 1 the faithfulness of a circuit may be that is shown by default, and the rounding error of that.
+TOLERANCE, ROUNDING = 0.1, 1e-9
 
 
 class Measure(Method, ABC):
@@ -29,6 +31,7 @@ class Measure(Method, ABC):
     uses_pnr          whether recipes may ask for a share of positive edges. The paper does so for absolute rankings
                       only.
     paper_recipe      the name of the recipe that the paper chose for all its models and tasks
+    target            the faithfulness that circuits should have, in words; `is_faithful` says which have it
     """
 
     rank: ClassVar[str]
@@ -39,6 +42,7 @@ class Measure(Method, ABC):
     meaning: ClassVar[str] = ""
     uses_pnr: ClassVar[bool] = False
     paper_recipe: ClassVar[str] = ""
+    target: ClassVar[str] = f"{1 - TOLERANCE:g} or more"
 
     @property
     def improves(self) -> str:
@@ -48,6 +52,15 @@ class Measure(Method, ABC):
     @abstractmethod
     def height(self, faithfulness: FloatArray) -> FloatArray:
         """Return the height of the curve whose area is the measure."""
+
+    def is_faithful(self, faithfulness: FloatArray) -> NDArray[np.bool_]:
+        """Return which circuits are faithful enough. The smallest of them is shown by default."""
+        return faithfulness >= 1 - TOLERANCE - ROUNDING
+
+    @property
+    def smallest_faithful(self) -> str:
+        """The size that is shown by default, in words; see `Curve.default_size`."""
+        return f"the smallest size with faithfulness {self.target}"
 
     def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
         """Return the loss [example] that learners minimise.
@@ -79,9 +92,14 @@ class CircuitModelDistance(Measure):
     meaning: ClassVar[str] = "the area between the curve and 1; 0 if circuits of every size behave like the model"
     uses_pnr: ClassVar[bool] = True
     paper_recipe: ClassVar[str] = "ILP + PNR"
+    target: ClassVar[str] = f"within {TOLERANCE:g} of 1"
 
     def height(self, faithfulness: FloatArray) -> FloatArray:
         return np.abs(1 - faithfulness)
+
+    def is_faithful(self, faithfulness: FloatArray) -> NDArray[np.bool_]:
+        """Return which circuits behave like the model: a faithfulness above 1 is as wrong as one below."""
+        return np.abs(1 - faithfulness) <= TOLERANCE + ROUNDING
 
     def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
         """Compare every example with its own run of the model, which is less noisy than |1 - f| of a batch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,8 @@ from ..core.statistics import EdgeStatistics
 from ..errors import InputError
 from ..evaluate import Attention, Measure
 from ..learn import Learner
-from .outcome import Outcome, exported_outcome
+from ..method import as_known
+from .outcome import Outcome, best_outcome, chosen_outcome
 from .run_info import Prompt, RunInfo
 from .settings import Settings
 from .tuning_result import Tuning
@@ -35,7 +36,7 @@ class Discovery:
     overlap      measure -> recipe name -> overlap of circuits over resamples of train, [size]. NaN where they are
                  empty.
     prompts      the first of the evaluated examples, as text
-    attention    of the heads in exported circuits, on a few of the evaluated examples. None if there is none.
+    attention    of the heads in chosen circuits, on a few of the evaluated examples. None if there is none.
     load_scores  returns the scores of train. They are large, so those of a folder are read when `scores` is first used.
     """
 
@@ -65,25 +66,45 @@ class Discovery:
         """The measures that have outcomes."""
         return tuple(dict.fromkeys(outcome.measure for outcome in self.outcomes))
 
-    def of(self, measure: Measure) -> tuple[Outcome, ...]:
-        """Return the outcomes of one measure."""
+    def of(self, measure: Measure | str) -> tuple[Outcome, ...]:
+        """Return the outcomes of one measure, which may be given by its name."""
+        by_name = {known.name: known for known in self.measures}
+        measure = by_name[as_known("measure", measure, by_name)] if isinstance(measure, str) else measure
         outcomes = tuple(outcome for outcome in self.outcomes if outcome.measure == measure)
         if not outcomes:
-            known = ", ".join(map(repr, self.measures))
-            raise InputError(f"no recipe was tried for {measure!r}; this run has {known}")
+            raise InputError(f"no recipe was tried for {measure!r}; this run has {', '.join(by_name)}")
         return outcomes
 
-    def best(self, measure: Measure) -> Outcome:
-        """Return the outcome of the best area: the highest CPR, the lowest CMD. Ties go to the first."""
-        return max(self.of(measure), key=lambda outcome: measure.better * outcome.area)
+    def best(self, measure: Measure | str, *, on_test: bool = False) -> Outcome:
+        """Return the outcome of the recipe that was chosen for a measure. Its `chosen_on` is the split that chose it.
 
-    def exported(self, measure: Measure) -> Outcome:
-        """Return the outcome whose circuits are written as files.
+        Recipes are chosen on the validation task of `discover`, or by tuning on train. Only without both, the evaluated
+        examples choose, so that the area is a little optimistic: `chosen_on` is then the evaluated split.
 
-        It is the last one that was chosen without the evaluated examples (a portfolio, a tuned recipe), or else the
-        best on them.
+        Parameters
+        ----------
+        measure
+            The measure, or its name: 'CMD', 'CPR'.
+        on_test
+            Return the outcome of the best area on the evaluated examples instead. Ties go to the first.
+
+        Examples
+        --------
+        >>> edgewise.discover(model, train, test, validation=validation).best("CMD").chosen_on
+        'validation'
         """
-        return exported_outcome(self.of(measure), measure)
+        outcomes = self.of(measure)
+        chosen = None if on_test else chosen_outcome(outcomes, outcomes[0].measure)
+        if chosen is not None or len(outcomes) == 1:
+            return chosen or outcomes[0]
+        return replace(best_outcome(outcomes, outcomes[0].measure), chosen_on=self.run.test.split)
+
+    def choice(self, measure: Measure | str) -> str:
+        """Return in words how the recipe of `best` was chosen."""
+        split = self.best(measure).chosen_on
+        if not split:
+            return "the only recipe"
+        return f"chosen on {split}" + ", the evaluated examples" * (split == self.run.test.split)
 
     def __repr__(self) -> str:
         names = ", ".join(f"{m.name} of {len(self.of(m))} recipes" for m in self.measures)

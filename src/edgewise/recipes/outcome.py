@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,8 @@ class Outcome:
 
     selections  one per size. Read from a folder, circuits are loaded when they are accessed.
     rankings    what the circuits were selected from, one per size. Empty if the outcome was read from a folder.
-    chosen_on   the split that the recipe was chosen on, if it was chosen without the evaluated examples. Otherwise
-                empty.
+    chosen_on   the split whose examples chose this recipe among others: that of a validation task, that of train if
+                the recipe was tuned, or the evaluated split itself. Empty if the recipe wasn't chosen.
     choices     of a portfolio: the name of the recipe that each size takes
     """
 
@@ -50,12 +50,40 @@ class Outcome:
         """The area on bootstrap resamples of the evaluated examples: its interval, and paired comparisons."""
         return resample(self.curve, self.measure)
 
+    @property
+    def default_size(self) -> int:
+        """Index of the size to show by default: the smallest circuit that is faithful by the measure."""
+        return self.curve.default_size(self.measure)
+
+    def circuit(self, size: float | None = None) -> Circuit:
+        """Return the circuit of a size.
+
+        Parameters
+        ----------
+        size
+            A float is a share of the edges, such as 0.05; an int is the number of edges that was asked for. By default
+            the smallest that is faithful by the measure.
+
+        Examples
+        --------
+        >>> discovery.best("CMD").circuit(0.05).edges
+        """
+        index = self.default_size if size is None else self.curve.index_of(size)
+        circuit: Circuit = self.selections[index].circuit
+        return circuit
+
     def __repr__(self) -> str:
-        return f"Outcome({self.measure.name} {self.name}: {self.area:.4f})"
+        chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""
+        return f"Outcome({self.measure.name} {self.name}: {self.area:.4f}{chosen})"
 
 
-def exported_outcome(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
-    """Return the outcome whose circuits are written as files; see `Discovery.exported`."""
-    candidates = [outcome for outcome in outcomes if outcome.measure == measure]
-    chosen_before = [outcome for outcome in candidates if outcome.chosen_on]
-    return chosen_before[-1] if chosen_before else max(candidates, key=lambda outcome: measure.better * outcome.area)
+def best_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome:
+    """Return the outcome of the best area of a measure on the evaluated examples. Ties go to the first."""
+    candidates = (outcome for outcome in outcomes if outcome.measure == measure)
+    return max(candidates, key=lambda outcome: measure.better * outcome.area)
+
+
+def chosen_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome | None:
+    """Return the last outcome of a measure that was chosen; None if none was."""
+    chosen = [outcome for outcome in outcomes if outcome.measure == measure and outcome.chosen_on]
+    return chosen[-1] if chosen else None

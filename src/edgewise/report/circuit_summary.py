@@ -17,7 +17,6 @@ from rich.table import Table
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate import FAITHFUL_ENOUGH, Curve
 from ..evaluate.curve import size_to_edges
 from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
@@ -51,7 +50,7 @@ class OpenCircuit:
 
     score       [edge] signed scores. None if there are none.
     row, place  the outcome of the run, and the place of the size. None and 0 for a file.
-    reason      why this size was chosen, if no size was given
+    reason      how the recipe was chosen, and why this size, where neither was given
     """
 
     name: str
@@ -126,7 +125,7 @@ def open_run_circuit(
     Parameters
     ----------
     recipe
-        Its name, in any case. By default the recipe whose circuits the run exported.
+        Its name, in any case. By default the recipe that was chosen.
     measure
         CMD or CPR. By default the run's first.
     size
@@ -135,21 +134,24 @@ def open_run_circuit(
     measures = {one.name: one for one in result.measures}
     chosen = result.measures[0] if measure is None else measures[as_known("measure", measure, measures)]
     rows = {row.name: row for row in result.of(chosen)}
-    row = result.exported(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]
-    place, reason = _find_size(row.curve, size)
+    row = result.best(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]
+    place, reason = _find_size(row, size)
+    if recipe is None:
+        reason = "; ".join(filter(None, (f"recipe: {result.choice(chosen)}", reason)))
     name = f"{row.name} for {chosen.name} at {format_percent(row.curve.shares[place])} % of the edges"
     return OpenCircuit(name, row.selections[place].circuit, result.mean_scores, row, place, reason)
 
 
-def _find_size(curve: Curve, size: str | None) -> tuple[int, str]:
+def _find_size(row: Outcome, size: str | None) -> tuple[int, str]:
     """Return the place of a size, or the place of the default size and the reason for it."""
-    place, values = curve.default_size, curve.faithfulness
-    if size is None and values[place] >= FAITHFUL_ENOUGH:
-        return place, f"the smallest with a faithfulness of {FAITHFUL_ENOUGH:g} or more"
+    curve, measure, place = row.curve, row.measure, row.default_size
+    values = curve.faithfulness
+    if size is None and measure.is_faithful(values)[place]:
+        return place, measure.smallest_faithful
     if size is None:
         parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
-        best = format_number(max(parts, default=float(values[place])), digits=2)
-        return place, f"no size has a faithfulness of {FAITHFUL_ENOUGH:g} (at most {best})"
+        nearest = min(parts, key=lambda value: abs(1 - value), default=float(values[place]))
+        return place, f"no size has faithfulness {measure.target}; the nearest is {format_number(nearest, digits=2)}"
     number = parse_share(size)
     for place, share in enumerate(curve.shares):
         if isclose(share, number):

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.statistics import EdgeStatistics
-from ..evaluate import DEFAULT_SHARE, FAITHFUL_ENOUGH, Measure
+from ..evaluate import DEFAULT_SHARE, Measure
 from ..recipes.discovery import Discovery
-from ..recipes.outcome import Outcome
+from ..recipes.outcome import Outcome, best_outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_percent, short_name, shorten
 
+# Characters of a text that says how a recipe was chosen. It has the name of a split, which may be long.
+MAX_CHOICE = 60
 # More curves in one figure could not be distinguished.
 MAX_RECIPES = 40
-# The size of `Curve.default_size` in words.
-DEFAULT_SIZE = (
-    f"the smallest size that reaches faithfulness {FAITHFUL_ENOUGH:g}, else {format_percent(DEFAULT_SHARE)} % "
-    "of the edges"
-)
+
+
+def default_sizes(measures: Sequence[Measure]) -> str:
+    """Return in words which size is shown first for each measure."""
+    words = "; ".join(f"{measure.name}: {measure.smallest_faithful}" for measure in measures)
+    return f"{words}; else {format_percent(DEFAULT_SHARE)} % of the edges"
+
+
+def choices(discovery: Discovery) -> str:
+    """Return in words how the recipe of each measure was chosen: `CMD: chosen on validation; ...`."""
+    words = {m.name: shorten(discovery.choice(m), MAX_CHOICE) for m in discovery.measures}
+    return "; ".join(f"{shorten(name)}: {how}" for name, how in words.items())
 
 
 def run_title(discovery: Discovery) -> str:
@@ -41,14 +51,14 @@ def centred_statistics(discovery: Discovery) -> EdgeStatistics:
 def reference_outcome(discovery: Discovery, measure: Measure) -> Outcome:
     """Return the outcome to compare others with: greedy's, or the best if greedy was not tried."""
     outcomes = discovery.of(measure)
-    return next((outcome for outcome in outcomes if outcome.name == GREEDY.name), discovery.best(measure))
+    return next((outcome for outcome in outcomes if outcome.name == GREEDY.name), best_outcome(outcomes, measure))
 
 
 def shown_outcomes(discovery: Discovery, measure: Measure) -> list[Outcome]:
-    """Return the best outcomes, best first: at most `MAX_RECIPES`, and always the exported one and the reference."""
+    """Return the best outcomes, best first: at most `MAX_RECIPES`, and always the chosen one and the reference."""
     ordered = sorted(discovery.of(measure), key=lambda outcome: -measure.better * outcome.area)
-    always = (discovery.exported(measure), reference_outcome(discovery, measure))
-    return [outcome for place, outcome in enumerate(ordered) if place < MAX_RECIPES or outcome in always]
+    always = {discovery.best(measure).name, reference_outcome(discovery, measure).name}
+    return [outcome for place, outcome in enumerate(ordered) if place < MAX_RECIPES or outcome.name in always]
 
 
 def omitted_recipes(discovery: Discovery) -> str:

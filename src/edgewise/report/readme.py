@@ -11,18 +11,20 @@ from ..evaluate import CMD, CPR, Measure
 from ..io.atomic import README, README_MARK, is_own_readme, write_text
 from ..recipes.discovery import Discovery
 from ..study import Plan
-from .formatting import describe_method, format_number, markdown_code as code, short_name
+from .formatting import describe_method, format_number, format_percent, markdown_code as code, short_name
 
 # Glob pattern -> description; patterns without files are left out.
 RESULT_FILES = {
     "viewer.html": "the circuits as a page for the browser; it needs no network",
     "figures/faithfulness.*": "faithfulness of circuits by size, a curve per recipe, with its area",
     "figures/differences.*": "each recipe's area minus greedy's, with paired intervals",
-    "figures/circuit.*": "a drawing of the exported circuit",
+    "figures/circuit.*": "a drawing of the circuit of the chosen recipe",
     "figures/scores.*": "the strongest edges with the intervals of their scores, and the distribution of all scores",
-    "circuits/*.npz": "circuits by measure and size, for `edgewise show`, `view`, `compare`, `evaluate` and "
-    "`Circuit.load`: `inside`, one bit per edge; `score`, of the edges inside; `about`, the graph and origin as JSON",
-    "circuits/*.json": "circuits by measure and size as EAP-IG json: every edge, its score, whether it is inside",
+    "circuits/*.npz": "circuits of the chosen recipe by measure and size, for `edgewise show`, `view`, `compare`, "
+    "`evaluate` and `Circuit.load`: `inside`, one bit per edge; `score`, of the edges inside; `about`, the graph and "
+    "origin as JSON",
+    "circuits/*.json": "circuits of the chosen recipe by measure and size as EAP-IG json: every edge, its score, "
+    "whether it is inside",
     "curve.csv": "a row per measure, recipe and size: edges asked for and kept, metric, faithfulness, solver status",
     "curve.json": "the same, with every area, its interval over the evaluated examples and its paired comparison with "
     "greedy",
@@ -66,13 +68,12 @@ def result_page(result: Discovery, folder: Path) -> str:
     """Return the README of a result folder, which lists its files."""
     run, settings = result.run, result.settings.record()
     curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.outcomes)
-    bests = [(measure, result.best(measure)) for measure in result.measures]
     recipes = dict.fromkeys(outcome.name for outcome in result.outcomes)
     return _page(
         f"Circuits of {code(short_name(run.model))} for {code(short_name(run.task))}",
         {
             "Results": [
-                *(f"- best {measure.name}: {format_number(row.area)}, by {code(row.name)}" for measure, row in bests),
+                *(_result_line(result, measure) for measure in result.measures),
                 "",
                 *_meanings(result.measures, result.settings.faithfulness.summary),
             ],
@@ -87,7 +88,7 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "```python",
                 "import edgewise, numpy as np",
                 'result = edgewise.read_result(".")                # result.run are facts; result.outcomes the curves',
-                "circuits = result.best(edgewise.CMD).circuits     # a circuit per size",
+                "circuit = result.best(result.measures[0]).circuit()   # the smallest faithful one; .circuits has every size",
                 "scores = result.scores                            # scores.values is [example, edge]",
                 'intervals = np.load("statistics.npz")             # intervals["low"] is [edge]',
                 "```",
@@ -102,6 +103,18 @@ def result_page(result: Discovery, folder: Path) -> str:
             ],
         },
     )
+
+
+def _result_line(result: Discovery, measure: Measure) -> str:
+    """Return the area of the chosen recipe, how it was chosen, and the circuit that is shown first."""
+    row, how = result.best(measure), result.choice(measure)
+    place, curve = row.default_size, row.curve
+    shown = (
+        f"{format_percent(curve.shares[place])} % of the edges, faithfulness {format_number(curve.faithfulness[place])}"
+    )
+    if measure.is_faithful(curve.faithfulness)[place]:
+        shown = f"{measure.smallest_faithful}: {shown}"
+    return f"- {measure.name} {format_number(row.area)}, by {code(row.name)}, {code(how)}; {shown}"
 
 
 def study_page(plan: Plan, folder: Path) -> str:

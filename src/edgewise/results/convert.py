@@ -19,7 +19,6 @@ from ..graph import Graph
 from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.outcome import Outcome
-from ..recipes.recipe import TUNED
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
 from .result_folder import is_result, read_result
@@ -105,7 +104,7 @@ def convert_to_submission(
         For the layout 'importances' anything that holds scores. For 'circuits' a folder of nine circuit files, or a
         result folder.
     method
-        The recipe of a result folder. By default the tuned one. Recipes that were chosen on test are not accepted.
+        The recipe of a result folder. By default the one that was chosen without test.
     """
     source, target = Path(source), Path(target)
     if layout not in LAYOUTS:
@@ -189,14 +188,12 @@ def _averaged(scores: EdgeScores) -> tuple[str, ...]:
 
 
 def _choose_outcome(folder: Path, measure: Measure, method: str | None) -> Outcome:
-    """Return the outcome of a recipe by name, or of the tuned one, or of the best on a split that isn't test."""
+    """Return the outcome of a recipe by name, or of the one that was chosen without test."""
     result = read_result(folder)
     outcomes = {outcome.name.lower(): outcome for outcome in result.outcomes if outcome.measure == measure}
     if not outcomes:
         raise InputError(f"{folder} has no circuits for {measure.name}; give another --measure, or run it again")
-    if method is None and TUNED.lower() in outcomes:
-        method = TUNED
-    if method is None and result.run.test.split != TEST:
+    if method is None and result.best(measure).chosen_on != TEST:
         return result.best(measure)
     if method is None:
         raise InputError(

@@ -5,7 +5,7 @@ scores/           scores, [example, edge]
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      the circuits of every recipe and size as packed bits, and the metric of every circuit and example
 learned.npz       learned rankings, one array [edge] per learner; missing if there are none
-circuits/         one file per size of each measure's exported recipe
+circuits/         one file per size of the recipe that was chosen for each measure
 curve.json        every recipe and how its solver ended; for people also areas, which readers ignore
 curve.csv         a table for people: edges, metric and faithfulness per recipe and size
 examples.json     the first 500 evaluated prompts and answers as text, fewer if they are long
@@ -97,7 +97,7 @@ def read_result(folder: str | Path) -> Discovery:
 
     Examples
     --------
-    >>> edgewise.read_result("results/demo-ioi").best(edgewise.CMD).area
+    >>> edgewise.read_result("results/demo-ioi").best("CMD").area
 
     Raises
     ------
@@ -277,19 +277,18 @@ def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
 def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
     folder.mkdir()
     for measure in result.measures:
-        outcome = result.exported(measure)
-        origin = {"model": result.run.model, "task": result.run.task, **_exported_record(result, outcome)}
+        outcome = result.best(measure)
+        origin = {"model": result.run.model, "task": result.run.task, **_chosen_record(outcome)}
         for size, (share, selection) in enumerate(zip(outcome.curve.shares, outcome.selections, strict=True)):
             path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
             score = outcome.rankings[size].value if outcome.rankings else None
             selection.circuit.save(path, score, origin | selection.record())
 
 
-def _exported_record(result: Discovery, outcome: Outcome) -> dict[str, str]:
-    """Return which recipe's circuits are written, and on which split it was chosen."""
+def _chosen_record(outcome: Outcome) -> dict[str, str]:
+    """Return which recipe's circuits are written, and on which split it was chosen; "" if it is the only one."""
     name = outcome.name if outcome.choices else outcome.recipe.combination
-    chosen_on = outcome.chosen_on or result.run.test.split
-    return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": chosen_on}
+    return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": outcome.chosen_on}
 
 
 def _write_statistics(folder: Path, statistics: EdgeStatistics) -> None:
@@ -402,7 +401,7 @@ def result_summary(result: Discovery) -> dict[str, Any]:
         }
         for measure, by_recipe in result.overlap.items()
     }
-    exported = {measure.name: _exported_record(result, result.exported(measure)) for measure in result.measures}
+    chosen = {m.name: _chosen_record(result.best(m)) | {"choice": result.choice(m)} for m in result.measures}
     return _run_record(result) | {
         "as_published": published_words(result.settings),
         "sign_instability": result.statistics.sign_instability,
@@ -415,5 +414,5 @@ def result_summary(result: Discovery) -> dict[str, Any]:
             for o in result.outcomes
             if o.choices
         },
-        "circuits": exported,
+        "circuits": chosen,
     }

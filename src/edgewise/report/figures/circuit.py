@@ -1,4 +1,4 @@
-"""A drawing of the exported circuit: layers as rows, heads and MLPs as boxes, the input below and the logits above."""
+"""A drawing of the chosen circuit: layers as rows, heads and MLPs as boxes, the input below and the logits above."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...graph import Graph
 from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS, KINDS, edge_kinds
 from ..formatting import format_number, shorten, with_minus_signs
-from ..overview import DEFAULT_SIZE, run_title
+from ..overview import choices, default_sizes, run_title
 from .style import FAINT, INK, SMALL, add_legend, format_share, new_figure, set_heading
 
 FloatArray = NDArray[np.float64]
@@ -93,16 +93,17 @@ class NodeLayout:
 
 
 def circuit_figure(discovery: Discovery) -> Figure:
-    """Draw the exported circuit of each measure, side by side."""
+    """Draw the circuit of the chosen recipe of each measure, side by side."""
     measures = discovery.measures
-    exported = {}
+    chosen = {}
     for measure in measures:
-        row = discovery.exported(measure)
-        exported[measure] = row, row.selections[row.curve.default_size].circuit
+        row = discovery.best(measure)
+        chosen[measure] = row, row.circuit()
     layout = NodeLayout(discovery.run.graph)
-    limited = any(circuit.n_edges > MAX_EDGES for _, circuit in exported.values())
+    limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
-        f"The exported circuit at {DEFAULT_SIZE}. An edge leaves the top of a box and enters a head's q, k or v from "
+        f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures)}. "
+        "An edge leaves the top of a box and enters a head's q, k or v from "
         "left to right at its bottom; its width grows with the mean score on the training examples. "
         + f"Only the {MAX_EDGES} strongest edges are drawn; grey boxes have weaker ones. " * limited
         + "Pale boxes have no edge in the circuit."
@@ -110,8 +111,8 @@ def circuit_figure(discovery: Discovery) -> Figure:
     width, height = layout.panel
     figure = new_figure(max(6.6, (width + 0.3) * len(measures)), height + 1.2, run_title(discovery), caption)
     panels = figure.subplots(1, len(measures), squeeze=False)[0]
-    for axes, (measure, (row, circuit)) in zip(panels, exported.items(), strict=True):
-        place = row.curve.default_size
+    for axes, (measure, (row, circuit)) in zip(panels, chosen.items(), strict=True):
+        place = row.default_size
         size = format_share(row.curve.shares[place])
         faithfulness = format_number(row.curve.faithfulness[place], digits=2)
         set_heading(axes, measure.name, shorten(row.name))

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure, faithfulness_intervals
 from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome
+from ...recipes.outcome import Outcome, best_outcome
 from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
-from ..overview import omitted_recipes, reference_outcome, run_title, shown_outcomes
+from ..overview import choices, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
 from .dots import ROW_HEIGHT, draw_differences
 
@@ -83,7 +83,7 @@ def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Me
 
 def faithfulness_figure(discovery: Discovery) -> Figure:
     """Draw the curves of all recipes, a row of panels per measure, with each recipe's area in the legend."""
-    run = discovery.run
+    run, split = discovery.run, shorten(discovery.run.test.split)
     recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
     heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
     curve = discovery.outcomes[0].curve
@@ -91,24 +91,25 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
     up_to = style.format_share(max(empty_sizes, default=0.0))
     caption = (
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
-        f"{shorten(run.test.split)}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
+        f"{split}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
         f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
         + f" Sizes up to {up_to} ask for no edge and are not drawn." * bool(empty_sizes)
+        + f" Exported recipes: {choices(discovery)}."
         + omitted_recipes(discovery)
     )
     figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption)
     panels = figure.subplots(len(recipes), 2, sharey="row", squeeze=False, height_ratios=heights)
     for (linear, log), (measure, rows) in zip(panels, recipes.items(), strict=True):
-        best, exported = discovery.best(measure), discovery.exported(measure)
-        special = {exported.name: EXPORTED, best.name: BEST} | {reference_outcome(discovery, measure).name: REFERENCE}
+        best, exported = best_outcome(rows, measure).name, discovery.best(measure).name
+        special = {exported: EXPORTED, best: BEST} | {reference_outcome(discovery, measure).name: REFERENCE}
         others = [row.name for row in rows if row.name not in special]
         looks = special | {name: other_look(place) for place, name in enumerate(others)}
-        lines = [_curve_line(row, looks[row.name], row is best) for row in rows]
+        lines = [_curve_line(row, looks[row.name], row.name == best) for row in rows]
         draw_curves(linear, log, lines, measure, shorten(curve.definition.name))
         style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}")
         labels = []
         for row in rows:
-            roles = ["best"] * (row is best) + ["exported"] * (row is exported)
+            roles = [f"best on {split}"] * (row.name == best) + ["exported"] * (row.name == exported)
             label = f"{shorten(row.name)}  {with_minus_signs(format_number(row.area))}"
             labels.append(f"{label}  ({', '.join(roles)})" if roles else label)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...core.circuit import Circuit
 from ...core.ranking import Ranking
 from ...errors import InputError
-from ...evaluate import FAITHFUL_ENOUGH, Attention, faithfulness_intervals
+from ...evaluate import Attention, faithfulness_intervals
 from ...graph import Graph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
@@ -25,7 +25,7 @@ from ...results import is_result, read_result
 from ...results.submission import SIZE_SUFFIX, circuit_files
 from ...study import is_study
 from ..formatting import short_name
-from ..overview import centred_statistics
+from ..overview import centred_statistics, choices
 
 FloatArray = NDArray[np.floating]
 
@@ -78,7 +78,7 @@ class ViewRow:
     better      1 if a higher area is better, else -1
     metric      [size, example] the metric of every circuit
     value       [edge] the learned ranking that selected the circuits. None if the run's scores did.
-    goal        the faithfulness that circuits should have, in words such as "≥ 0.9"
+    goal        the faithfulness that circuits should have, in words such as "0.9 or more"
     reached     the place of the smallest size that has it. None if no size below the full model has it.
     """
 
@@ -186,6 +186,7 @@ def view_of_run(discovery: Discovery) -> View:
         "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
         "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
         "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
+        "exported recipes": choices(discovery),
         "metric": settings.metric.name,
         "ablation": settings.ablation.name,
         "faithfulness": settings.faithfulness.summary,
@@ -198,8 +199,9 @@ def view_of_run(discovery: Discovery) -> View:
         curve.empty, curve.definition.name, discovery.prompts, discovery.attention,
     )  # fmt: skip
     rows = tuple(_row(outcome, discovery.learned) for outcome in discovery.outcomes)
-    first = discovery.exported(discovery.measures[0])
-    shown, share = discovery.outcomes.index(first), first.curve.shares[first.curve.default_size]
+    first = discovery.best(discovery.measures[0])
+    names, share = [(row.measure, row.method) for row in rows], first.curve.shares[first.default_size]
+    shown = names.index((first.measure.name, first.name))
     return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
 
 
@@ -214,10 +216,11 @@ def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
         for at in places
     )  # fmt: skip
     ranking = None if outcome.recipe.learner is None else learned.get(outcome.recipe.learner)
-    is_reached = curve.faithfulness[curve.default_size] >= FAITHFUL_ENOUGH
+    place = outcome.default_size
+    is_reached = outcome.measure.is_faithful(curve.faithfulness)[place]
     return ViewRow(
         0, outcome.measure.name, outcome.name, sizes, tuple(circuits[place] for place in places),
         outcome.recipe.parameter_text, outcome.measure.better, outcome.area, (area.low, area.high),
         curve.values[places], None if ranking is None else ranking.value,
-        f"≥ {FAITHFUL_ENOUGH:g}", places.index(curve.default_size) if is_reached else None,
+        outcome.measure.target, places.index(place) if is_reached else None,
     )  # fmt: skip
