@@ -88,7 +88,7 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "```python",
                 "import edgewise, numpy as np",
                 'result = edgewise.read_result(".")                # result.run are facts; result.outcomes the curves',
-                "circuit = result.best(result.measures[0]).circuit()   # the smallest faithful one; .circuits has every size",
+                "circuit = result.best(result.measures[0]).circuit()  # the smallest faithful one; .circuit(0.05): 5 %",
                 "scores = result.scores                            # scores.values is [example, edge]",
                 'intervals = np.load("statistics.npz")             # intervals["low"] is [edge]',
                 "```",
