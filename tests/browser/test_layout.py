@@ -130,7 +130,7 @@ def test_an_exported_picture_highlights_the_chosen_edge(page):
 
 @pytest.mark.parametrize("height", [560, 720, 900])
 def test_the_words_of_the_chart_do_not_overlap(open_page, path, height):
-    page = open_page(path, viewport={"width": 1100, "height": height})
+    page = open_page(path, "#method=Greedy&metric=CPR", viewport={"width": 1100, "height": height})
     boxes = page.page.locator("#curve-plot text").evaluate_all(
         "all => all.map((one) => [one.textContent, one.getBoundingClientRect()])"
     )
