@@ -25,8 +25,8 @@ def precision_at_true_size(score: ArrayLike, truth: Circuit) -> float:
     inside, score, n_in = _check(score, truth)
     lowest = np.sort(score)[-n_in]
     above, tied = score > lowest, score == lowest
-    n_found = inside[above].sum() + (n_in - above.sum()) * inside[tied].mean()
-    return float(n_found / n_in)
+    n_true = inside[above].sum() + (n_in - above.sum()) * inside[tied].mean()
+    return float(n_true / n_in)
 
 
 def _check(score: ArrayLike, truth: Circuit) -> tuple[NDArray[np.bool_], NDArray[np.float64], int]:
