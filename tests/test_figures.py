@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+import test_cli
 import test_untrusted_text
 from conftest import build, random_task
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -16,18 +17,40 @@ from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 from PIL import Image
 
-from edgewise import CMD, CPR, Circuit, EdgeScores, Graph, Settings, discover, read_result, wrap_model, write_result
+from edgewise import (
+    CMD,
+    CPR,
+    Circuit,
+    EdgeScores,
+    Graph,
+    InputError,
+    Settings,
+    discover,
+    read_result,
+    wrap_model,
+    write_result,
+)
 from edgewise.core.statistics import EdgeStatistics
 from edgewise.evaluate import Curve, compare, faithfulness_intervals, size_to_edges
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import overview
 from edgewise.report.circuit_summary import KINDS, edge_kinds
-from edgewise.report.figures import FIGURES, circuit, figure_settings, render, write_figures
+from edgewise.report.figures import (
+    FIGURES,
+    SCREEN,
+    circuit,
+    figure_settings,
+    paper,
+    paper_figures,
+    render,
+    write_figures,
+)
 from edgewise.report.figures.curves import study_figure
 from edgewise.report.figures.dots import DECADES, score_bins
 from edgewise.select.base import Selection, Status
 
+edgewise = test_cli.edgewise
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 RECIPES = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")
 LONG_NAME = "W" * 200
@@ -131,7 +154,7 @@ def check_layout(figure) -> None:
 @pytest.mark.parametrize("name, run", [(name, run) for name, runs in RUNS.items() for run in range(len(runs))])
 def test_texts_neither_overlap_nor_are_cut_off(discovery, name, run):
     with figure_settings():
-        check_layout(FIGURES[name](make_run(discovery, **RUNS[name][run])))
+        check_layout(FIGURES[name](make_run(discovery, **RUNS[name][run]), SCREEN))
 
 
 @pytest.mark.parametrize("name", ["ioi", "W" * 300])
@@ -159,10 +182,10 @@ def test_writing_figures_twice_gives_equal_files(result_folder, tmp_path):
 def test_the_users_matplotlib_settings_change_nothing(discovery):
     run = make_run(discovery, names=RECIPES[:1])
     with figure_settings():
-        expected = render(FIGURES["scores"](run))
+        expected = render(FIGURES["scores"](run, SCREEN))
     with matplotlib.rc_context({"font.size": 30, "axes.grid": True, "font.family": "monospace"}):
         with figure_settings():
-            assert render(FIGURES["scores"](run)) == expected
+            assert render(FIGURES["scores"](run, SCREEN)) == expected
         assert matplotlib.rcParams["font.size"] == 30
 
 
@@ -171,7 +194,7 @@ def test_names_are_drawn_as_they_are(discovery):
     names = ["_hidden", "$x_1$", r"\frac{1}", "plain"]
     run = make_run(discovery, names=names, model="$a_b$", task="_t")
     with figure_settings():
-        svg = {name: render(make_figure(run))["svg"].decode() for name, make_figure in FIGURES.items()}
+        svg = {name: render(make_figure(run, SCREEN))["svg"].decode() for name, make_figure in FIGURES.items()}
     assert all("<!-- $a_b$  ·  _t  ·" in figure for figure in svg.values())
     for name in names:
         assert f"<!-- {name}  0." in svg["faithfulness"]
@@ -186,14 +209,14 @@ def test_names_with_control_characters_and_very_long_names_are_drawn(discovery, 
         warnings.simplefilter("error")
         with figure_settings():
             for name in ("faithfulness", "differences"):
-                assert len(render(FIGURES[name](run))["png"]) > 5000
+                assert len(render(FIGURES[name](run, SCREEN))["png"]) > 5000
     assert capfd.readouterr() == ("", "")
 
 
 def test_curves_have_a_linear_and_a_logarithmic_axis_and_omit_sizes_without_edges(discovery):
     run = make_run(discovery)
     with figure_settings():
-        figure = FIGURES["faithfulness"](run)
+        figure = FIGURES["faithfulness"](run, SCREEN)
     assert run.outcomes[0].curve.n_requested[0] == 0
     assert [axes.get_xscale() for axes in figure.axes] == ["linear", "log"] * 2
     for axes, measure in zip(figure.axes, (CMD, CMD, CPR, CPR), strict=True):
@@ -213,7 +236,7 @@ def test_curves_have_a_linear_and_a_logarithmic_axis_and_omit_sizes_without_edge
 def test_differences_are_paired_and_sorted_and_filled_if_significant(discovery):
     run = make_run(discovery, seed=3)
     with figure_settings():
-        figure = FIGURES["differences"](run)
+        figure = FIGURES["differences"](run, SCREEN)
     verdicts = set()
     for axes, measure in zip(figure.axes, (CMD, CPR), strict=True):
         curves = {row.name: row.curve for row in run.of(measure)}
@@ -291,7 +314,7 @@ def test_the_circuit_is_drawn_by_its_strongest_edges_from_below_to_above(discove
     assert mask.sum() > circuit.MAX_EDGES
     mean, graph = run.mean_scores, run.run.graph
     with figure_settings():
-        figure = FIGURES["circuit"](run)
+        figure = FIGURES["circuit"](run, SCREEN)
     (axes,) = figure.axes
     (lines,) = [one for one in axes.collections if isinstance(one, LineCollection)]
     paths, widths = lines.get_segments(), lines.get_linewidths()
@@ -319,20 +342,115 @@ def test_boxes_of_nodes_do_not_touch():
         assert (layout.y[graph.edge_source] < layout.y[graph.edge_head]).all()
 
 
-def test_an_edge_between_mlps_passes_beside_the_mlps_between_them():
-    graph = Graph(4, 4, 8)
-    layout = circuit.NodeLayout(graph)
-    (path,) = layout.paths(np.array([graph.edge_index("m0->m2")]), ["MLP"])
-    box = layout.boxes(np.array([name == "m1" for name in graph.node_names]))[0]
-    is_inside = ((path >= box.min(0)) & (path <= box.max(0))).all(1)
-    assert not is_inside.any()
+@pytest.mark.parametrize("shape", [(4, 4, 8), (12, 12, 8), (20, 2, 8), (3, 1, 8)])
+def test_an_edge_passes_beside_the_boxes_of_other_nodes(shape):
+    graph = Graph(*shape)
+    layout, rng = circuit.NodeLayout(graph), np.random.default_rng(0)
+    edges = rng.choice(graph.n_edges, min(150, graph.n_edges), replace=False)
+    if shape == (4, 4, 8):
+        edges = np.unique([*edges[:40], *map(graph.edge_index, ["m0->m1", "m1->m2", "m0->m2", "m0->m3"])])
+    kinds = [KINDS[kind] for kind in edge_kinds(graph)[edges]]
+    ends = [{int(graph.edge_source[edge]), int(graph.edge_head[edge])} for edge in edges]
+    nodes = sorted(set.union(*ends))
+    boxes = layout.boxes(np.isin(np.arange(graph.n_nodes), nodes))
+    for path, own in zip(layout.paths(edges, kinds), ends, strict=True):
+        heights = np.linspace(*path[[0, -1], 1], 1000)
+        points = np.stack([np.interp(heights, path[:, 1], path[:, 0]), heights], axis=1)
+        inside = ((points[:, None] > boxes.min(1)) & (points[:, None] < boxes.max(1))).all(-1).any(0)
+        assert {node for node, is_inside in zip(nodes, inside, strict=True) if is_inside} <= own
+        assert (np.abs(path[:, 0] - np.mean(layout.x_limits)) <= np.ptp(layout.x_limits) / 2).all()
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1: what people with protanopia and deuteranopia see of linear RGB.
+COLOUR_BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+    "deuteranopia": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+}
+
+
+def lab(colour, vision):
+    """Return CIE L*a*b* of a colour as seen with a kind of vision."""
+    rgb = np.array(matplotlib.colors.to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ np.clip(COLOUR_BLINDNESS[vision] @ linear, 0, 1) / (0.9505, 1.0, 1.089)
+    x, y, z = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("vision", COLOUR_BLINDNESS)
+def test_recipes_of_a_run_have_colours_that_can_be_distinguished(discovery, vision):
+    """Eleven recipes are as many as `edgewise run` tries; a difference of 10 in L*a*b* is seen at a glance."""
+    names = ["Greedy", *(f"recipe {number}" for number in range(10))]
+    with figure_settings():
+        axes = FIGURES["faithfulness"](make_run(discovery, names=names, measures=(CMD,)), SCREEN).axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) == len(SIZES) - 1]
+    colours = np.array([lab(line.get_color(), vision) for line in lines])
+    distances = np.linalg.norm(colours[:, None] - colours, axis=-1)[~np.eye(11, dtype=bool)]
+    assert len(lines) == len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 11
+    assert distances.min() > 10
+    # Where curves coincide, a later and thinner line shows the earlier and wider one.
+    drawn = sorted(lines, key=lambda line: line.get_zorder())
+    assert np.diff([line.get_linewidth() for line in drawn]).max() <= 0
+
+
+@pytest.mark.parametrize(
+    "name, run, width",
+    [(name, run, 3.25) for name, runs in RUNS.items() for run in range(min(7, len(runs)))]
+    + [(name, 0, 5.5) for name in RUNS],
+)
+def test_figures_of_papers_have_their_width_and_no_title(discovery, name, run, width):
+    with figure_settings(paper(width)):
+        figure = FIGURES[name](make_run(discovery, **RUNS[name][run]), paper(width))
+        check_layout(figure)
+    assert figure.get_size_inches()[0] == width and not figure.get_suptitle() and not figure.get_supxlabel()
+    texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+    sizes = {text.get_size() for text in texts} - ({6.0} if name == "circuit" else set())
+    assert {8.0} <= sizes and max(sizes) <= 9.0
+
+
+@pytest.mark.parametrize("name, width", [("ioi", 5.5), ("W" * 300, 3.25)])
+def test_figures_of_studies_fit_papers(name, width):
+    with figure_settings(paper(width)):
+        check_layout(study_figure(test_untrusted_text.study(name), paper(width)))
+
+
+def test_the_text_of_paper_figures_is_text_and_files_are_reproducible(discovery):
+    run = make_run(discovery, names=("Greedy", "$x_1$ <b>"))
+    files = paper_figures(run, 5.5, ["pdf", "svg"])
+    assert list(files) == [f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "svg")]
+    assert files == paper_figures(run, 5.5, ["pdf", "svg"])
+    texts = [
+        text.text for text in ElementTree.fromstring(files["differences.svg"]).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert "$x_1$ <b>" in texts and "CMD" in texts
+    assert b"/FontFile2" in files["scores.pdf"] and b"/Type3" not in files["scores.pdf"]
+
+
+@pytest.mark.parametrize(
+    "file_types, width, words",
+    [(["gif"], 5.5, "'gif'"), ([], 5.5, "file types"), (["pdf"], 1, "width 1:"), (["pdf"], float("nan"), "width nan")],
+)
+def test_unknown_file_types_and_impossible_widths_are_refused(discovery, file_types, width, words):
+    with pytest.raises(InputError, match=words):
+        paper_figures(make_run(discovery), width, file_types)
+
+
+def test_the_command_writes_figures_once(edgewise, result_folder, tmp_path):
+    arguments = ["figures", result_folder, "--format", "SVG,", "--width", 3.25, "--out", tmp_path / "paper"]
+    assert edgewise(*arguments)[0] == 0
+    names = sorted(path.name for path in (tmp_path / "paper").iterdir())
+    assert names == sorted(f"{name}.svg" for name in FIGURES)
+    code, _, err = edgewise(*arguments)
+    assert code == 2 and "--overwrite" in err
 
 
 def test_the_histogram_counts_every_edge_once(discovery):
     run = make_run(discovery)
     mean, unstable = run.mean_scores, run.statistics.sign_unstable
     with figure_settings():
-        _, axes = FIGURES["scores"](run).axes
+        _, axes = FIGURES["scores"](run, SCREEN).axes
     positive, positive_unstable, negative, negative_unstable = (patch.get_data().values.sum() for patch in axes.patches)
     assert np.abs(mean).min() > np.abs(mean).max() / 10**DECADES
     assert (positive, -negative) == ((mean > 0).sum(), (mean < 0).sum())
@@ -345,7 +463,7 @@ def test_the_strongest_edges_have_their_intervals(discovery):
     unstable = np.random.default_rng(0).random(run.run.graph.n_edges) < 0.3
     statistics = replace(run.statistics, sign_unstable=unstable)
     with figure_settings():
-        axes, _ = FIGURES["scores"](replace(run, statistics=statistics)).axes
+        axes, _ = FIGURES["scores"](replace(run, statistics=statistics), SCREEN).axes
     top = np.argsort(-np.abs(statistics.mean), kind="stable")[:25]
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == [statistics.graph.edge_names[edge] for edge in top]

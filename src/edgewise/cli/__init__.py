@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "Compare recipes of a run on the same examples, or two circuits, or two runs.",
     "roc": "Compare rankings with a known circuit: AUROC, and precision at the size of that circuit.",
     "export": "Export a circuit as a graph: Graphviz' dot, GraphML, or Cytoscape's JSON. networkx reads all of them.",
+    "figures": "Draw the figures of a run or a study for a paper: without titles, with fonts of 8 and 9 points.",
     "report": "Print the tables of a run or a study, and rebuild what is derived from its data.",
     "convert": "Convert scores and circuits between score folders, EAP-IG / MIB json and pt, and MIB submissions.",
     "check": "Check whether the MIB leaderboard would accept a submission, folder by folder.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -10,12 +10,15 @@ from matplotlib.figure import Figure
 from ...errors import InputError
 from ...io.atomic import write_bytes
 from ...recipes.discovery import Discovery
+from ...study import Study
 from .circuit import circuit_figure
-from .curves import faithfulness_figure
+from .curves import faithfulness_figure, study_figure
 from .dots import differences_figure, scores_figure
-from .style import figure_settings, render
+from .style import FILE_TYPES, SCREEN, Page, figure_settings, paper, render
 
-FIGURES: Mapping[str, Callable[[Discovery], Figure]] = {
+PAPER_DPI = 300
+MIN_WIDTH, MAX_WIDTH = 3.0, 20.0  # in inches
+FIGURES: Mapping[str, Callable[[Discovery, Page], Figure]] = {
     "faithfulness": faithfulness_figure,
     "differences": differences_figure,
     "circuit": circuit_figure,
@@ -30,7 +33,50 @@ def write_figures(folder: Path, discovery: Discovery) -> list[Path]:
     images: dict[Path, bytes] = {}
     with figure_settings():
         for name, make_figure in FIGURES.items():
-            images |= {folder / f"{name}.{kind}": data for kind, data in render(make_figure(discovery)).items()}
+            images |= {folder / f"{name}.{kind}": data for kind, data in render(make_figure(discovery, SCREEN)).items()}
     for path, data in images.items():
         write_bytes(path, data)
     return list(images)
+
+
+def figure_names(result: Discovery | Study) -> tuple[str, ...]:
+    """Return the names of the figures of a run or a study."""
+    return ("study",) if isinstance(result, Study) else tuple(FIGURES)
+
+
+def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[str]) -> dict[str, bytes]:
+    """Draw the figures of a run or a study for a paper: without titles and captions, fonts of 8 and 9 points.
+
+    Parameters
+    ----------
+    result
+        What `read_result` or `read_study` returned.
+    width
+        Width of the paper's text or column in inches.
+    file_types
+        Some of "pdf", "svg" and "png". Text in pdf and svg files is text, not paths.
+
+    Returns
+    -------
+    dict of str to bytes
+        Content of each file by its name, such as "faithfulness.pdf". Equal results give equal bytes.
+
+    Raises
+    ------
+    InputError
+        If a file type is unknown, or figures of this width can not be drawn.
+    """
+    if not file_types or any(file_type not in FILE_TYPES for file_type in file_types):
+        raise InputError(f"file types {','.join(file_types)!r}: expected one or more of {', '.join(FILE_TYPES)}")
+    if not MIN_WIDTH <= width <= MAX_WIDTH:
+        raise InputError(f"width {width:g}: expected {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, such as 3.25 for a column")
+    page, files = paper(width), {}
+    with figure_settings(page):
+        if isinstance(result, Study):
+            figures = {"study": study_figure(result, page)}
+        else:
+            figures = {name: make_figure(result, page) for name, make_figure in FIGURES.items()}
+        for name, figure in figures.items():
+            images = render(figure, tuple(dict.fromkeys(file_types)), PAPER_DPI)
+            files |= {f"{name}.{file_type}": data for file_type, data in images.items()}
+    return files

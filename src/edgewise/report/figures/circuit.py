@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -15,7 +17,7 @@ from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS, KINDS, edge_kinds
 from ..formatting import format_number, shorten, with_minus_signs
 from ..overview import choices, default_sizes, run_title
-from .style import FAINT, INK, SMALL, add_legend, format_share, new_figure, set_heading
+from .style import FAINT, INK, SCREEN, Page, add_legend, fit_text, format_share, legend_columns, new_figure, set_heading
 
 FloatArray = NDArray[np.float64]
 # Drawing more edges would hide most of them.
@@ -27,6 +29,9 @@ CHARACTER_WIDTH = 0.65 / 72  # in inches per point of the font size
 DASHED = (0, (2.5, 1.2))
 # Where edges enter the bottom of a head's box, in box widths from its middle.
 ENTRY = {"q": -0.3, "k": 0.0, "v": 0.3}
+# Between a box and an edge that passes it: beside it in columns (half the gap between two heads), above and below it in
+# layers. Longer edges pass boxes that stand alone in their row at a larger distance.
+GAP_X, GAP_Y, WIDER = 0.08, 0.04, 0.1
 
 
 class NodeLayout:
@@ -35,11 +40,11 @@ class NodeLayout:
     A layer's MLP is to the right of its heads and a little higher, because it reads them.
 
     x, y, width  [node] the middle and the width of each box; all have the same height
-    panel        width and height of the drawing in inches
+    panel        width and height of the drawing in inches; the width is that of a column of the page, if it has one
     x_limits     leave room for the names of layers at the left, and for edges that pass MLPs at the right
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, width: float | None = None) -> None:
         n_heads, n_layers = graph.n_heads, graph.n_layers
         self.graph, self.height = graph, 0.26
         self.x, self.y = np.full(graph.n_nodes, (n_heads - 1) / 2), np.empty(graph.n_nodes)
@@ -50,7 +55,7 @@ class NodeLayout:
             first, mlp = graph.attention_sources(layer), graph.mlp_source(layer)
             self.x[first:mlp], self.y[first:mlp] = np.arange(n_heads), layer + 0.85
             self.x[mlp], self.y[mlp] = n_heads + 0.3, layer + 1.25
-        self.panel = (min(COLUMN * (n_heads + 3), MAX_WIDTH), min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
+        self.panel = (width or min(COLUMN * (n_heads + 3), MAX_WIDTH), min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
         labels = LABEL_WIDTH / (self.panel[0] - LABEL_WIDTH) * (n_heads + 1.9)
         self.x_limits = min(-0.5, float((self.x - self.width / 2).min())) - labels, n_heads + 1.4
 
@@ -72,10 +77,10 @@ class NodeLayout:
         size = np.stack([self.width, np.full_like(self.width, self.height)], axis=1)
         return (np.stack([self.x, self.y], axis=1)[:, None] + corners * size[:, None])[nodes]
 
-    def paths(self, edges: NDArray[np.intp], kinds: list[str]) -> FloatArray:
-        """Return smooth paths [edge, step, xy] from the top of the source's box to the bottom of the destination's.
+    def paths(self, edges: NDArray[np.intp], kinds: list[str]) -> list[FloatArray]:
+        """Return a smooth path [point, xy] per edge, from the top of the source to the bottom of the destination.
 
-        Edges between boxes of one column bend to the right, around the boxes between them.
+        Paths run beside the boxes of other nodes with edges, so that no edge seems to end in a box that it passes.
         """
         source, head = self.graph.edge_source[edges], self.graph.edge_head[edges]
         lean = 0.45 * np.clip((self.x[head] - self.x[source]) / (self.graph.n_heads / 2 + 1), -1, 1)
@@ -83,23 +88,61 @@ class NodeLayout:
         entry = np.where(np.isnan(entry), -lean, entry)
         start = np.stack([self.x[source] + lean * self.width[source], self.y[source] + self.height / 2], axis=1)
         end = np.stack([self.x[head] + entry * self.width[head], self.y[head] - self.height / 2], axis=1)
-        rise = np.stack([np.zeros(len(edges)), 0.5 * (end - start)[:, 1]], axis=1)
-        passes_boxes = (self.x[source] == self.x[head]) & (self.y[head] - self.y[source] > 1.5)
-        bend = np.stack([0.9 * passes_boxes, np.zeros(len(edges))], axis=1)
-        points = [point[:, None] for point in (start, start + rise + bend, end - rise + bend, end)]
-        step = np.linspace(0, 1, 24)[:, None]
-        weights = [(1 - step) ** 3, 3 * step * (1 - step) ** 2, 3 * step**2 * (1 - step), step**3]
-        return sum(weight * point for weight, point in zip(weights, points, strict=True))  # type: ignore[return-value]
+        nodes = np.unique(np.concatenate([source, head]))
+        y = self.y[nodes]
+        passed = [nodes[(y > low) & (y < high)] for low, high in zip(self.y[source], self.y[head], strict=True)]
+        return [self._path(*ends) for ends in zip(start, end, passed, strict=True)]
+
+    def _path(self, start: FloatArray, end: FloatArray, obstacles: NDArray[np.intp]) -> FloatArray:
+        """Return a path [point, xy] that rises from `start` to `end` and passes beside the boxes of `obstacles`."""
+        half_height, half_width = self.height / 2 + GAP_Y, self.width / 2
+        centres = np.stack([self.x[obstacles], self.y[obstacles]], axis=1)
+        limits = np.stack([half_width[obstacles] + GAP_X / 2, np.full(len(obstacles), half_height)], axis=1)
+        detours: dict[float, float] = {}  # the y of a row of boxes -> the x at which to pass it
+        while True:
+            corners = [(y + side * half_height, x) for y, x in sorted(detours.items()) for side in (-1, 1)]
+            points = np.array([start[::-1], *corners, end[::-1]])
+            path = _rise_through(points[:, 0], points[:, 1])
+            is_hit = (np.abs(path[:, None] - centres) < limits).all(-1).any(0)
+            rows = set(centres[is_hit, 1].tolist()) - set(detours)
+            if not rows:
+                return path
+            for y in rows:
+                row = obstacles[centres[:, 1] == y]
+                distance = GAP_X + WIDER * min(float(end[1] - start[1]), 5.0) * (len(row) == 1)
+                outside = half_width[row] + distance
+                sides = np.concatenate([self.x[row] + outside, self.x[row] - outside])
+                is_free = (np.abs(sides[:, None] - self.x[row]) > half_width[row] + GAP_X / 2).all(1)
+                at_row = np.interp(y, path[:, 1], path[:, 0])
+                detours[y] = float(min(sides[is_free], key=lambda x, at_row=at_row: abs(x - at_row)))
 
 
-def circuit_figure(discovery: Discovery) -> Figure:
-    """Draw the circuit of the chosen recipe of each measure, side by side."""
+def _rise_through(y: FloatArray, x: FloatArray) -> FloatArray:
+    """Return a smooth path [point, xy] through points of rising y; vertical at both ends, monotone between points."""
+    slope = np.diff(x) / np.diff(y)
+    before, after = slope[:-1], slope[1:]
+    tangent = np.zeros(len(y))
+    turns = before * after <= 0
+    tangent[1:-1] = np.where(turns, 0.0, 2 * before * after / np.where(turns, 1.0, before + after))
+    pieces = [np.linspace(low, high, max(24, int(40 * (high - low)))) for low, high in pairwise(y.tolist())]
+    heights = np.unique(np.concatenate(pieces))
+    piece = np.clip(np.searchsorted(y, heights, side="right") - 1, 0, len(y) - 2)
+    length = np.diff(y)[piece]
+    t = (heights - y[piece]) / length
+    sides = x[piece] * (1 + 2 * t) * (1 - t) ** 2 + x[piece + 1] * t**2 * (3 - 2 * t)
+    bends = length * (tangent[piece] * t * (1 - t) ** 2 - tangent[piece + 1] * t**2 * (1 - t))
+    return np.stack([sides + bends, heights], axis=1)
+
+
+def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
+    """Draw the circuit of the chosen recipe of each measure, side by side, or below each other on a narrow page."""
     measures = discovery.measures
     chosen = {}
     for measure in measures:
         row = discovery.best(measure)
         chosen[measure] = row, row.circuit()
-    layout = NodeLayout(discovery.run.graph)
+    n_columns = 1 if page.is_narrow else len(measures)
+    layout = NodeLayout(discovery.run.graph, page.width / n_columns - 0.1 if page.width else None)
     limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
         f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures)}. "
@@ -109,17 +152,21 @@ def circuit_figure(discovery: Discovery) -> Figure:
         + "Pale boxes have no edge in the circuit."
     )
     width, height = layout.panel
-    figure = new_figure(max(6.6, (width + 0.3) * len(measures)), height + 1.2, run_title(discovery), caption)
-    panels = figure.subplots(1, len(measures), squeeze=False)[0]
+    n_rows = -(-len(measures) // n_columns)
+    figure = new_figure(
+        max(6.6, (width + 0.3) * len(measures)), (height + 0.6) * n_rows + 0.6, run_title(discovery), caption, page
+    )
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, (measure, (row, circuit)) in zip(panels, chosen.items(), strict=True):
         place = row.default_size
         size = format_share(row.curve.shares[place])
         faithfulness = format_number(row.curve.faithfulness[place], digits=2)
-        set_heading(axes, measure.name, shorten(row.name))
+        set_heading(axes, measure.name, fit_text(shorten(row.name), layout.panel[0] - 0.6, page.small), page)
+        n_edges = f"{circuit.n_edges:,} of {circuit.graph.n_edges:,}"
+        text = f"{n_edges} edges,\n" if page.is_paper else f"{size} of the edges asked for, {n_edges} in the circuit;\n"
         axes.annotate(
-            f"{size} of the edges asked for, {circuit.n_edges:,} of {circuit.graph.n_edges:,} in the circuit;\n"
-            f"faithfulness {with_minus_signs(faithfulness)}",
-            (0, 1), (0, -2), xycoords="axes fraction", textcoords="offset points", va="top", size=SMALL, color=FAINT,
+            f"{text}faithfulness {with_minus_signs(faithfulness)}", (0, 1), (0, -2), xycoords="axes fraction",
+            textcoords="offset points", va="top", size=page.small, color=FAINT,
         )  # fmt: skip
         axes.set_xlim(layout.x_limits)
         axes.set_ylim(-0.3, layout.y[-1] + 0.3 + 0.4 * layout.panel[1] / height / LAYER)
@@ -128,7 +175,11 @@ def circuit_figure(discovery: Discovery) -> Figure:
     handles = [Line2D([], [], color=colour, linewidth=2) for colour in COLOURS.values()]
     handles += [Line2D([], [], color=FAINT, linewidth=1.5, linestyle=style) for style in ("-", DASHED)]
     labels = [*(f"into {kind}" for kind in COLOURS), "positive", "negative"]
-    add_legend(panels[0], handles, labels, loc="upper left", bbox_to_anchor=(0, -0.01), ncols=4, handlelength=2.2)
+    if page.width:
+        columns = legend_columns(labels, page)
+        add_legend(figure, handles, labels, loc="outside lower left", ncols=columns, handlelength=2.2)
+    else:
+        add_legend(panels[0], handles, labels, loc="upper left", bbox_to_anchor=(0, -0.01), ncols=4, handlelength=2.2)
     return figure
 
 
@@ -145,7 +196,7 @@ def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatA
     strength = np.abs(score[edges])
     strength /= float(strength.max(initial=0.0)) or 1.0
     lines = LineCollection(
-        list(layout.paths(edges, kinds)), colors=[COLOURS[kind] for kind in kinds], alpha=0.75, zorder=2,
+        layout.paths(edges, kinds), colors=[COLOURS[kind] for kind in kinds], alpha=0.75, zorder=2,
         linewidths=0.45 + 2.8 * np.sqrt(strength), capstyle="butt",
         linestyles=[DASHED if value < 0 else "-" for value in score[edges].tolist()],
     )  # fmt: skip

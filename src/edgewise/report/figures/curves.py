@@ -23,14 +23,16 @@ from ..formatting import format_number, short_name, shorten, with_minus_signs
 from ..overview import choices, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
 from .dots import ROW_HEIGHT, draw_differences
+from .style import Page
 
 Look = dict[str, Any]
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (4, 1.5, 1, 1.5)))
 MARKERS = "vDPX<>phd*"
-REFERENCE: Look = {"color": style.BLACK, "linewidth": 1.4, "marker": "s", "markersize": 4, "zorder": 4}
-BEST: Look = {"color": style.BLUE, "linewidth": 2.2, "marker": "o", "markersize": 4, "zorder": 5}
+# Wide lines lie below thin ones: where curves coincide, all of them can be seen.
+BEST: Look = {"color": style.BLUE, "linewidth": 3.6, "marker": "o", "markersize": 6.5, "zorder": 2}
+REFERENCE: Look = {"color": style.BLACK, "linewidth": 2.2, "marker": "s", "markersize": 5, "zorder": 2.2}
 EXPORTED: Look = {"color": style.VERMILLION, "linewidth": 1.6, "linestyle": (0, (3, 1.5)), "marker": "^",
-                  "markersize": 4, "zorder": 6}  # fmt: skip
+                  "markersize": 4, "zorder": 4}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,9 @@ class CurveLine:
     is_filled: bool = False
 
 
-def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str) -> None:
+def draw_curves(
+    linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str, page: Page
+) -> None:
     """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness."""
     for axes in (linear, log):
         axes.axhline(1, color=style.FAINT, linewidth=0.7, zorder=1)
@@ -74,18 +78,29 @@ def draw_curves(linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Me
     log.set_xscale("log")
     log.set_xticks(ticks)
     log.minorticks_off()
-    log.tick_params(labelleft=False)
+    log.tick_params(labelleft=page.is_narrow)  # below the linear axis it has no labels beside it
     log.set_xlim(smallest / 1.25, 1.25)
     log.set_xlabel("the same, logarithmic")
     for axes in (linear, log):
         axes.xaxis.set_major_formatter(lambda share, _: style.format_share(share))
 
 
-def faithfulness_figure(discovery: Discovery) -> Figure:
+def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw the curves of all recipes, a row of panels per measure, with each recipe's area in the legend."""
     run, split = discovery.run, shorten(discovery.run.test.split)
     recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
     heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
+    best_names = {measure: best_outcome(rows, measure).name for measure, rows in recipes.items()}
+    labels = {
+        measure: [_label(discovery, row, best_names[measure]) for row in rows] for measure, rows in recipes.items()
+    }
+    if page.width is not None:
+        room = page.width - style.HANDLE_WIDTH
+        labels = {measure: [style.fit_text(label, room, page.small) for label in labels[measure]] for measure in labels}
+        columns = style.legend_columns([label for names in labels.values() for label in names], page)
+        line_height = 1.5 * page.small / 72
+        panel_height = 4.0 if page.is_narrow else 2.2
+        heights = [panel_height + line_height * (-(-len(rows) // columns) + 1.5) for rows in recipes.values()]
     curve = discovery.outcomes[0].curve
     empty_sizes = [share for share, asked in zip(curve.shares, curve.n_requested, strict=True) if not asked]
     up_to = style.format_share(max(empty_sizes, default=0.0))
@@ -97,26 +112,33 @@ def faithfulness_figure(discovery: Discovery) -> Figure:
         + f" Exported recipes: {choices(discovery)}."
         + omitted_recipes(discovery)
     )
-    figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption)
-    panels = figure.subplots(len(recipes), 2, sharey="row", squeeze=False, height_ratios=heights)
-    for (linear, log), (measure, rows) in zip(panels, recipes.items(), strict=True):
-        best, exported = best_outcome(rows, measure).name, discovery.best(measure).name
+    figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption, page)
+    parts = figure.subfigures(len(recipes), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, (measure, rows) in zip(parts, recipes.items(), strict=True):
+        linear, log = part.subplots(*((2, 1) if page.is_narrow else (1, 2)), sharey=True)
+        best, exported = best_names[measure], discovery.best(measure).name
         special = {exported: EXPORTED, best: BEST} | {reference_outcome(discovery, measure).name: REFERENCE}
         others = [row.name for row in rows if row.name not in special]
         looks = special | {name: other_look(place) for place, name in enumerate(others)}
         lines = [_curve_line(row, looks[row.name], row.name == best) for row in rows]
-        draw_curves(linear, log, lines, measure, shorten(curve.definition.name))
-        style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}")
-        labels = []
-        for row in rows:
-            roles = [f"best on {split}"] * (row.name == best) + ["exported"] * (row.name == exported)
-            label = f"{shorten(row.name)}  {with_minus_signs(format_number(row.area))}"
-            labels.append(f"{label}  ({', '.join(roles)})" if roles else label)
+        draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page)
+        style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}", page)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
-        title = f"recipe and its {measure.name}, best first"
-        style.add_legend(log, handles, labels, title=title, title_fontsize=style.SMALL, alignment="left",
-                         loc="upper left", bbox_to_anchor=(1.03, 1), handlelength=3.2)  # fmt: skip
+        options: Any = {"title": f"recipe and its {measure.name}, best first", "title_fontsize": page.small,
+                        "alignment": "left", "handlelength": 3.2}  # fmt: skip
+        if page.is_paper:
+            style.add_legend(part, handles, labels[measure], loc="outside lower left", ncols=columns, **options)
+        else:
+            style.add_legend(log, handles, labels[measure], loc="upper left", bbox_to_anchor=(1.03, 1), **options)
     return figure
+
+
+def _label(discovery: Discovery, outcome: Outcome, best: str) -> str:
+    """Return a recipe's name and area, and whether it is the best on the evaluated examples or the exported one."""
+    roles = [f"best on {shorten(discovery.run.test.split)}"] * (outcome.name == best)
+    roles += ["exported"] * (outcome.name == discovery.best(outcome.measure).name)
+    label = f"{shorten(outcome.name)}  {with_minus_signs(format_number(outcome.area))}"
+    return f"{label}  ({', '.join(roles)})" if roles else label
 
 
 def other_look(place: int) -> Look:
@@ -139,7 +161,7 @@ def _curve_line(outcome: Outcome, look: Look, is_best: bool) -> CurveLine:
     return CurveLine(look, np.array(curve.shares)[drawn], curve.faithfulness[drawn], band, is_best)
 
 
-def study_figure(study: Study) -> Figure:
+def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
     """Draw a row of panels for every model, task and measure."""
     rows = [(cell, measure) for cell in study.cells for measure in BOTH_MEASURES]
     heights = [max(2.6, ROW_HEIGHT * len(cell.test[measure]) + 0.9) for cell, measure in rows]
@@ -149,21 +171,34 @@ def study_figure(study: Study) -> Figure:
         "Right: every recipe, at the parameters that validation chose, minus greedy, paired over the examples, with "
         f"{CONFIDENCE:.0%} intervals; filled where the interval excludes 0. The tinted side is the better one."
     )
-    figure = style.new_figure(12.5, sum(heights), "Faithfulness on test, and differences from greedy", caption)
-    panels = figure.subplots(len(rows), 3, squeeze=False, height_ratios=heights)
+    panel_width = (page.width or 0.0) / (1 if page.is_narrow else 2)
+    title = "Faithfulness on test, and differences from greedy"
+    if page.is_paper:  # curves above differences
+        below = [page.small / 72 * 1.75 * len(cell.test[measure]) + 0.9 for cell, measure in rows]
+        heights = [(4.6 if page.is_narrow else 2.6) + height for height in below]
+    figure = style.new_figure(12.5, sum(heights), title, caption, page)
+    parts = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     definition = shorten(study.plan.settings.faithfulness.name)
-    for (linear, log, right), (cell, measure) in zip(panels, rows, strict=True):
+    for number, (part, (cell, measure)) in enumerate(zip(parts, rows, strict=True)):
+        if not page.is_paper:
+            linear, log, right = part.subplots(1, 3)
+        else:
+            upper, lower = part.subfigures(2, 1, height_ratios=[heights[number] - below[number], below[number]])
+            linear, log = upper.subplots(*((2, 1) if page.is_narrow else (1, 2)))
+            right = lower.subplots()
         greedy, chosen = cell.test[measure][0], cell.tested(measure)[cell.chosen(measure).name]
         compared = [(greedy, REFERENCE), (chosen, BEST)][: 1 + (chosen is not greedy)]
         log.sharey(linear)
-        draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition)
-        place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
-        style.set_heading(linear, measure.name, f"{place}  ·  {measure.improves}")
+        draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition, page)
+        place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}  ·  {measure.improves}"
+        place = style.fit_text(place, page.width - 1.2, page.small) if page.width else place
+        style.set_heading(linear, measure.name, place, page)
         names = [f"{shorten(r.recipe.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
+        names = [style.fit_text(name, panel_width - 1.1, page.small) for name in names] if page.width else names
         style.add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
-        style.set_heading(right, measure.name, f"minus greedy's {measure.name}")
+        style.set_heading(right, measure.name, f"minus greedy's {measure.name}", page)
         others = [repeats for repeats in cell.test[measure] if repeats is not greedy]
-        draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure)
+        draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure, page)
     return figure
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from ...core.statistics import EdgeStatistics
@@ -22,6 +23,7 @@ from ..circuit_summary import COLOURS as KIND_COLOURS, KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
 from ..overview import centred_statistics, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
+from .style import Page
 
 ROW_HEIGHT = 0.2
 VERDICT_COLOURS = {"better": style.BLUE, "worse": style.VERMILLION}
@@ -46,8 +48,8 @@ class Dot:
     text: str = ""
 
 
-def draw_dots(axes: Axes, dots: Sequence[Dot]) -> None:
-    """Draw dots with their intervals, the first on top; 0 is always inside the limits."""
+def draw_dots(axes: Axes, dots: Sequence[Dot], page: Page) -> None:
+    """Draw dots with their intervals, the first on top; 0 is always inside the limits. Narrow pages omit the texts."""
     low, high = style.padded_limits([end for dot in dots for end in (dot.low, dot.high)])
     axes.set_xlim(low, high)
     axes.set_ylim(max(1, len(dots)) - 0.5, -0.5)
@@ -60,17 +62,19 @@ def draw_dots(axes: Axes, dots: Sequence[Dot]) -> None:
     for row, dot in enumerate(dots):
         face = dot.colour if dot.is_filled else "white"
         axes.plot([dot.value], [row], marker=dot.marker, color=dot.colour, markersize=4.5, markerfacecolor=face)
-        axes.text(1.012, row, dot.text, transform=axes.get_yaxis_transform(), size=style.SMALL, va="center_baseline")
-    axes.set_yticks(rows, [dot.label for dot in dots])
+        text = "" if page.is_narrow else dot.text
+        axes.text(1.012, row, text, transform=axes.get_yaxis_transform(), size=page.small, va="center_baseline")
+    labels = [style.fit_text(dot.label, 0.42 * page.width, page.small) if page.width else dot.label for dot in dots]
+    axes.set_yticks(rows, labels)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
 
 
-def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure: Measure) -> None:
+def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure: Measure, page: Page) -> None:
     """Draw each recipe's difference from the reference, the best on top, and tint the better side of 0."""
     if not comparisons:
         axes.set_axis_off()
-        axes.text(0, 0.5, "There is only one recipe: there is nothing to compare", color=style.FAINT)
+        axes.text(0, 0.5, "Only one recipe: nothing to compare", color=style.FAINT)
         return
     ordered = sorted(comparisons.items(), key=lambda item: -measure.better * item[1].difference)
     dots = []
@@ -79,14 +83,14 @@ def draw_differences(axes: Axes, comparisons: Mapping[str, Comparison], measure:
         text = with_minus_signs(f"{format_number(difference, signed=True)} {format_interval(low, high, signed=True)}")
         colour = VERDICT_COLOURS.get(comparison.verdict, style.GREY)
         dots.append(Dot(shorten(name), difference, low, high, colour, comparison.verdict in VERDICT_COLOURS, text=text))
-    draw_dots(axes, dots)
+    draw_dots(axes, dots, page)
     low, high = axes.get_xlim()
     is_right = measure.better > 0
     axes.axvspan(0, high if is_right else low, color=style.BLUE, alpha=0.06, linewidth=0, zorder=0)
     axes.set_xlabel("better →" if is_right else "← better", loc="right" if is_right else "left", color=style.BLUE)
 
 
-def differences_figure(discovery: Discovery) -> Figure:
+def differences_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw a dot plot of differences from greedy for each measure."""
     comparisons = {}
     for measure in discovery.measures:
@@ -94,22 +98,26 @@ def differences_figure(discovery: Discovery) -> Figure:
         comparisons[measure] = {
             row.name: row.resampled.minus(reference.resampled) for row in shown if row is not reference
         }
-    heights = [ROW_HEIGHT * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
+    row_height = ROW_HEIGHT * page.small / style.SCREEN.small
+    heights = [row_height * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
     caption = (
         f"Area minus the reference recipe's area, paired over the {discovery.run.test.examples} evaluated examples, "
         f"with its {CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: no significant "
         f"difference. The tinted side is the better one.{omitted_recipes(discovery)}"
     )
-    figure = style.new_figure(7.5, sum(heights), run_title(discovery), caption)
+    figure = style.new_figure(7.5, sum(heights), run_title(discovery), caption, page)
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (measure, recipes) in zip(panels, comparisons.items(), strict=True):
         name = shorten(reference_outcome(discovery, measure).name)
-        style.set_heading(axes, measure.name, f"minus {name}'s {measure.name}, {measure.improves}")
-        draw_differences(axes, recipes, measure)
+        text = f"minus {name}'s {measure.name}, {measure.improves}"
+        style.set_heading(
+            axes, measure.name, style.fit_text(text, 0.5 * page.width, page.small) if page.width else text, page
+        )
+        draw_differences(axes, recipes, measure, page)
     return figure
 
 
-def scores_figure(discovery: Discovery) -> Figure:
+def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw the strongest edges with their intervals, and a histogram of all scores by absolute value and sign."""
     statistics, run = centred_statistics(discovery), discovery.run
     mean = statistics.mean
@@ -130,9 +138,14 @@ def scores_figure(discovery: Discovery) -> Figure:
         f"{int((mean < 0).sum()):,} negative (below it). {intervals}"
         + (f" {n_zero:,} edges are 0 or negligible and are not drawn." if n_zero else "")
     )
-    figure = style.new_figure(10.5, max(4.6, ROW_HEIGHT * len(strongest) + 1.0), run_title(discovery), caption)
-    left, right = figure.subplots(1, 2)
-    style.set_heading(left, "Strongest edges", "with the intervals of their mean scores")
+    height = max(4.6, ROW_HEIGHT * page.small / style.SCREEN.small * len(strongest) + 1.0)
+    heights = [height, 2.6]
+    figure = style.new_figure(10.5, sum(heights) if page.is_paper else height, run_title(discovery), caption, page)
+    if page.is_paper:
+        left, right = (part.subplots() for part in figure.subfigures(2, 1, height_ratios=heights))
+    else:
+        left, right = figure.subplots(1, 2)
+    style.set_heading(left, "Strongest edges", "with intervals", page)
     dots, kinds = [], edge_kinds(run.graph)
     for edge in strongest:
         value, low, high = (float(values[edge]) for values in (mean, statistics.low, statistics.high))
@@ -140,15 +153,15 @@ def scores_figure(discovery: Discovery) -> Figure:
         colour, is_stable = KIND_COLOURS[KINDS[kinds[edge]]], not statistics.sign_unstable[edge]
         marker, text = "o" if statistics.kept[edge] else "X", with_minus_signs(text)
         dots.append(Dot(edge_name(run.graph, edge), value, low, high, colour, is_stable, marker, text))
-    draw_dots(left, dots)
+    draw_dots(left, dots, page)
     left.set_xlabel("mean score")
     handles = [Line2D([], [], color=colour, marker="o", markersize=4.5) for colour in KIND_COLOURS.values()]
     handles += [Line2D([], [], color=style.FAINT, marker="o", markersize=4.5, markerfacecolor="white")]
     handles += [Line2D([], [], color=style.FAINT, marker="X", markersize=4.5)]
     labels = [f"into {kind}" for kind in KIND_COLOURS] + ["sign changes", "fails the bootstrap filter"]
-    style.add_legend(left, handles, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=4, handlelength=2)
-    style.set_heading(right, "All edges", "by absolute mean score")
-    _draw_histogram(right, bins, statistics)
+    _add_legend_below(left, handles, labels, 4, page)
+    style.set_heading(right, "All edges", "by absolute mean score", page)
+    _draw_histogram(right, bins, statistics, page)
     return figure
 
 
@@ -165,7 +178,7 @@ def score_bins(size: NDArray[np.float64]) -> NDArray[np.float64]:
     return bins
 
 
-def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics) -> None:
+def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics, page: Page) -> None:
     """Count edges by absolute score: positive ones above the line, negative ones below, hatched if unstable."""
     highest = {}
     for sign, colour in ((1, style.BLUE), (-1, style.VERMILLION)):
@@ -184,10 +197,21 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
     axes.set_ylabel("number of edges")
     axes.set_xscale("log")
     axes.set_xlim(bins[0], bins[-1])
+    axes.xaxis.set_major_locator(LogLocator(numticks=6 if page.is_narrow else 9))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.minorticks_off()
     axes.set_xlabel("absolute mean score, logarithmic")
     patches = [Patch(color=style.BLUE), Patch(color=style.VERMILLION)]
     patches += [Patch(facecolor="white", edgecolor=style.INK, hatch="//////")]
     labels = ["positive", "negative", "sign changes"]
-    style.add_legend(axes, patches, labels, loc="upper left", bbox_to_anchor=(0, -0.13), ncols=3)
+    _add_legend_below(axes, patches, labels, 3, page)
+
+
+def _add_legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str], n_columns: int, page: Page) -> None:
+    """Add a legend below a panel: of this many columns on a screen, of as many as fit on a paper."""
+    if page.width is None:
+        options: Any = {"loc": "upper left", "bbox_to_anchor": (0, -0.13), "ncols": n_columns}
+        style.add_legend(axes, handles, labels, handlelength=2, **options)
+    else:
+        n_columns = style.legend_columns(labels, page)
+        style.add_legend(axes.figure, handles, labels, loc="outside lower left", ncols=n_columns, handlelength=2)

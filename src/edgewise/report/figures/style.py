@@ -7,69 +7,125 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.textpath import TextPath
 from numpy.typing import ArrayLike
 
 from ..formatting import format_percent, with_minus_signs
 
 DPI = 160
-FILE_TYPES = ("png", "svg")
-SMALL, NORMAL, LARGE = 7.0, 8.0, 11.0  # font sizes in points
+FILE_TYPES = ("png", "svg", "pdf")
+LARGE = 11.0  # font size of titles in points
 INK, FAINT, PALE = "#1a1a1a", "#6b6b6b", "#d4d4d4"
-# Okabe and Ito's colours, which colour-blind readers can distinguish, a grey and a brown.
+# Okabe and Ito's colours and some of Tol's, which colour-blind readers can distinguish, and a grey.
 BLACK, BLUE, VERMILLION, GREY = "#000000", "#0072B2", "#D55E00", "#8f8f8f"
-OTHER_COLOURS = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8C6D31")
+OTHER_COLOURS = ("#E69F00", "#56B4E9", "#990033", "#009E73", "#CC79A7", "#999933", "#332288", "#8C6D31", "#666666")
 MAX_AXIS_VALUE = 1e300
 
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "edgewise", "text.usetex": False, "text.parse_math": False, "text.color": INK,
-    "font.size": NORMAL, "axes.titlesize": NORMAL, "axes.labelsize": SMALL, "legend.fontsize": SMALL,
     "legend.frameon": False, "legend.borderaxespad": 0.0, "axes.titlelocation": "left", "axes.linewidth": 0.7,
     "axes.edgecolor": FAINT, "axes.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
-    "xtick.labelsize": SMALL, "ytick.labelsize": SMALL, "xtick.major.width": 0.7, "ytick.major.width": 0.7,
-    "hatch.linewidth": 0.6,
+    "xtick.major.width": 0.7, "ytick.major.width": 0.7, "hatch.linewidth": 0.6,
+    "pdf.fonttype": 42,  # text stays text
 }  # fmt: skip
+NARROW = 5.0  # in inches: in narrower figures panels are below each other
+HANDLE_WIDTH = 0.7  # in inches: of a line in a legend and the space around it
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a figure is drawn for: a screen, with its own width, a title and a caption, or a paper, which has its own.
+
+    width          of the whole figure in inches; None: what suits the figure
+    small, normal  font sizes in points, of most texts and of headings
+    """
+
+    width: float | None = None
+    small: float = 7.0
+    normal: float = 8.0
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the figure has the width of a paper's column, and neither title nor caption."""
+        return self.width is not None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether panels must be below each other."""
+        return self.width is not None and self.width < NARROW
+
+
+SCREEN = Page()
+
+
+def paper(width: float) -> Page:
+    """Return the page of a paper whose text or column has a width in inches."""
+    return Page(width, small=8.0, normal=9.0)
 
 
 @contextmanager
-def figure_settings() -> Iterator[None]:
+def figure_settings(page: Page = SCREEN) -> Iterator[None]:
     """Use edgewise's matplotlib settings, whatever the user's are; names are never parsed as TeX."""
+    small = dict.fromkeys(("axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize"), page.small)
     with matplotlib.rc_context(), warnings.catch_warnings():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(SETTINGS)
+        matplotlib.rcParams.update(SETTINGS | small | {"font.size": page.normal, "axes.titlesize": page.normal})
+        matplotlib.rcParams["svg.fonttype"] = "none" if page.is_paper else "path"
         warnings.filterwarnings("ignore", message="Glyph.*missing")  # characters the font lacks are drawn as boxes
         yield
 
 
-def new_figure(width: float, height: float, title: str, caption: str) -> Figure:
-    """Return a figure with a title above and a caption below; constrained layout makes room for both.
+def new_figure(width: float, height: float, title: str, caption: str, page: Page = SCREEN) -> Figure:
+    """Return a figure, on a screen with a title above and a caption below; constrained layout makes room for both.
 
-    Width and height, in inches, are without the title and the caption.
+    Width and height, in inches, are without the title and the caption. A paper's figure has the paper's width.
     """
+    if page.width is not None:
+        return Figure(figsize=(page.width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
     titles, captions = textwrap.wrap(title, int(7 * width)), textwrap.wrap(caption, int(17.5 * width))
     whole_height = height + 0.15 + 0.21 * len(titles) + 0.15 * len(captions)
     figure = Figure(figsize=(width, whole_height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     figure.suptitle("\n".join(titles), x=0.1 / width, ha="left", size=LARGE)
-    figure.supxlabel("\n".join(captions), x=0.1 / width, ha="left", size=SMALL, color=FAINT)
+    figure.supxlabel("\n".join(captions), x=0.1 / width, ha="left", size=page.small, color=FAINT)
     return figure
 
 
-def set_heading(axes: Axes, name: str, text: str) -> None:
+def set_heading(axes: Axes, name: str, text: str, page: Page = SCREEN) -> None:
     """Write a bold name and a short explanation above axes."""
     heading = axes.set_title(name, weight="bold")
-    options: Any = {"xycoords": heading, "textcoords": "offset points", "size": SMALL, "color": FAINT}
+    options: Any = {"xycoords": heading, "textcoords": "offset points", "size": page.small, "color": FAINT}
     axes.annotate(text, (1, 0.21), (6, 0), **options).set_in_layout(False)  # long names must not shrink the panel
 
 
-def add_legend(parent: Axes | Figure, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
+def fit_text(text: str, width: float, size: float) -> str:
+    """Return a text, or its beginning and "…", so that it fits into a width in inches at a font size in points."""
+    while len(text) > 1 and _text_width(text, size) > width:
+        text = f"{text[: min(len(text) - 2, int(len(text) * width / _text_width(text, size)))]}…"
+    return text
+
+
+def _text_width(text: str, size: float) -> float:
+    """Return the width of a text in inches."""
+    return float(TextPath((0, 0), text, size=size, usetex=False).get_extents().x1) / 72 if text.strip() else 0.0
+
+
+def legend_columns(labels: Sequence[str], page: Page) -> int:
+    """Return how many columns of a legend with these labels fit on a page."""
+    longest = max((_text_width(label, page.small) for label in labels), default=0.0)
+    return max(1, int((page.width or 0.0) / (longest + HANDLE_WIDTH)))
+
+
+def add_legend(parent: Axes | FigureBase, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
     """Add a legend that shows labels as they are: matplotlib would leave out those that begin with an underscore."""
     legend = parent.legend(list(handles), [str(number) for number in range(len(labels))], **options)
     for text, label in zip(legend.get_texts(), labels, strict=True):
@@ -90,14 +146,15 @@ def format_share(share: float) -> str:
     return with_minus_signs(f"{format_percent(share, 3)} %")
 
 
-def render(figure: Figure) -> dict[str, bytes]:
-    """Return a figure's bytes as PNG and as SVG; equal figures give equal bytes."""
-    figure.set_dpi(DPI)
+def render(figure: Figure, file_types: Sequence[str] = ("png", "svg"), dpi: int = DPI) -> dict[str, bytes]:
+    """Return a figure's bytes by file type; equal figures give equal bytes."""
+    figure.set_dpi(dpi)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # the layout is done; solving it again would take most of the time
     images = {}
-    for file_type in FILE_TYPES:
+    for file_type in file_types:
         image = io.BytesIO()
-        figure.savefig(image, format=file_type, dpi=DPI, metadata={"Date": None} if file_type == "svg" else None)
+        dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+        figure.savefig(image, format=file_type, dpi=dpi, metadata=dates.get(file_type))
         images[file_type] = image.getvalue()
     return images
