@@ -70,7 +70,8 @@ def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[
         raise InputError(f"file types {','.join(file_types)!r}: expected one or more of {', '.join(FILE_TYPES)}")
     if not MIN_WIDTH <= width <= MAX_WIDTH:
         raise InputError(f"width {width:g}: expected {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, such as 3.25 for a column")
-    page, files = paper(width), {}
+    page = paper(width)
+    files: dict[str, bytes] = {}
     with figure_settings(page):
         if isinstance(result, Study):
             figures = {"study": study_figure(result, page)}

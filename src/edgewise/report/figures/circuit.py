@@ -113,8 +113,8 @@ class NodeLayout:
                 outside = half_width[row] + distance
                 sides = np.concatenate([self.x[row] + outside, self.x[row] - outside])
                 is_free = (np.abs(sides[:, None] - self.x[row]) > half_width[row] + GAP_X / 2).all(1)
-                at_row = np.interp(y, path[:, 1], path[:, 0])
-                detours[y] = float(min(sides[is_free], key=lambda x, at_row=at_row: abs(x - at_row)))
+                sides = sides[is_free]
+                detours[y] = float(sides[np.abs(sides - np.interp(y, path[:, 1], path[:, 0])).argmin()])
 
 
 def _rise_through(y: FloatArray, x: FloatArray) -> FloatArray:

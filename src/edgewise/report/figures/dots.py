@@ -142,7 +142,7 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     heights = [height, 2.6]
     figure = style.new_figure(10.5, sum(heights) if page.is_paper else height, run_title(discovery), caption, page)
     if page.is_paper:
-        left, right = (part.subplots() for part in figure.subfigures(2, 1, height_ratios=heights))
+        left, right = (part.subplots() for part in figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0])
     else:
         left, right = figure.subplots(1, 2)
     style.set_heading(left, "Strongest edges", "with intervals", page)
