@@ -255,3 +255,54 @@ def test_wrapping_a_model_leaves_it_as_it_was(family):
     with torch.no_grad():
         frozen.add_(1)
     assert model.digest != digest
+
+
+class Adapter(torch.nn.Module):
+    """A layer with an adapter, as PEFT makes it: `weight` is that of the layer without it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.more = layer, torch.nn.Linear(layer.in_features, layer.out_features)
+
+    @property
+    def weight(self):
+        return self.layer.weight
+
+    def forward(self, x):
+        return self.layer(x) + self.more(x)
+
+
+def test_a_model_with_an_adapter_raises_an_input_error():
+    module = build("llama", torch.float32)
+    attention = module.model.layers[1].self_attn
+    attention.q_proj = Adapter(attention.q_proj)
+    with pytest.raises(InputError, match=r"layers\.1\.self_attn\.q_proj is a .*Adapter; .*merge_and_unload"):
+        wrap_model(module)
+
+
+@pytest.mark.parametrize("kind", ["forward_hook", "forward_pre_hook", "full_backward_hook"])
+def test_a_model_with_a_hook_raises_an_input_error(kind):
+    module = build("llama", torch.float32)
+    handle = getattr(module.model.layers[0].mlp, f"register_{kind}")(lambda *values: None)
+    with pytest.raises(InputError, match=r"hook on model\.layers\.0\.mlp.*remove it"):
+        wrap_model(module)
+    handle.remove()
+    wrap_model(module)
+
+
+def test_hooks_of_transformers_change_nothing():
+    """Its hooks collect hidden states, and make embeddings require gradients."""
+    module, task = build("llama", torch.float32), random_task(2)
+    expected = score_edges(wrap_model(module), task).values
+    module(torch.tensor([[1, 2]]), output_hidden_states=True, output_attentions=True)
+    module.enable_input_require_grads()
+    np.testing.assert_array_equal(score_edges(wrap_model(module), task).values, expected)
+    assert module.model.embed_tokens._forward_hooks
+
+
+def test_a_model_folder_with_an_adapter_raises_an_input_error(tmp_path):
+    """transformers would load the weights that the adapter's config names, from anywhere."""
+    build("gpt2", torch.float32).save_pretrained(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"adapter_config\.json.*merge_and_unload"):
+        load_model(tmp_path)

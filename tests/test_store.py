@@ -14,7 +14,20 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import Bootstrap, Eap, EapIg, InputError, Metric, Settings, Store, discover, load_model, wrap_model
+from edgewise import (
+    Bootstrap,
+    Eap,
+    EapIg,
+    InputError,
+    Metric,
+    Settings,
+    Store,
+    discover,
+    load_model,
+    load_task,
+    score_edges,
+    wrap_model,
+)
 from edgewise.models import ModelSource, load_source
 from edgewise.recipes import stages
 from edgewise.runtime import Session, store as store_module
@@ -394,6 +407,74 @@ def test_the_digest_of_a_model_follows_changed_weights(tmp_path):
         weight.data *= 2
         digests, contents = [*digests, model.digest], [*contents, model.content]
         assert len(set(digests)) == len(set(contents)) == 3
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma3"])
+def test_the_digest_of_a_model_depends_on_every_tensor(family):
+    """A single number, in place, of any parameter or buffer, also of those that aren't saved; and results follow it."""
+    module = build(family, torch.float32)
+    model, task = wrap_model(module), random_task(2)
+    for tensor in (*module.parameters(), *module.buffers()):
+        before = model.digest
+        tensor.data.view(-1)[tensor.numel() // 2] += 1
+        assert model.digest != before
+    np.testing.assert_array_equal(score_edges(model, task).values, score_edges(wrap_model(module), task).values)
+
+
+def test_scores_of_a_model_that_was_edited_in_memory_are_its_own(tmp_path):
+    """A single number of an embedding, changed in a way that torch doesn't count as a change."""
+    model, store = load_model("demo"), Store(tmp_path / "s").open()
+    task = load_task("ioi", model, examples=3)
+    before = score_edges(model, task, session=Session(store, progress=quiet)).values
+    model.module.transformer.wte.weight.data[task.examples[0].clean[-1], 1] += 1
+    after = score_edges(model, task, session=Session(store, progress=quiet)).values
+    np.testing.assert_array_equal(after, score_edges(model, task).values)
+    assert not np.array_equal(before, after)
+
+
+def test_scores_of_a_model_whose_files_were_replaced_after_loading_are_its_own(saved, tmp_path):
+    task, session = random_task(4), Session(Store(tmp_path / "s").open(), progress=quiet)
+    old, expected = load_model(saved), load_model(saved).content
+    torch.save(build("gpt2", torch.float32, seed=5).state_dict(), saved / "pytorch_model.bin")
+    new = load_model(saved)
+    assert old.content == expected != new.content
+    for model in (old, new):
+        np.testing.assert_array_equal(score_edges(model, task, session=session).values, score_edges(model, task).values)
+
+
+@pytest.mark.parametrize("same_times", [False, True])
+def test_files_that_change_while_they_are_read_raise_an_input_error(saved, monkeypatch, same_times):
+    """Written in place, or replaced by a file of the same size and time."""
+
+    def change_files(files, trust_remote_code):
+        weights, times = saved / "pytorch_model.bin", (saved / "pytorch_model.bin").stat()
+        if same_times:
+            shutil.copy(weights, saved / "new")
+            os.replace(saved / "new", weights)
+            os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+        else:
+            weights.write_bytes(weights.read_bytes())
+
+    monkeypatch.setattr("edgewise.models.load.load_tokenizer", change_files)
+    with pytest.raises(InputError, match="changed while they were read; load it again"):
+        load_model(saved)
+
+
+def test_a_source_that_has_read_old_files_loads_the_new_ones(saved):
+    source = ModelSource(str(saved))
+    before = source.content
+    config = json.loads((saved / "config.json").read_text()) | {"layer_norm_epsilon": 1e-3}
+    (saved / "config.json").write_text(json.dumps(config))
+    assert load_source(source).content == ModelSource(str(saved)).content != before
+
+
+def test_a_pinned_model_computes_its_digest_once(monkeypatch):
+    model, calls = wrap_model(build("gpt2")), []
+    monkeypatch.setattr("edgewise.models.model.weights_digest", lambda module: calls.append(module) or str(len(calls)))
+    pinned = model.pin()
+    assert not calls and pinned.pin() is pinned
+    assert pinned.digest == pinned.digest and pinned.content == "1" and len(calls) == 1
+    assert model.digest != model.digest
 
 
 def test_the_content_of_a_model_depends_on_its_files_only(saved):

@@ -39,7 +39,7 @@ from .recipes.stages import (
 from .recipes.tuning import tune
 from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
-from .tasks import Task
+from .tasks import Task, check_examples
 
 # Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
 MAX_OVERLAP_BYTES = 2_000_000_000
@@ -90,6 +90,9 @@ def discover(
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
+    for task in (train, test) if validation is None else (train, test, validation):
+        check_examples(model, task)
+    model = model.pin()
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     clock = _Clock()
     with session.reporting() as session:

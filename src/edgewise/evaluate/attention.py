@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph, frozen
+from ..models.torch_modes import default_torch_modes
 from ..tasks import Task
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def pairs(length: int) -> int:
     return length * (length + 1) // 2
 
 
+@default_torch_modes()
 def record_attention(model: Model, task: Task, examples: Sequence[int], heads: Sequence[int]) -> Attention | None:
     """Return the attention patterns of heads (nodes, most important first) on examples (rows) of a task.
 

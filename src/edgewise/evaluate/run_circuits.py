@@ -18,6 +18,7 @@ from ..method import check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, choose_batch_size, circuit_need, group_circuits, parse_bytes
 from ..models.prepare import prepare
+from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, WorkItem, choose_item_size
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
@@ -88,6 +89,7 @@ class EvaluateJob:
             return torch.stack(rows).cpu().double().numpy()
 
 
+@default_torch_modes()
 def evaluate_circuits(
     model: Model,
     task: Task,
@@ -138,6 +140,7 @@ def evaluate_circuits(
     check_is("ablation", Ablation, ablation)
     check_is("session", Session, session)
     check_examples(model, task)
+    model = model.pin()
     if isinstance(circuits, Circuit):
         raise InputError("circuits come in a list, even a single one: [circuit]")
     for circuit in circuits:

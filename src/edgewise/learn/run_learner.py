@@ -10,6 +10,7 @@ from ..evaluate import SIZES, Ablation, Patching
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
+from ..models.torch_modes import default_torch_modes
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import LogitDifference, Metric, Task, check_examples
 from .base import Learner, LearningProblem
@@ -18,6 +19,7 @@ from .top_k_learner import TopKLearner
 DEFAULT_LEARNER, DEFAULT_METRIC, DEFAULT_ABLATION = TopKLearner(), LogitDifference(), Patching()
 
 
+@default_torch_modes()
 def learn_ranking(
     model: Model,
     task: Task,
@@ -56,6 +58,7 @@ def learn_ranking(
     check_is("learner", Learner, learner)
     check_is("session", Session, session)
     check_examples(model, task)
+    model = model.pin()
     learner.check(metric)
     with session.reporting() as reporting_session:
         ranking = learner.learn(LearningProblem(model, task, metric, ablation, sizes, memory), reporting_session)

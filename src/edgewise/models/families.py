@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
+from .transformer import Layer, Norm, Projection, Transformer
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,7 @@ def _rms_norm(module: Any) -> Norm:
 
 
 def _gemma_norm(module: Any) -> Norm:
-    """Return Gemma's norm, which stores its weight minus 1. Adding 1 in half precision would lose digits."""
-    return Norm(1 + at_least_float32(module.weight), None, module.eps, centred=False)
+    return Norm(module.weight, None, module.eps, centred=False, is_minus_one=True)
 
 
 def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:

@@ -14,15 +14,18 @@ from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from ..io.torch_file import check_pickled_weights
 from .cache import find_or_make_copy
+from .check_module import check_module, remove_hooks
 from .config import least_parameters, read_config
 from .facts import inspect_source
 from .families import build_transformer
 from .gguf_header import check_header
 from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name
-from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_model_files
+from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_state, find_model_files
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
+from .torch_modes import default_torch_modes
 from .transformers_settings import block_custom_generate, silence_transformers
+from .weights_digest import weights_digest
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
@@ -68,21 +71,31 @@ def load_model(
         If the model can't be found, read or placed on the device, or is not supported.
     """
     source = ModelSource(str(name), str(device), dtype_name(dtype), bos_name(bos), trust_remote_code, cache)
-    return load_source(source)
+    model = load_source(source)
+    return replace(model, loaded_weights=weights_digest(model.module))
 
 
 def load_source(source: ModelSource) -> Model:
-    """Load the model that `source` describes; see `load_model`."""
-    with silence_transformers():
+    """Load the model that `source` describes; see `load_model`. For callers that never edit its weights."""
+    source = replace(source)  # the old one may remember the content of files that have changed since
+    with silence_transformers(), default_torch_modes():
+        before = files_state(source.name, source.trust_remote_code)
         module, tokenizer = _load_module(source)
-    return replace(_wrap_module(module, tokenizer, source.name, source.bos), source=source)
+        check_module(module, source.name)
+        _ = source.content  # now, so that the weights and the digest are those of the same files
+        if files_state(source.name, source.trust_remote_code) != before:
+            raise InputError(
+                f"the files of model {source.name!r} changed while they were read; load it again when they are complete"
+            )
+        model = _wrap_module(module, tokenizer, source.name, source.bos)
+        return replace(model, source=source)
 
 
 def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str | bool = "auto") -> Model:
     """Return a model from a HuggingFace causal language model in memory.
 
-    The weights are shared, not copied. `module` stays as it is: its training mode, and which of its weights require
-    gradients.
+    The weights are shared, not copied: results follow edits in place. After weights were replaced, as by `module.to`,
+    wrap the module again. `module` stays as it is: its training mode, and which of its weights require gradients.
 
     Parameters
     ----------
@@ -106,25 +119,23 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
     Raises
     ------
     InputError
-        If `module` is not a supported causal language model, or has weights that are NaN or infinite.
+        If `module` is not a supported causal language model, has hooks or adapters, or has weights that are NaN,
+        infinite, on the device meta, or made under `torch.inference_mode`.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"expected a HuggingFace causal language model, not {type(module).__name__}")
-    # Copy the tree of modules, but not the tensors: each is replaced by a view of itself without gradients.
-    views = {id(x): torch.nn.Parameter(x.detach(), requires_grad=False) for x in module.parameters()}
-    buffers: dict[int, Any] = {id(x): x.detach() for x in module.buffers()}
-    return _wrap_module(deepcopy(module, views | buffers), tokenizer, name, bos)
+    check_module(module, name)
+    with default_torch_modes():
+        # Copy the tree of modules, but not the tensors: each is replaced by a view of itself without gradients.
+        views = {id(x): torch.nn.Parameter(x.detach(), requires_grad=False) for x in module.parameters()}
+        buffers: dict[int, Any] = {id(x): x.detach() for x in module.buffers()}
+        return _wrap_module(deepcopy(module, views | buffers), tokenizer, name, bos)
 
 
 def _wrap_module(module: Any, tokenizer: Any, name: str, bos: str | bool) -> Model:
     """Return a model from a HuggingFace module that belongs to it alone."""
-    if not hasattr(module, "config") or not any(hasattr(module, head) for head in ("lm_head", "embed_out")):
-        raise InputError(f"expected a HuggingFace causal language model with its head, not {type(module).__name__}")
     module.eval().requires_grad_(False)
-    for tensor_name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        # The sum needs one pass and no copy. It may overflow, so a sum that is not finite needs a closer look.
-        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
-            raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; fix its file")
+    remove_hooks(module)
     model = Model(name, build_transformer(module), tokenizer, choose_bos(tokenizer, bos), module=module)
     if model.bos is not None and not 0 <= model.bos < model.vocabulary:
         raise InputError(
@@ -186,6 +197,10 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
     # The runner uses the weights directly and runs a layer where its weights are, so no hooks are needed.
     for part, device in device_map.items():
         module.get_submodule(part).to(device)
+    # Weights may be mapped from their files: a file that is overwritten later would change them, or end the process.
+    for tensor in (*module.parameters(), *module.buffers()) if files.gguf is None else ():
+        if tensor.device.type == "cpu":
+            tensor.data = tensor.data.clone()
     return module, load_tokenizer(files, source.trust_remote_code)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..graph import Graph
 from .model_files import DEMO, content_digest
 from .placement import choose_devices
 from .transformer import Transformer
+from .weights_digest import weights_digest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 BOS_CHOICES = ("auto", "yes", "no")
@@ -53,9 +54,11 @@ class ModelSource:
 class Model:
     """A loaded model, with its tokenizer if it has one.
 
-    bos     the token put in front of every prompt, or None
-    source  how it was loaded; None if it was made in memory
-    module  the HuggingFace model whose weights `transformer` shares
+    bos             the token put in front of every prompt, or None
+    source          how it was loaded; None if it was made in memory
+    module          the HuggingFace model whose weights `transformer` shares
+    loaded_weights  digest of the weights as they were loaded from `source`; '' if nobody edits them
+    is_pinned       whether its digest is computed only once
     """
 
     name: str
@@ -64,40 +67,38 @@ class Model:
     bos: int | None = None
     source: ModelSource | None = None
     module: Any = None
+    loaded_weights: str = ""
+    is_pinned: bool = False
 
-    def __post_init__(self) -> None:
-        self.__dict__["_loaded_fingerprint"] = self._fingerprint()
+    def pin(self) -> Model:
+        """Return the same model, with a digest that is computed once. For calls during which no weight changes."""
+        return self if self.is_pinned else replace(self, is_pinned=True)
 
     @property
     def digest(self) -> str:
         """A hash of everything that its outputs depend on, with its weights as they are now."""
-        if self.source is not None and self._is_unchanged:
-            return self.source.digest
-        return hashlib.sha256(repr((self.content, self.bos, self.transformer.device.type)).encode()).hexdigest()
+        return self._digests[0]
 
     @property
     def content(self) -> str:
         """A hash of its files, or of its config and weights if these were made or changed in memory."""
-        if self.source is not None and self._is_unchanged:
-            return self.source.content
-        fingerprint = self._fingerprint()
-        known_fingerprint, digest = self.__dict__.get("_content", (None, ""))
-        if known_fingerprint != fingerprint:
-            digest = _module_digest(self.module)
-            self.__dict__["_content"] = (fingerprint, digest)
-        return digest
+        return self._digests[1]
 
     @property
-    def _is_unchanged(self) -> bool:
-        return self.__dict__["_loaded_fingerprint"] == self._fingerprint()
-
-    def _fingerprint(self) -> list[Any]:
-        """Return what changes when weights change, cheaply: their addresses, versions and a sample of their values."""
-        tensors = [] if self.module is None else self.module.state_dict().values()
-        return [
-            (x.data_ptr(), x.is_inference() or x._version, x.flatten()[:: 1 + x.numel() // 64].tolist())
-            for x in tensors
-        ]
+    def _digests(self) -> tuple[str, str]:
+        """The digest and the content."""
+        if self.is_pinned and "_pinned_digests" in self.__dict__:
+            return self.__dict__["_pinned_digests"]
+        if self.source is not None and not self.loaded_weights:
+            return self.source.digest, self.source.content
+        content = weights_digest(self.module)
+        if self.source is not None and content == self.loaded_weights:
+            digests = (self.source.digest, self.source.content)
+        else:
+            parts = (content, self.bos, self.transformer.device.type)
+            digests = (hashlib.sha256(repr(parts).encode()).hexdigest(), content)
+        self.__dict__["_pinned_digests"] = digests
+        return digests
 
     @property
     def max_length(self) -> int:
@@ -140,12 +141,3 @@ def choose_dtype(name: str, stored: torch.dtype | None, device: torch.device) ->
     if name not in DTYPES:
         raise unknown_name("dtype", name, ["auto", *DTYPES])
     return DTYPES[name]
-
-
-def _module_digest(module: Any) -> str:
-    """Return a hash of a module's config and weights."""
-    digest = hashlib.sha256(module.config.to_json_string().encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

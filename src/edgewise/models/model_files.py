@@ -26,6 +26,7 @@ MODEL_CHOICES = (
     f"give {DEMO!r}, {SMOLLM2!r}, '{PREFIX}NAME', a folder in HuggingFace's layout, a .gguf file, or a name on the hub"
 )
 CONFIG_FILE = "config.json"
+ADAPTER_FILE = "adapter_config.json"
 PICKLED_SUFFIX = ".bin"
 # Weight files without an index, in the order in which transformers looks for them.
 WEIGHT_FILES = ("model.safetensors", f"pytorch_model{PICKLED_SUFFIX}")
@@ -72,6 +73,11 @@ class ModelFiles:
     def check_text_files(self) -> None:
         """Raise InputError if a config, tokenizer or template of a local folder is far too large to be one."""
         if self.is_local:
+            if (Path(self.location) / ADAPTER_FILE).exists():
+                raise InputError(
+                    f"{self.location} has an adapter ({ADAPTER_FILE}), whose model may be anywhere; "
+                    "save the merged model instead: PEFT's merge_and_unload()"
+                )
             for path in Path(self.location).iterdir():
                 if path.suffix in TEXT_SUFFIXES and path.is_file():
                     file_size(path, MAX_TEXT_BYTES)
@@ -132,13 +138,27 @@ def content_digest(name: str, include_code: bool = False) -> str:
     model_files = find_model_files(name)
     if not model_files.is_local:
         return _hub_commit(name)
+    paths = _content_paths(model_files, include_code)
+    return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+
+
+def files_state(name: str, include_code: bool = False) -> object:
+    """Return what changes when the files of a model change: their sizes and times, or the commit on the hub."""
+    model_files = find_model_files(name)
+    if not model_files.is_local:
+        return _hub_commit(name)
+    with wrap_read_errors(f"model {name!r}"):
+        states = [(path.name, path.stat()) for path in _content_paths(model_files, include_code)]
+        return [(name, state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states]
+
+
+def _content_paths(model_files: ModelFiles, include_code: bool) -> list[Path]:
+    """Return the files of a local model that its outputs depend on."""
     folder = Path(model_files.location)
     if model_files.gguf is not None:
-        paths = [folder / model_files.gguf]
-    else:
-        suffixes = (*CONTENT_SUFFIXES, CODE_SUFFIX) if include_code else CONTENT_SUFFIXES
-        paths = sorted(path for path in folder.iterdir() if path.suffix in suffixes and _is_content(path))
-    return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+        return [folder / model_files.gguf]
+    suffixes = (*CONTENT_SUFFIXES, CODE_SUFFIX) if include_code else CONTENT_SUFFIXES
+    return sorted(path for path in folder.iterdir() if path.suffix in suffixes and _is_content(path))
 
 
 def _is_content(path: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,22 +15,31 @@ from .memory import Shape
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """Layer norm (`centred`) or RMS norm over the last axis: weight * normalised + bias."""
+    """Layer norm (`centred`) or RMS norm over the last axis: weight * normalised + bias.
 
-    weight: Tensor
+    is_minus_one  whether the stored weight is the weight minus 1, as in Gemma
+    """
+
+    stored_weight: Tensor
     bias: Tensor | None
     eps: float
     centred: bool
+    is_minus_one: bool = False
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight [d_model]. Adding 1 in half precision would lose digits."""
+        return 1 + at_least_float32(self.stored_weight) if self.is_minus_one else self.stored_weight
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the norm of x [..., d_model] in x's dtype, computed in the wider of x's and the weight's dtype."""
-        if x.dtype != self.weight.dtype:
-            dtype = torch.promote_types(x.dtype, self.weight.dtype)
-            bias = None if self.bias is None else self.bias.to(dtype)
-            return replace(self, weight=self.weight.to(dtype), bias=bias)(x.to(dtype)).to(x.dtype)
+        weight, bias, wide = self.weight, self.bias, x
+        if x.dtype != weight.dtype:
+            dtype = torch.promote_types(x.dtype, weight.dtype)
+            weight, bias, wide = weight.to(dtype), None if bias is None else bias.to(dtype), x.to(dtype)
         if self.centred:
-            return F.layer_norm(x, x.shape[-1:], self.weight, self.bias, self.eps)
-        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+            return F.layer_norm(wide, x.shape[-1:], weight, bias, self.eps).to(x.dtype)
+        return F.rms_norm(wide, x.shape[-1:], weight, self.eps).to(x.dtype)
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return x [..., d_model] normalised, without weight and bias, and 1 / its scale [..., 1]; at least float32."""

@@ -148,14 +148,13 @@ class ModelCopy:
         if self.source is None:
             module = self.module if device is None else self.module.to(device)
             return replace(wrap_model(module, name=self.name, bos="no"), bos=self.bos)
-        # A new source, because the one that was sent remembers the content of the sender's files.
-        source = replace(self.source, device=device or self.source.device)
-        if source.content != self.content:
+        model = load_source(replace(self.source, device=device or self.source.device))
+        if model.content != self.content:
             raise InputError(
                 f"a worker has other files of model {self.name!r} than this process; put the same where it runs, or "
                 "give a folder that all machines share"
             )
-        return load_source(source)
+        return model
 
 
 def make_model_copy(model: Model) -> ModelCopy:

@@ -14,6 +14,7 @@ from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, choose_batch_size
 from ..models.prepare import prepare
+from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
@@ -46,6 +47,7 @@ class ScoreJob:
         return scores.values.detach().float().cpu().numpy(), clean, corrupted
 
 
+@default_torch_modes()
 def score_edges(
     model: Model,
     task: Task,
@@ -92,7 +94,7 @@ def score_edges(
     scorer.check(metric)
     check_is("session", Session, session)
     check_examples(model, task)
-    store = session.store
+    model, store = model.pin(), session.store
     size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
     key = "" if store.folder is None else _key(model, task, scorer, metric, size)
     unit = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, key, session)
