@@ -114,8 +114,15 @@ def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(e
     code, out, _ = edgewise("report", folder)
     assert code == 0 and "ILP + Bootstrapping + PNR" in out
     assert (folder / "figures" / "faithfulness.svg").stat().st_mtime_ns > before
-    code, _, err = edgewise("run", "--examples", 24, "--out", folder)
-    assert code == 2 and "--overwrite" in err
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    code, again, err = edgewise("run", "--examples", 24, "--out", folder)
+    assert code == 0 and "nothing is computed again" in err and again in finished_run[1]
+    for words, expected in ((("--examples", 25), "examples: train was 24, is 25"), (("--seed", 1), "seed was 0, is 1"),
+                            (("--stability", 3), "stability was 5, is 3"), (("--pnr", 0.7), "other recipes"),
+                            (("--ablation", "zero"), "settings: ablation was patching, is zero")):  # fmt: skip
+        message = refused(edgewise, "run", "--examples", 24, *words, "--out", folder)
+        assert expected in message and "--overwrite" in message
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):

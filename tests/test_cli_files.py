@@ -1,6 +1,7 @@
 """The commands that read and write files of the field, as a user types them."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     target = tmp_path / "sub"
     for words, expected in (
-        ((given, given), "--overwrite"),
+        ((given, given), "is an input"),
         ((given, tmp_path / "x.npy"), ".json, .pt or .npz"),
         ((tmp_path / "none.pt", tmp_path / "x.json"), "no file"),
         ((tmp_path / "none", tmp_path / "x.json"), "no scores"),
@@ -285,3 +286,37 @@ def test_counts_and_shares_are_not_confused(edgewise, scores):
         assert "either --edges 324" in refused(edgewise, "select", scores, *words)
     for words, expected in ((("--edges", 1), 1), (("--size", 1), DEMO.n_edges), (("--size", "1%"), 4)):
         assert json.loads(edgewise("select", scores, *words, "--json")[1])["edges_asked"] == expected
+
+
+def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands = {  # -> other options, and what the error then names
+        ("score", "--examples", 4, "--out", "scores"): (("--steps", 3), "scorer: steps was 5, is 3"),
+        ("learn", "--examples", 4, "--steps", 2, "--out", "ranking"): (("--measure", "CPR"), "learner: goal"),
+        ("select", "scores", "--edges", 40, "--out", "a.npz"): (("--pnr", 0.6), "pnr was None, is 0.6"),
+        ("select", "scores", "--edges", "40,80", "--out", "circuits"): (("--nested",), "nested was False, is True"),
+        ("evaluate", "circuits", "--examples", 4, "--out", "a.json"): (("--split", "train"), "split was test"),
+        ("export", "circuits", "--out", "a.dot"): (("--to", "graphml"), "a.dot exists already"),
+        ("convert", "a.npz", "b.json"): None,
+        ("convert", "circuits", "others"): None,
+        ("view", "a.npz", "--no-open", "--out", "a.html"): (("circuits/circuit-80.json",), "a.html exists already"),
+    }  # fmt: skip
+    first = [edgewise(*words, "--json")[:2] for words in commands]
+    assert [code for code, _ in first] == [0] * len(commands)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with monkeypatch.context() as patch:
+        for work in ("score.run_scorer.run_batches", "evaluate.run_circuits._evaluate", "learn.run_learner.check_is"):
+            patch.setattr(f"edgewise.{work}", test_cli.interrupt)
+        again = [edgewise(*words, "--json")[:2] for words in commands]
+    assert [code for code, _ in again] == [0] * len(commands)
+    seconds = r'"seconds": [-\de.]+'
+    assert [re.sub(seconds, "", out) for _, out in again] == [re.sub(seconds, "", out) for _, out in first]
+    for words, other in commands.items():
+        if other is not None:
+            message = refused(edgewise, *words, *other[0])
+            assert other[1] in message and "--overwrite" in message
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    (tmp_path / "b.json").write_text("mine")
+    assert "--overwrite" in refused(edgewise, "convert", "a.npz", "b.json")
+    (tmp_path / "a.json").write_text("{}")
+    assert "doesn't say what it was made from" in refused(edgewise, "evaluate", "full", "--out", "a.json")

@@ -117,6 +117,7 @@ def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
     names = [sorted(str(p.relative_to(tmp_path / f)) for p in (tmp_path / f).rglob("*")) for f in ("one", "two")]
     assert names[0] == names[1]
     runs = [json.loads((tmp_path / f / "run.json").read_text()) for f in ("one", "two")]
+    assert bool(runs[0].pop("made_from")) > bool(runs[1].pop("made_from"))  # only a command recognises its result
     assert all(run.pop("seconds")["total"] > 0 for run in runs) and runs[0] == runs[1]
     for name in ("statistics.npz", "circuits.npz"):
         one, two = (np.load(tmp_path / f / name) for f in ("one", "two"))

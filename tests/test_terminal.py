@@ -115,7 +115,7 @@ def test_export_is_atomic_and_does_not_overwrite(edgewise, folder, tmp_path):
     code, out, _ = edgewise(*words, "--json")
     record = json.loads(out)
     assert code == 0 and record["format"] == "graphml" and target.read_text().count("<edge ") == record["edges"]
-    assert "--overwrite" in refused(edgewise, *words)
+    assert "--overwrite" in refused(edgewise, *words[:-3], "10%", *words[-2:])
     assert edgewise(*words, "--overwrite")[0] == 0 and [path.name for path in tmp_path.iterdir()] == [target.name]
     assert edgewise(*words[:-2], "--to", "graphml")[1] == target.read_text()
 

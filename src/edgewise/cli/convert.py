@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 
 from ..errors import InputError
 from ..evaluate.measures import MEASURES
+from ..io.atomic import tree_digest
 from ..method import choose
-from ..results import convert, convert_to_submission
+from ..results import Conversion, convert, convert_to_submission
 from . import options
 from .console import print_json, say
 from .options import option
@@ -56,7 +59,7 @@ def command(
         unused = [name for name, value in given.items() if value is not None]
         if unused:
             raise InputError(f"{options.join_names(unused)} needs --submission")
-        done = convert(source, target, overwrite, f".{file_format or 'json'}")
+        done = _convert(source, target, overwrite, f".{file_format or 'json'}")
     elif overwrite:
         raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
     elif task is None or model is None:
@@ -73,3 +76,17 @@ def command(
         say(f"wrote {path}")
     for note in done.notes:
         say(f"note: {note}")
+
+
+def _convert(source: Path, target: Path, overwrite: bool, suffix: str) -> Conversion:
+    """Convert a file or folder. If the target is in place already and would be the same, leave it as it is."""
+    if target.exists() and target.resolve() == source.resolve():
+        raise InputError(f"{target} is an input of this command; choose another file to write to")
+    if overwrite or not target.exists():
+        return convert(source, target, overwrite, suffix)
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / target.name
+        done = convert(source, draft, False, suffix)
+        if tree_digest(draft) != tree_digest(target):
+            raise InputError(f"{target} exists already, with other content; choose another, or replace it: --overwrite")
+        return replace(done, written=tuple(target / path.relative_to(draft) for path in done.written))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 
 from ..core.circuit import Circuit
@@ -14,6 +16,7 @@ from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
+from ..io.records import read_json
 from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
@@ -21,6 +24,7 @@ from ..report.tables import INTERVAL, number_tables
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_examples
 from .options import option
+from .repeat import KEY, check_same, describe_examples, made_from
 
 if TYPE_CHECKING:
     from ..evaluate.run_circuits import Evaluation
@@ -54,8 +58,9 @@ def command(
     from ..evaluate.run_circuits import evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
+    is_made = not overwrite and out_file is not None and out_file.is_file()
     if out_file is not None:
-        check_file(out_file, overwrite, [*circuits, model.model, task.task])
+        check_file(out_file, overwrite or is_made, [*circuits, model.model, task.task])
     if per_example and not json and out_file is None:
         raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
     metric, ablation, definition = evaluation.build_evaluation().values()
@@ -75,22 +80,44 @@ def command(
         warn_of_examples(examples)
         if show_forecast(loaded, [EvaluateWork(examples, settings, len(paths))], session, dry_run, json):
             return
-        if not session.store.is_empty:
-            note("resuming a stopped command")
-        with show_progress(session) as session:
-            result = evaluate_circuits(
-                loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=settings.memory,
-                session=session,
-            )  # fmt: skip
         about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
-        record = about | _record(paths, opened, result, definition, per_example)
-        if out_file is not None:
-            check_file(out_file, overwrite)  # another program may have written it meanwhile
-            write_json(out_file, record)
+        inputs = made_from(
+            **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
+            circuits=[str(path) for path in paths], edges=_digest(opened), per_example=per_example,
+            batch_size=batch_size, memory=settings.memory,
+        )  # fmt: skip
+        if is_made and out_file is not None:
+            record = _read_record(out_file)
+            check_same(out_file, record.get(KEY), inputs)
+        else:
+            if not session.store.is_empty:
+                note("resuming a stopped command")
+            with show_progress(session) as session:
+                result = evaluate_circuits(
+                    loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=settings.memory,
+                    session=session,
+                )  # fmt: skip
+            record = about | _record(paths, opened, result, definition, per_example) | {KEY: inputs}
+            if out_file is not None:
+                check_file(out_file, overwrite)  # another program may have written it meanwhile
+                write_json(out_file, record)
     if json:
         print_json(record)
     else:
         _show(record, definition)
+
+
+def _digest(circuits: Sequence[Circuit]) -> str:
+    return hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in circuits)).hexdigest()
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """Return the content of a file that `evaluate` wrote; an empty one of another file."""
+    try:
+        record = read_json(path)
+    except InputError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _load(path: Path) -> Circuit:

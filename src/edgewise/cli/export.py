@@ -13,6 +13,7 @@ from ..report.exports import EXPORTS, export_format, export_text
 from . import options
 from .console import print_json, say
 from .options import option
+from .repeat import is_written
 
 
 def command(
@@ -31,7 +32,7 @@ def command(
     """
     kind = export_format(to, out_file)
     if out_file is not None:
-        check_file(out_file, overwrite, [circuit])
+        check_file(out_file, inputs=[circuit])
     elif json:
         raise InputError("--json describes the written file; give --out FILE, or omit --json to print the graph")
     opened = chosen.open(circuit)
@@ -39,7 +40,9 @@ def command(
     if out_file is None:
         sys.stdout.write(text)
         return
-    write_text(out_file, text)
+    if not is_written(out_file, text):
+        check_file(out_file, overwrite)
+        write_text(out_file, text)
     n_nodes, n_edges = int(opened.circuit.nodes.sum()), opened.circuit.n_edges
     if json:
         print_json({"out": str(out_file), "format": kind, "nodes": n_nodes, "edges": n_edges})

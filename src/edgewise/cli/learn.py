@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from ..core.ranking import Ranking
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.measures import MEASURES
 from ..io.atomic import SCORE_FILES, check_folder
@@ -14,6 +16,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress, warn_of_trend
 from .options import option
+from .repeat import KEY, check_same, describe_examples, made_from
 from .show import show_strongest
 
 
@@ -42,7 +45,8 @@ def command(
     from ..learn.run_learner import learn_ranking
     from ..recipes.forecast import LearnWork
 
-    check_folder(out_folder, overwrite, SCORE_FILES)
+    is_made = not overwrite and Ranking.is_folder(out_folder)
+    check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     chosen = choose("measure", MEASURES, measure)
     learner = TopKLearner(chosen, steps, rate=learning_rate, seed=task.seed, resamples=resamples)
     settings = Settings(
@@ -55,13 +59,23 @@ def command(
         examples = task.load(loaded, split)
         if show_forecast(loaded, [LearnWork(examples, settings, learner)], session, dry_run, json):
             return
-        if not session.store.is_empty:
-            note("resuming a stopped command")
-        with show_progress(session) as session:
-            ranking = learn_ranking(
-                loaded, examples, learner, settings.metric, settings.ablation, memory=settings.memory, session=session
-            )
-        ranking.save(out_folder, overwrite)
+        inputs = made_from(
+            **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
+            ablation=settings.ablation, memory=settings.memory,
+        )  # fmt: skip
+        if is_made:
+            ranking = Ranking.load(out_folder)
+            check_same(out_folder, ranking.origin.get(KEY), inputs)
+        else:
+            if not session.store.is_empty:
+                note("resuming a stopped command")
+            with show_progress(session) as session:
+                ranking = learn_ranking(
+                    loaded, examples, learner, settings.metric, settings.ablation, memory=settings.memory,
+                    session=session,
+                )  # fmt: skip
+            ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
+            ranking.save(out_folder, overwrite)
     warn_of_trend(measure, ranking)
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import models
 from ..errors import InputError
 from ..evaluate.curve import SIZES
 from ..io.atomic import check_folder
-from ..recipes.recipe import Recipes, learned_recipes, merge_recipes, paper_recipes, shrinkage_recipes
+from ..recipes.discovery import Discovery
+from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import Settings
 from ..report.write_result import NotShownWarning, write_result
-from ..results.result_folder import FILE_PATTERN, result_summary
+from ..results.result_folder import FILE_PATTERN, is_result, read_result, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
 from .console import explain, note, print_json, show_forecast, show_progress, warn, warn_of_examples, warn_of_trend
 from .options import option
+from .repeat import check_same, made_from
 from .report import show_published, show_run
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ def command(
     from ..score.run_scorer import has_partial_scores
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
-    check_folder(folder, overwrite, FILE_PATTERN)
+    is_made = not overwrite and is_result(folder)
+    check_folder(folder, overwrite or is_made, FILE_PATTERN)
     if tune and common.as_published:
         raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
     if common.learned and common.as_published:
@@ -95,6 +99,18 @@ def command(
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
+        splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
+        inputs = made_from(
+            model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
+            examples={name: len(examples) for name, examples in splits.items()},
+            prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
+            recipes=list_recipes(recipes),
+            tuned_among=list_recipes(candidates) if tune else None, eap_ig_json=eap_ig_json,
+        )  # fmt: skip
+        if is_made:
+            discovery = _read_made(folder, inputs)
+            print_json(result_summary(discovery) | {"out": str(folder)}) if json else show_run(folder, discovery)
+            return
         if not json:
             explain(f"{loaded.graph}, {loaded.graph.n_edges:,} edges", _short_name(loaded.name))
             pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
@@ -108,6 +124,7 @@ def command(
                 loaded, train, test, settings, recipes, tune_among=candidates if tune else None,
                 validation=validation, stability=stability, seed=task.seed, session=session,
             )  # fmt: skip
+        discovery = replace(discovery, run=replace(discovery.run, made_from=inputs))
         for learner, ranking in discovery.learned.items():
             warn_of_trend(learner.measure.name, ranking)
         with warnings.catch_warnings(record=True) as raised:
@@ -119,6 +136,16 @@ def command(
         print_json(result_summary(discovery) | {"out": str(folder)})
     else:
         show_run(folder, discovery)
+
+
+def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:
+    """Return the result in a folder. Raise InputError if it was made from other inputs."""
+    try:
+        discovery = read_result(folder)
+    except InputError as error:
+        raise InputError(f"{error}, with --overwrite") from None
+    check_same(folder, discovery.run.made_from or None, inputs)
+    return discovery
 
 
 def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ..core.scores import EdgeScores
 from ..io.atomic import SCORE_FILES, check_folder
 from ..method import choose
 from ..recipes.settings import Settings
@@ -12,6 +13,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
 from .options import option
+from .repeat import KEY, check_same, describe_examples, made_from
 from .show import show_strongest
 
 
@@ -37,7 +39,8 @@ def command(
     from ..recipes.forecast import ScoreWork
     from ..score.run_scorer import has_partial_scores, score_edges
 
-    check_folder(out_folder, overwrite, SCORE_FILES)
+    is_made = not overwrite and (out_folder / "scores.json").is_file()
+    check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     scorer, chosen_metric, memory = scoring.build_scorer(), choose("metric", METRICS, metric), machine.memory_bytes
     settings = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=memory)
     with machine.session(out_folder, dry_run) as session:
@@ -45,14 +48,22 @@ def command(
         examples = task.load(loaded, split)
         if show_forecast(loaded, [ScoreWork(examples, settings)], session, dry_run, json):
             return
-        if has_partial_scores(session, loaded, examples, scorer, chosen_metric, batch_size, memory):
-            note("resuming a stopped command")
-        with show_progress(session) as session:
-            scores = score_edges(
-                loaded, examples, scorer, chosen_metric, batch_size=batch_size, memory=memory, session=session
-            )
-        scores = replace(scores, provenance={**scores.provenance, "seed": task.seed})
-        scores.save(out_folder, overwrite)
+        inputs = made_from(
+            **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
+            batch_size=batch_size, memory=memory,
+        )  # fmt: skip
+        if is_made:
+            scores = EdgeScores.load(out_folder)
+            check_same(out_folder, scores.provenance.get(KEY), inputs)
+        else:
+            if has_partial_scores(session, loaded, examples, scorer, chosen_metric, batch_size, memory):
+                note("resuming a stopped command")
+            with show_progress(session) as session:
+                scores = score_edges(
+                    loaded, examples, scorer, chosen_metric, batch_size=batch_size, memory=memory, session=session
+                )
+            scores = replace(scores, provenance={**scores.provenance, "seed": task.seed, KEY: inputs})
+            scores.save(out_folder, overwrite)
         mean = scores.mean()  # the scores are in the session's store
     if json:
         print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})

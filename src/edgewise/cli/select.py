@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..core.statistics import NO_FILTER, Shrinkage, summarise
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..io.atomic import atomic_folder, check_file, check_folder
-from ..io.formats import check_suffix
+from ..io.formats import check_suffix, read_edge_file
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
@@ -24,6 +24,7 @@ from ..select.problem import RANKINGS
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
+from .repeat import KEY, check_same, made_from
 from .show import show_circuit
 
 # The names of the files in a folder of circuits.
@@ -70,8 +71,9 @@ def command(
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
     bootstrap = intervals.build_bootstrap(resamples, seed) if resamples else None
     chosen_filter = bootstrap or (NO_FILTER if kappa is None else Shrinkage(kappa))
+    is_made = not overwrite and out_path is not None and _exists(out_path, has_sizes)
     if out_path is not None:
-        _check_target(out_path, has_sizes, overwrite, scores)
+        _check_target(out_path, has_sizes, overwrite or is_made, scores)
     statistics, origin = None, {}
     if Ranking.is_folder(scores):
         if chosen_filter != NO_FILTER:
@@ -97,14 +99,21 @@ def command(
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         options_used["sign_instability"] = statistics.sign_instability
     records = [selection.record() | options_used for selection in selections]
-    if out_path is not None:
+    inputs = made_from(
+        ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
+        nested=limits.nested, filter=chosen_filter,
+    )  # fmt: skip
+    names = [f"circuit-{selection.n_requested}.json" if has_sizes else "" for selection in selections]
+    if is_made and out_path is not None:
+        _check_made([out_path / name for name in names], out_path, inputs)
+    elif out_path is not None:
         with open_partial_store(out_path):
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
             with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:
-                for selection, record in zip(selections, records, strict=True):
-                    name = Path(f"circuit-{selection.n_requested}.json" if has_sizes else "")
-                    selection.circuit.save(draft / name, ranking.value, origin | record)
-                    record["out"] = str(out_path / name)
+                for name, selection, record in zip(names, selections, records, strict=True):
+                    selection.circuit.save(draft / name, ranking.value, origin | record | {KEY: inputs})
+    if out_path is not None:
+        records = [record | {"out": str(out_path / name)} for name, record in zip(names, records, strict=True)]
     if json:
         print_json({"circuits": records} if has_sizes else records[0])
     else:
@@ -120,6 +129,19 @@ def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) ->
     else:
         check_suffix(path)
         check_file(path, overwrite, [scores])
+
+
+def _exists(path: Path, has_sizes: bool) -> bool:
+    return path.is_dir() and any(path.iterdir()) if has_sizes else path.is_file()
+
+
+def _check_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> None:
+    """Raise InputError unless all circuits are in place and were selected from the same inputs."""
+    recorded: object = None
+    with suppress(InputError):  # somebody else's file
+        recorded = [read_edge_file(path).about.get(KEY) for path in paths if path.is_file()]
+        recorded = recorded[0] if len(recorded) == len(paths) else None
+    check_same(target, recorded, inputs)
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

@@ -16,6 +16,7 @@ from ..results import is_result
 from . import options
 from .console import print_json, say
 from .options import option
+from .repeat import is_written
 
 
 def command(
@@ -46,10 +47,12 @@ def command(
     target = out_path or (paths[0] / "viewer.html" if is_own_page else Path("viewer.html"))
     # The page inside a result folder is derived from it, so it may be replaced.
     sources = paths if truth is None else [*paths, Path(truth)]
-    check_file(target, overwrite or is_own_page, [path for path in sources if path.is_file()])
+    check_file(target, inputs=[path for path in sources if path.is_file()])
     view = view_of(paths, None if truth is None else read_truth(truth))
     page = page_of(view)
-    write_text(target, page)
+    if not is_written(target, page):
+        check_file(target, overwrite or is_own_page)
+        write_text(target, page)
     if json:
         n_circuits = sum(len(row.circuits) for row in view.rows)
         print_json({"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits})

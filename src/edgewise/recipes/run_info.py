@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,7 @@ class RunInfo:
     accuracy     of the model on the evaluated examples
     seconds      stage -> seconds. Scores that were found in the store count with the time that computing them took.
     versions     package -> version
+    made_from    what `edgewise run` was called with, by which it recognises its own result. Empty in Python.
     """
 
     model: str
@@ -82,6 +83,7 @@ class RunInfo:
     graph: Graph
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
+    made_from: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (0 <= self.accuracy.top <= 1 and 0 <= self.accuracy.beats <= 1):
@@ -110,8 +112,13 @@ def describe_run(
         accuracy=accuracy,
         graph=model.graph,
         seconds=seconds,
-        versions={"python": platform.python_version()} | {name: version(name) for name in VERSIONED_PACKAGES},
+        versions=versions(),
     )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of everything that results depend on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in VERSIONED_PACKAGES}
 
 
 def decode_prompts(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt, ...]:

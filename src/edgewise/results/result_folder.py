@@ -121,7 +121,8 @@ def read_result(folder: str | Path) -> Discovery:
         curves = read_json(folder / "curve.json")
         if is_old:
             record, curves = upgrade_version_2(record, curves)
-        info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
+        # Earlier versions, and Python, record nothing in made_from.
+        info = {"made_from": {}} | {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
         rest: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
         curves = convert_record(list[CurveRecord], curves, "curve.json")

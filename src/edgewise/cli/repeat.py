@@ -1,0 +1,66 @@
+"""A command whose result is in place already shows it: results hold what they were made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..io.atomic import to_plain
+from ..method import plain
+from ..models import Model
+from ..recipes.run_info import versions
+from ..tasks import Task
+from .console import note
+
+KEY = "made_from"
+# Longer values, such as digests, aren't shown.
+MAX_SHOWN = 40
+# Larger files aren't read to see whether they are the same.
+MAX_TEXT = 10**9
+
+
+def made_from(**inputs: Any) -> dict[str, Any]:
+    """Return everything that a result depends on as plain data, as it will be read back from JSON."""
+    values = {name: plain(value) for name, value in inputs.items()} | {"versions": versions()}
+    return dict(json.loads(json.dumps(values, default=to_plain)))
+
+
+def describe_examples(model: Model, name: str, task: Task) -> dict[str, Any]:
+    """Return a model and the examples of a task, as inputs for `made_from`."""
+    examples = {"split": task.split, "examples": len(task), "prompts": task.digest}
+    return {"model": model.digest, "task": name, **examples}
+
+
+def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
+    """Raise InputError if the result at `path` was made from other inputs, and say which. Else print a note."""
+    advice = "choose another --out, or replace it with --overwrite"
+    if not isinstance(recorded, Mapping):
+        raise InputError(f"{path} exists already, and doesn't say what it was made from; {advice}")
+    differences = list(_list_differences(recorded, inputs))
+    if differences:
+        raise InputError(f"{path} exists already, made from other inputs ({'; '.join(differences)}); {advice}")
+    note(f"{path} was made by the same command from the same inputs: nothing is computed again")
+
+
+def is_written(path: Path, text: str) -> bool:
+    """Whether a file has this content already. Else the text is to be written."""
+    return path.is_file() and path.stat().st_size < MAX_TEXT and path.read_bytes() == text.encode()
+
+
+def _list_differences(recorded: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    differences = []
+    for name in dict.fromkeys((*inputs, *recorded)):
+        before, now = recorded.get(name), inputs.get(name)
+        label = f"{prefix}{name.replace('_', ' ')}"
+        if before == now:
+            continue
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            differences += _list_differences(before, now, f"{label}: ")
+        elif max(len(str(before)), len(str(now))) > MAX_SHOWN:
+            differences.append(f"other {label}")
+        else:
+            differences.append(f"{label} was {before}, is {now}")
+    return differences
