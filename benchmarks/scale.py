@@ -32,7 +32,7 @@ from rich.table import Table
 from edgewise import CMD, Circuit, EapIg, Graph, Greedy, SelectionProblem, load_model, load_task
 from edgewise.evaluate import SIZES, Patching
 from edgewise.evaluate.run_circuits import EvaluateJob
-from edgewise.learn.top_k_training import GradientJob
+from edgewise.learn.training import GradientJob
 from edgewise.models import Model, inspect_model, plan_batches, wrap_model
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.recipes.settings import Settings

@@ -43,9 +43,10 @@ from edgewise import (
     write_result,
 )
 from edgewise.evaluate import Curve, Measure, Patching, Zero
-from edgewise.learn import Learner, learner_from_record, size_chances, top_k_training
+from edgewise.learn import Learner, learner_from_record, size_chances, top_k_training, training
 from edgewise.learn.top_k_parameters import loss_trend
-from edgewise.learn.top_k_training import GradientJob, TrainingState, hard_top_k, soft_top_k
+from edgewise.learn.top_k_training import hard_top_k, soft_top_k
+from edgewise.learn.training import GradientJob, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
 from edgewise.recipes.stages import portfolio
@@ -160,7 +161,7 @@ def test_adam_agrees_with_torch():
     theirs = torch.optim.Adam([parameter], lr=0.1, betas=top_k_training.BETAS)
     for _ in range(5):
         gradient = torch.tensor(rng.normal(size=6), dtype=torch.float32)
-        state = state.adam_step(gradient, 0.0, 0.1, 0.0)
+        state = state.adam_step(gradient, 0.0, 0.1, 0.0, top_k_training.BETAS)
         parameter.grad = gradient
         theirs.step()
     np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
@@ -173,7 +174,7 @@ def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, tmp_p
     assert not whole.signed and whole.value.min() == 0 and len(whole.origin["losses"]) == 12
     np.testing.assert_array_equal(again.value, whole.value)
     assert not np.array_equal(other.value, whole.value)
-    monkeypatch.setattr(top_k_training, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
     store = Store(tmp_path / "s").open()
 
     def stop(stage, done, total):

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from edgewise import Circuit, Eap, EapIg, InputError, evaluate_circuits
 from edgewise.evaluate import ABLATIONS, CMD, Zero
 from edgewise.evaluate.attention import record_attention
-from edgewise.learn.top_k_training import GradientJob
+from edgewise.learn.training import GradientJob
 from edgewise.models import Model, wrap_model
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import Need

@@ -5,10 +5,15 @@ from typing import Any
 
 from ..method import placeholder, record_name
 from .base import Learner, LearningCost, LearningProblem
+from .edge_pruning import EdgePruning
+from .matryoshka import Matryoshka
 from .top_k_learner import TopKLearner
 from .top_k_parameters import size_chances
+from .uniform_gradient_sampling import UniformGradientSampling
 
-LEARNERS: dict[str, type[Learner]] = {learner.name: learner for learner in (TopKLearner,)}
+LEARNERS: dict[str, type[Learner]] = {
+    learner.name: learner for learner in (TopKLearner, Matryoshka, EdgePruning, UniformGradientSampling)
+}
 
 
 def learner_from_record(record: Mapping[str, Any]) -> Learner:

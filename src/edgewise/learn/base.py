@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..core.ranking import Ranking
 from ..errors import InputError
@@ -61,6 +61,8 @@ class Learner(TitledMethod, ABC):
     """
 
     measure: Measure
+    # Parameters that records of earlier versions lack, and the values that those versions had.
+    earlier_defaults: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
@@ -81,6 +83,11 @@ class Learner(TitledMethod, ABC):
         """Return the same learner for another measure."""
         return replace(self, measure=measure)  # type: ignore[type-var]
 
+    @classmethod
+    def published(cls: type[L], **options: Any) -> L:
+        """Return the learner with the settings of its publication, except for the given options."""
+        raise InputError(f"learner {cls.name!r} has no published settings; its defaults are its settings")
+
     def record(self) -> dict[str, Any]:
         """Return the name and the parameters as plain data. Files call the measure 'goal'."""
         return {"goal" if name == "measure" else name: value for name, value in super().record().items()}
@@ -93,6 +100,12 @@ class Learner(TitledMethod, ABC):
             Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
         }
         record_name("learner", record)
-        values = convert_record(Mapping[str, Any], record, "learner")
+        values = {**cls.earlier_defaults, **convert_record(Mapping[str, Any], record, "learner")}
         fields = {"measure" if name == "goal" else name: value for name, value in values.items() if name != "name"}
         return convert_record(cls, fields, "learner", decoders)  # type: ignore[no-any-return]
+
+
+def check_choice(parameter: str, value: object, choices: Collection[str]) -> None:
+    """Raise InputError if a parameter has none of its values."""
+    if value not in choices:
+        raise InputError(f"{parameter} must be {' or '.join(map(repr, choices))}, not {value!r}")

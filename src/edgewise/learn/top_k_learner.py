@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from ..core.ranking import Ranking
-from ..models.memory import can_keep_streams, weighted_need
 from .base import LearningCost, LearningProblem
 from .top_k_parameters import TopKParameters
 
@@ -32,6 +31,9 @@ class TopKLearner(TopKParameters):
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
     warm         scores whose ranks the parameters start from; None starts from zeros, which halves the gain
     resamples    how many more rankings to learn from resampled examples, for the spread of the values
+    forward      'hard' runs the circuit of the best edges; 'soft' runs all edges with the weights of the soft choice
+    draw         sizes of the steps: 'curve' as `size_chances` says, 'uniform' over all numbers of edges
+    decay        whether the learning rate falls to 0
     """
 
     name: ClassVar[str] = "learned"
@@ -51,14 +53,7 @@ class TopKLearner(TopKParameters):
         return Ranking(graph, unit.arrays["value"], signed=False, origin=unit.about, resampled=resampled)
 
     def cost(self, problem: LearningProblem) -> LearningCost:
-        """Return the cost of all steps; the job is timed with weights of one half."""
-        import torch
+        """Return the cost of all steps, those of resamples included."""
+        from .training import weighted_cost
 
-        from .top_k_training import GradientJob
-
-        model, task = problem.model, problem.task
-        shape = model.transformer.shape
-        need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
-        weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
-        job = GradientJob(self.measure, problem.metric, problem.ablation, weights, ends, 1.0)
-        return LearningCost(self.steps * (1 + self.resamples), min(self.batch, len(task)), need, job)
+        return weighted_cost(problem, self.steps * (1 + self.resamples), self.batch)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from ..evaluate import CMD, SIZES, Measure
 from ..graph import Graph
 from ..method import check_is
 from ..score import EapIg, Scorer
-from .base import Learner
+from .base import Learner, check_choice
 
 FloatArray = NDArray[np.float64]
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
@@ -39,6 +40,11 @@ class TopKParameters(Learner, ABC):
     warm: Scorer | None = field(default_factory=EapIg)
     seed: int = 0
     resamples: int = 0
+    forward: Literal["hard", "soft"] = "hard"
+    draw: Literal["curve", "uniform"] = "curve"
+    decay: bool = True
+
+    earlier_defaults: ClassVar[Mapping[str, Any]] = {"forward": "hard", "draw": "curve", "decay": True}
 
     def __post_init__(self) -> None:
         check_is("measure", Measure, self.measure)
@@ -51,6 +57,8 @@ class TopKParameters(Learner, ABC):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
+        check_choice("forward", self.forward, ("hard", "soft"))
+        check_choice("draw", self.draw, ("curve", "uniform"))
         if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
             raise InputError(
                 f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
@@ -58,12 +66,12 @@ class TopKParameters(Learner, ABC):
             )
 
     def rate_for(self, graph: Graph) -> float:
-        """Return the learning rate of the first step; it decays to 0 as half a cosine."""
+        """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine."""
         return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
 
     def rate_at(self, step: int, graph: Graph) -> float:
         """Return the learning rate of a step."""
-        return self.rate_for(graph) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return self.rate_for(graph) * (0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else 1.0)
 
     def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
         """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""

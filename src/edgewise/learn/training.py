@@ -1,0 +1,246 @@
+"""What learners share: gradients of weighted circuits, Adam, and a loop of steps that resumes where it stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..evaluate import CMD, Ablation, Measure
+from ..evaluate.run_circuits import evaluate_circuits
+from ..models import Model, make_batch, plan_batches
+from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
+from ..models.prepare import prepare
+from ..runtime.engine import NARROW_D_MODEL, Engine, run_batches
+from ..runtime.progress import ignore_progress
+from ..runtime.session import Session
+from ..runtime.store import Unit
+from ..runtime.unit_keys import unit_key
+from ..score.run_scorer import check_contrast
+from ..tasks import Example, Metric
+from .base import Learner, LearningCost, LearningProblem
+
+# A step of a wide model is split into parts of at most this many examples, so that workers can share it.
+STEP_PART = 4
+# Seconds between two saved states.
+SAVE_SECONDS = 15.0
+# The loss shown is the mean of this many steps: a single loss depends on the size that its step drew.
+AVERAGED_STEPS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class GradientJob:
+    """A job: the loss of a batch when edges have weights, and the gradient with respect to the weights.
+
+    weights  [edge], or [row, edge] if examples have different weights
+    ends     example -> (metric of the model, metric of the empty circuit)
+    span     mean difference between the two
+    rows     example -> row of `weights`; None if all examples have the same
+    """
+
+    measure: Measure
+    metric: Metric
+    ablation: Ablation
+    weights: Tensor
+    ends: Mapping[Example, tuple[float, float]]
+    span: float
+    rows: Mapping[Example, int] | None = None
+
+    def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float, Tensor]:
+        """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge]."""
+        transformer, all_logits = model.transformer, self.metric.reads_all_logits
+        weights = self.weights if self.rows is None else self.weights[[self.rows[example] for example in examples]]
+        weights = weights.to(transformer.device).requires_grad_()
+        batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
+        with torch.no_grad():
+            reference = self.ablation.reference(batch)
+            # Metrics that read only the answers' logits don't need the clean run.
+            clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
+        readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
+        value = self.metric.checked(readout, clean or readout)
+        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).to(value).T
+        loss = self.measure.loss(value, full, empty, self.span).sum()
+        (gradient,) = torch.autograd.grad(loss, weights)
+        return float(loss.detach()), gradient.float().cpu()
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingState:
+    """Parameters `theta` [parameter], Adam's means of gradients and of their squares, the loss of every step."""
+
+    theta: Tensor
+    mean: Tensor
+    square: Tensor
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def step(self) -> int:
+        """The number of steps done."""
+        return len(self.losses)
+
+    def to_unit(self) -> Unit:
+        """Return the state as a unit for the store."""
+        arrays = {name: getattr(self, name).numpy() for name in ("theta", "mean", "square")}
+        return Unit(arrays, {"losses": list(self.losses), "seconds": self.seconds})
+
+    @classmethod
+    def from_unit(cls, unit: Unit) -> TrainingState:
+        """Return the state that `to_unit` wrote."""
+        arrays = {name: torch.tensor(np.array(array)) for name, array in unit.arrays.items()}
+        return cls(**arrays, losses=tuple(unit.about["losses"]), seconds=unit.about["seconds"])
+
+    def adam_step(
+        self, gradient: Tensor, loss: float, rate: float, seconds: float, betas: tuple[float, float]
+    ) -> TrainingState:
+        """Return the state after a step of Adam.
+
+        torch.optim.Adam multiplies in another order. That changes the last bits of published rankings.
+        """
+        mean = betas[0] * self.mean + (1 - betas[0]) * gradient
+        square = betas[1] * self.square + (1 - betas[1]) * gradient.square()
+        count = self.step + 1
+        direction = mean / (1 - betas[0] ** count)
+        scale = (square / (1 - betas[1] ** count)).sqrt() + 1e-8
+        return TrainingState(self.theta - rate * direction / scale, mean, square, (*self.losses, loss), seconds)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The steps of a learner.
+
+    steps     how many
+    start     returns the first parameters [parameter]
+    prepare   called once; returns the function that computes a step's loss and gradient from the state
+    rate      step -> learning rate
+    betas     of Adam
+    describe  final state -> the array `value` [edge], and details for the ranking's `origin`
+    """
+
+    steps: int
+    start: Callable[[], Tensor]
+    prepare: Callable[[], Callable[[TrainingState], tuple[float, Tensor]]]
+    rate: Callable[[int], float]
+    betas: tuple[float, float]
+    describe: Callable[[TrainingState], Unit]
+
+    def run(self, key: str, session: Session) -> Unit:
+        """Return the result of all steps, from the store if it has them."""
+        store = session.store
+        finished = store.find(key)
+        if finished is not None:
+            return finished
+        unit = store.save(key, self.describe(self._run_steps(key, session)))
+        if (saved := store.latest(key)) is not None:
+            store.delete(f"{key}.{saved[0]}")  # only now that the ranking is stored
+        return unit
+
+    def _run_steps(self, key: str, session: Session) -> TrainingState:
+        """Run all steps, from the last saved state if there is one."""
+        store = session.store
+        started = last_save = time.perf_counter()
+        saved = store.latest(key)
+        if saved is None:
+            theta = self.start()
+            state = TrainingState(theta, torch.zeros_like(theta), torch.zeros_like(theta))
+        else:
+            state = TrainingState.from_unit(saved[1])
+        seconds_before, saved_step = state.seconds, state.step
+        gradient_of = self.prepare()
+        session.report("learn", state.step, self.steps)
+        while state.step < self.steps:
+            loss, gradient = gradient_of(state)
+            if not np.isfinite(loss) or not torch.isfinite(gradient).all():
+                raise InputError(
+                    f"learning broke down at step {state.step + 1}, where the loss is {loss:g}; "
+                    "try a smaller --learning-rate, or --dtype float32"
+                )
+            now = time.perf_counter()
+            state = state.adam_step(gradient, loss, self.rate(state.step), seconds_before + now - started, self.betas)
+            if now - last_save > SAVE_SECONDS:
+                store.save(f"{key}.{state.step}", state.to_unit())
+                store.delete(f"{key}.{saved_step}")
+                saved_step, last_save = state.step, now
+            session.report(f"learn: loss {np.mean(state.losses[-AVERAGED_STEPS:]):.4f}", state.step, self.steps)
+        return state
+
+
+class StepRunner:
+    """Runs the weighted circuits of all steps, given the runs that the steps share.
+
+    measure  whose loss is computed from the problem's metric
+    batch    examples per step
+    seed     of the order of batches
+    """
+
+    def __init__(self, problem: LearningProblem, engine: Engine, measure: Measure, batch: int, seed: int) -> None:
+        model, task, metric, ablation = problem.model, problem.task, problem.metric, problem.ablation
+        quiet = Session(engine=engine, progress=ignore_progress)
+        evaluation = evaluate_circuits(model, task, [], metric, ablation, memory=problem.memory, session=quiet)
+        full, empty = evaluation.full, evaluation.empty
+        check_contrast(float(full.mean()), float(empty.mean()), task, metric)
+        self.problem, self.engine, self.measure, self.seed = problem, engine, measure, seed
+        self.batches = plan_batches(task.examples, batch)
+        self.ablation = ablation.prepare(model, task, self.batches, engine)
+        self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
+        self.span = float((full - empty).mean())
+        self.part_size = choose_part_size(problem)
+
+    def examples(self, step: int) -> list[Example]:
+        """Return the examples of a step. They depend on its number only, so that resuming gives the same ranking."""
+        order = np.random.default_rng([self.seed, 1, step // len(self.batches)]).permutation(len(self.batches))
+        return [self.problem.task.examples[row] for row in self.batches[order[step % len(self.batches)]]]
+
+    def run(
+        self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None = None
+    ) -> tuple[float, Tensor]:
+        """Return the mean loss of examples, and its gradient with respect to the weights.
+
+        The weights are [edge], or [row, edge] with `rows` (example -> row); the gradient has the same shape.
+        """
+        ends = {example: self.ends[example] for example in examples}
+        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
+        places = range(len(examples))
+        parts = [places[start : start + self.part_size] for start in places[:: self.part_size]]
+        loss, total = 0.0, torch.zeros(weights.shape)
+        results = run_batches(self.engine, self.problem.model, examples, parts, job, in_order=True)
+        for done, (part_loss, part) in results:
+            loss = loss + part_loss
+            if rows is None:
+                total = total + part
+            else:
+                total.index_add_(0, torch.tensor([rows[examples[place]] for place in done]), part)
+        return loss / len(examples), total / len(examples)
+
+
+def choose_part_size(problem: LearningProblem) -> int:
+    """Return how many examples of a step run at once.
+
+    It is the same for every engine: each step depends on the one before, so that other rounding would add up.
+    """
+    shape, longest = problem.model.transformer.shape, problem.task.longest
+    fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
+    return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
+
+
+def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
+    """Return the key of a training in the session's store; "" without a store."""
+    if session.store.folder is None:
+        return ""
+    settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
+    return unit_key("learned", model=problem.model.digest, task=problem.task.digest, how=settings)
+
+
+def weighted_cost(problem: LearningProblem, steps: int, batch: int) -> LearningCost:
+    """Return the cost of steps that run a weighted circuit; the job is timed with weights of one half."""
+    model, task = problem.model, problem.task
+    shape = model.transformer.shape
+    need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
+    weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
+    job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0)
+    return LearningCost(steps, min(batch, len(task)), need, job)
