@@ -15,7 +15,7 @@ from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..tasks.metrics import Kl
 from .base import LearningProblem
-from .mask_learner import MaskLearner
+from .mask_gates import MaskGates
 from .training import StepRunner, Training, TrainingState, training_key
 
 # Uniform numbers keep this distance from 0 and 1, where gates would be infinite.
@@ -32,7 +32,7 @@ class Divergence(CircuitModelDistance):
         return -value
 
 
-def train(learner: MaskLearner, problem: LearningProblem, session: Session) -> Unit:
+def train(learner: MaskGates, problem: LearningProblem, session: Session) -> Unit:
     """Return the array `value` [edge], the losses, the share of open gates and the seconds of one mask."""
     n_edges = problem.model.graph.n_edges
     is_kl = learner.loss == "kl"
@@ -62,7 +62,7 @@ def train(learner: MaskLearner, problem: LearningProblem, session: Session) -> U
     return training.run(training_key(learner, problem, session), session)
 
 
-def step_gradient(learner: MaskLearner, runner: StepRunner, state: TrainingState) -> tuple[float, Tensor]:
+def step_gradient(learner: MaskGates, runner: StepRunner, state: TrainingState) -> tuple[float, Tensor]:
     """Return the loss of the next step, without the penalty, and the gradient [parameter] of loss and penalty."""
     step, examples = state.step, runner.examples(state.step)
     rows = {example: row for row, example in enumerate(dict.fromkeys(examples))} if learner.gates_per_example else None

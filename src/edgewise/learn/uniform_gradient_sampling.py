@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .mask_learner import MaskLearner, check_masks
+from .mask_gates import check_masks
+from .mask_learner import MaskLearner
 
 if TYPE_CHECKING:
     from torch import Tensor
