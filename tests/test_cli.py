@@ -328,7 +328,7 @@ def test_a_model_saved_in_the_hubs_layout_runs_on_ready_tokens(edgewise, tmp_pat
     path = write_tokens(tmp_path / "task.jsonl")
     words = ("run", "--model", tmp_path / "model", "--task", path, "--out", tmp_path / "out", "--json")
     code, out, err = edgewise(*words)
-    assert code == 0 and json.loads(out)["test"]["examples"] == 6 and "no `split` column" in err
+    assert code == 0 and json.loads(out)["test"]["examples"] == 6 and "also scored" in err and "`split` column" in err
     assert "no tokenizer" in refused(edgewise, "score", "--model", tmp_path / "model", "--out", tmp_path / "more")
 
 
@@ -500,7 +500,7 @@ def test_circuits_of_several_sizes_are_written_as_one_folder(edgewise, tmp_path)
 def test_tasks_too_small_or_not_split_are_named(edgewise, tmp_path):
     same = write(tmp_path / "same.jsonl", [GOOD | {"split": split} for split in ("train", "train", "test")])
     code, _, err = edgewise("run", "--task", same, "--stability", 0, "--out", tmp_path / "a", "--json")
-    assert code == 0 and "1 of the 1 examples" in err and "few examples (1)" in err
+    assert code == 0 and "1 of the 1 evaluated examples" in err and "few examples (1)" in err
     single = write(tmp_path / "single.jsonl", [GOOD])
     assert "needs at least 2" in refused(edgewise, "run", "--task", single, "--out", tmp_path / "b")
     some = write(tmp_path / "some.jsonl", [GOOD | {"split": "train"}, GOOD])

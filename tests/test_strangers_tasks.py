@@ -213,7 +213,7 @@ def test_copies_are_counted_and_told_of(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["edgewise", "evaluate", "full", "--task", str(path)])
     with pytest.raises(SystemExit):
         main()
-    assert "note: 11 of the 12 examples are copies of others; intervals are too narrow" in capsys.readouterr().err
+    assert "11 of the 12 examples are copies of others; intervals are too narrow" in capsys.readouterr().err
 
 
 def test_parquet_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path):

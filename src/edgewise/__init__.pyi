@@ -23,7 +23,7 @@ from .core.statistics import (
     Shrinkage as Shrinkage,
     summarise as summarise,
 )
-from .errors import InputError as InputError
+from .errors import EdgewiseWarning as EdgewiseWarning, InputError as InputError
 from .evaluate.ablations import Ablation as Ablation
 from .evaluate.intervals import compare as compare
 from .evaluate.known import known_circuit as known_circuit

@@ -1,8 +1,11 @@
-"""The error that a user can cause, and its texts."""
+"""The error that a user can cause, the warning, and their texts."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 MAX_DETAILS = 20
 MAX_CHARACTERS = 2000
@@ -22,6 +25,21 @@ class InputError(ValueError):
         more += len(details) - len(self.details)
         rest = [f"and {more:,} more"] if more else []
         super().__init__("\n  ".join([self.message, *self.details, *rest]))
+
+
+class EdgewiseWarning(UserWarning):
+    """A result will be computed, but it probably doesn't mean what the user expects. The message says what to do.
+
+    The command line prints each message once.
+    """
+
+
+def warn(message: str, category: type[EdgewiseWarning] = EdgewiseWarning) -> None:
+    """Issue a warning at the line outside this package that led to it."""
+    package, frame, level = f"{Path(__file__).parent}/", sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(_shorten(message), category, stacklevel=level)
 
 
 def _shorten(text: str) -> str:

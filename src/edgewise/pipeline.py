@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .core.scores import EdgeScores
 from .core.statistics import NO_FILTER, EdgeStatistics, summarise
-from .errors import InputError
+from .errors import InputError, warn
 from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .method import check_is
 from .models import Model
@@ -40,6 +40,7 @@ from .recipes.tuning import tune
 from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task, check_examples
+from .tasks.task import warn_of_overlap, warn_of_sample
 
 # Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
 MAX_OVERLAP_BYTES = 2_000_000_000
@@ -86,6 +87,11 @@ def discover(
     Returns
     -------
     One outcome per measure and recipe, and what they were made from.
+
+    Warns
+    -----
+    EdgewiseWarning
+        If the model fails the task or answers seem swapped, if evaluated examples are few, copies, or also scored.
     """
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
@@ -94,6 +100,10 @@ def discover(
         check_examples(model, task)
     model = model.pin()
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
+    warn_of_sample(test)
+    warn_of_overlap(train, test, "scored")
+    if validation is not None:
+        warn_of_overlap(validation, test, "used to choose recipes")
     clock = _Clock()
     with session.reporting() as session:
         with clock.stage("score"):
@@ -115,6 +125,8 @@ def discover(
             selections = select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
             outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
+            if accuracy.problem:
+                warn(accuracy.problem)
             outcomes = _mark_tuned(outcomes, tuning, train.split)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:

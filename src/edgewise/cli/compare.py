@@ -42,8 +42,9 @@ def command(
         None, help="The recipe to subtract; by default `recipe` is subtracted from all others."
     ),
     size: str | None = option(
-        None, "Circuit", "Share of the edges of the circuits to compare, such as 0.05 or 5% (default: the smallest "
-        "faithful one).",
+        None,
+        "Circuit",
+        "Share of the edges of the circuits to compare, such as 0.05 or 5% (default: the smallest faithful one).",
     ),
     top: int = options.TOP,
     json: bool = options.JSON,

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
@@ -21,17 +22,14 @@ from rich.table import Table
 
 from .. import models, runtime
 from ..core.ranking import Ranking
-from ..errors import InputError
+from ..errors import EdgewiseWarning, InputError
 from ..report.formatting import one_line, safe_text
 from ..report.tables import number_tables
 from ..runtime.progress import ignore_progress, progress_bars
-from ..tasks import Task
 
 if TYPE_CHECKING:
     from ..recipes.forecast import Forecast, Work
 
-# With fewer examples than this, bootstrap intervals are too narrow.
-FEW_EXAMPLES = 10
 # A loss that rises by more than this share diverges.
 DIVERGED = 0.5
 LIBRARIES = ("numpy", "torch", "transformers", "highspy", "matplotlib", "typer", "rich")
@@ -200,13 +198,26 @@ class _LogPrinter(Handler):
 
 @contextmanager
 def print_log() -> Iterator[None]:
-    """Print what the library logs: information as notes, problems as warnings."""
+    """Print what the library logs: information as notes, problems as warnings. Print each of its warnings once."""
     log, printer = getLogger("edgewise"), _LogPrinter()
     level = log.level
     log.addHandler(printer)
     log.setLevel(INFO)
+    printed: set[str] = set()
     try:
-        yield
+        with warnings.catch_warnings():
+            show_other = warnings.showwarning
+
+            def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+                if not issubclass(category, EdgewiseWarning):
+                    show_other(message, category, *place, **more)
+                elif str(message) not in printed:
+                    printed.add(str(message))
+                    warn(f"warning: {message}")
+
+            warnings.simplefilter("always", EdgewiseWarning)
+            warnings.showwarning = show
+            yield
     finally:
         log.removeHandler(printer)
         log.setLevel(level)
@@ -216,19 +227,6 @@ def show_versions() -> None:
     """Print the versions of everything that results depend on, with --verbose only."""
     detail(f"edgewise {version('edgewise')}, Python {platform.python_version()}, {platform.platform()}")
     detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
-
-
-def warn_of_examples(task: Task) -> None:
-    """Print a note if intervals come from few examples, or from copies."""
-    if len(task) < FEW_EXAMPLES:
-        note(f"intervals from few examples ({len(task)}) are too narrow; use {FEW_EXAMPLES} or more")
-    warn_of_copies(task.copies, len(task))
-
-
-def warn_of_copies(copies: int, rows: int, kind: str = "examples") -> None:
-    """Print a note if examples repeat others."""
-    if copies:
-        note(f"{copies:,} of the {rows:,} {kind} are copies of others; intervals are too narrow")
 
 
 def warn_of_trend(measure: str, ranking: Ranking) -> None:

@@ -21,8 +21,9 @@ from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
+from ..tasks.task import warn_of_sample
 from . import options
-from .console import note, out, print_json, print_tables, say, show_forecast, show_progress, warn_of_examples
+from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from
 
@@ -77,7 +78,7 @@ def command(
                 raise InputError(f"{path} is a circuit of {graphs}")
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
         examples = task.load(loaded, split)
-        warn_of_examples(examples)
+        warn_of_sample(examples)
         if show_forecast(loaded, [EvaluateWork(examples, settings, len(paths))], session, dry_run, json):
             return
         about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}

@@ -14,11 +14,11 @@ from ..recipes.settings import Settings, published_words
 from ..report.circuit_summary import open_run_circuit
 from ..report.formatting import format_interval, format_number, safe_text, short_name
 from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
-from ..report.tables import AREA_MARKS_LEGEND, KEPT_LEGEND, LOW_ACCURACY, area_table, key_value_table
+from ..report.tables import AREA_MARKS_LEGEND, KEPT_LEGEND, area_table, key_value_table
 from ..report.write_result import write_derived
 from ..results import read_result, result_summary
 from . import options
-from .console import explain, out, print_json, print_tables, say, warn
+from .console import explain, out, print_json, print_tables, say
 from .show import show_open
 
 # Files that people open first.
@@ -80,8 +80,6 @@ def show_run(folder: Path, result: Discovery) -> None:
     record, accuracy = result_summary(result), result.run.accuracy
     right, beats = f"{accuracy.top:.1%}", f"{accuracy.beats:.1%}"
     say(f"accuracy: the top answer is right in {right}; the correct answer beats the incorrect in {beats}")
-    if accuracy.beats < LOW_ACCURACY:
-        warn("warning: the model can hardly do this task, so its circuit may mean nothing")
     show_areas(result)
     for measure, overlaps in record["overlap"].items():
         means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())

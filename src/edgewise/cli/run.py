@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,11 @@ from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import Settings
-from ..report.write_result import NotShownWarning, write_result
+from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
-from .console import explain, note, print_json, show_forecast, show_progress, warn, warn_of_examples, warn_of_trend
+from .console import explain, note, print_json, show_forecast, show_progress, warn_of_trend
 from .options import option
 from .repeat import check_same, made_from
 from .report import show_published, show_run
@@ -127,11 +126,7 @@ def command(
         discovery = replace(discovery, run=replace(discovery.run, made_from=inputs))
         for learner, ranking in discovery.learned.items():
             warn_of_trend(learner.measure.name, ranking)
-        with warnings.catch_warnings(record=True) as raised:
-            warnings.simplefilter("always", NotShownWarning)
-            write_result(discovery, folder, overwrite, eap_ig_json)
-        for warning in raised:
-            warn(f"warning: {warning.message}")
+        write_result(discovery, folder, overwrite, eap_ig_json)
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})
     else:
@@ -149,16 +144,10 @@ def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:
 
 
 def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:
-    """Return the examples to score on and those to evaluate on. Print a note if they overlap."""
+    """Return the examples to score on and those to evaluate on."""
     name, train, test = task.task, task.load(model, "train"), task.load(model, split)
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
-    shared = len(set(train.examples) & set(test.examples))
-    if is_task_file(name) and not has_splits(Path(name)):
-        note(f"{name} has no `split` column, so edges are scored and circuits evaluated on the same examples")
-    elif shared:
-        note(f"{shared} of the {len(test)} examples to evaluate on are also scored on; give splits that differ")
-    warn_of_examples(test)
     return train, test
 
 

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import duration, note, print_forecast, print_json, say, show_progress, warn_of_copies
+from .console import duration, note, print_forecast, print_json, say, show_progress
 from .options import option
 from .report import report_study
 
@@ -97,7 +97,9 @@ def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
         note(f"{name} has no `split` column, so its rows are split into train, validation and test, a third each")
     for name in sorted(set(plan.tasks) - set(plan.unsplit)):  # rows of unsplit files are made distinct
         if is_task_file(name):
-            warn_of_copies(*count_copies(Path(name)), f"rows of {name}")
+            copies, rows = count_copies(Path(name))
+            if copies:
+                note(f"{copies:,} of the {rows:,} rows of {name} are copies of others; intervals are too narrow")
     if time_limit is not None:
         note("with a time limit, circuits and tables depend on the speed of the machine")
 

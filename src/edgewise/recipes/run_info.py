@@ -21,6 +21,9 @@ VERSIONED_PACKAGES = ("edgewise", "numpy", "torch", "transformers", "highspy")
 MAX_PROMPTS = 500
 # Of all prompts together: more would fit neither into the viewer's page nor into a file that is read back.
 MAX_TOKENS = 100_000
+# Below this share of examples with the correct answer above the incorrect one, a model hardly does a task. A share of
+# at most SWAPPED suggests that the answers are swapped.
+LOW_ACCURACY, SWAPPED = 0.6, 0.3
 # What SentencePiece writes for a space.
 SENTENCEPIECE_SPACE = "▁"
 
@@ -35,6 +38,21 @@ class ModelAccuracy:
 
     top: float
     beats: float
+
+    @property
+    def problem(self) -> str:
+        """What is wrong if the model doesn't do the task; empty if it does."""
+        if self.beats <= SWAPPED:
+            return (
+                f"the model prefers the incorrect answer in {1 - self.beats:.0%} of the examples: correct and "
+                "incorrect may be swapped"
+            )
+        if self.beats < LOW_ACCURACY:
+            return (
+                f"the model prefers the correct answer in only {self.beats:.0%} of the examples: it hardly does this "
+                "task, so its circuit may mean nothing"
+            )
+        return ""
 
 
 @dataclass(frozen=True)

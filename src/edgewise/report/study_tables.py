@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ..evaluate import CONFIDENCE
 from ..io.atomic import write_bytes, write_json, write_text
+from ..recipes.run_info import LOW_ACCURACY
 from ..recipes.settings import published_words
 from ..study import Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
@@ -22,7 +23,7 @@ from .figures import figure_settings, render
 from .figures.curves import study_figure
 from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
 from .readme import study_page, write_readme
-from .tables import AREA_MARKS_LEGEND, LOW_ACCURACY, mark_words, number_tables
+from .tables import AREA_MARKS_LEGEND, mark_words, number_tables
 
 # In a narrower terminal intervals are on a line below their value.
 NARROW_WIDTH = 60

@@ -15,8 +15,6 @@ from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, safe_text
 
-# Below this share of examples with the correct answer above the incorrect one, a model hardly does a task.
-LOW_ACCURACY = 0.6
 # Sizes at which tables show the share of kept edges.
 KEPT_SIZES = (0.01, 0.1, 0.5)
 BEST = "best"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..errors import EdgewiseWarning, warn
 from ..io.atomic import atomic_folder, write_text
 from ..io.formats import NPZ
 from ..results import fill_result
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..recipes.discovery import Discovery
 
 
-class NotShownWarning(UserWarning):
+class NotShownWarning(EdgewiseWarning):
     """A result was written, but its figures, page or README were not."""
 
 
@@ -50,7 +50,7 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
             problem = error
     if problem is not None:
         text = f"{folder} has all data, but its figures, page or README failed ({problem})"
-        warnings.warn(f"{text}; try `edgewise report {folder}`", NotShownWarning, stacklevel=2)
+        warn(f"{text}; try `edgewise report {folder}`", NotShownWarning)
 
 
 def write_derived(folder: Path, result: Discovery) -> list[Path]:

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .task import Example, PromptPair, Task, TokenReader, check_rows, try_tokenize
+from .task import Example, PromptPair, Task, TokenReader, check_rows, try_tokenize, warn_of_spaces
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
@@ -73,6 +73,7 @@ def task_of_rows(
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos)
         problems |= unusable
     check_rows(source, problems)
+    warn_of_spaces(pairs.values(), source)
     return Task(source, split, tuple(examples.values()))
 
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..io.reading import wrap_read_errors
+
+# Bootstrap intervals from fewer examples than this are too narrow.
+FEW_EXAMPLES = 10
 
 
 class TokenReader(Protocol):
@@ -142,6 +145,37 @@ class Task:
     def head(self, limit: int | None) -> Task:
         """Return the task with its first `limit` examples; all of them for None."""
         return self if limit is None else replace(self, examples=self.examples[:limit])
+
+
+def warn_of_sample(task: Task) -> None:
+    """Warn if intervals over a task's examples are too narrow: few examples, or copies."""
+    if len(task) < FEW_EXAMPLES:
+        warn(f"intervals from few examples ({len(task)}) are too narrow; use {FEW_EXAMPLES} or more")
+    if task.copies:
+        warn(f"{task.copies:,} of the {len(task):,} examples are copies of others; intervals are too narrow")
+
+
+def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
+    """Warn if evaluated examples were also used for a purpose: `scored` or `used to choose recipes`."""
+    known = {example.tokens for example in task.examples}
+    n_shared = sum(example.tokens in known for example in evaluated.examples)
+    if n_shared:
+        warn(
+            f"{n_shared:,} of the {len(evaluated):,} evaluated examples are also {purpose}, so that results look better "
+            "than they are; give splits that differ (a task file needs a `split` column)"
+        )
+
+
+def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
+    """Warn if prompts end in a space: tokenizers attach a space to the word that follows it."""
+    pairs = list(pairs)
+    ends = [pair for pair in pairs if pair.clean.endswith((" ", "\t")) or pair.corrupted.endswith((" ", "\t"))]
+    if ends:
+        prompt, answer = ends[0].clean.rstrip(" \t")[-20:], f" {ends[0].correct.strip()}"
+        warn(
+            f"{len(ends):,} of the {len(pairs):,} prompts of {source} end in a space, but models expect it at the "
+            f"start of the answer; write ...{prompt!r} with the answer {answer!r}"
+        )
 
 
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:

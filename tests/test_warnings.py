@@ -1,0 +1,90 @@
+"""Warnings of the library: results that are computed, but probably don't mean what the user expects."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import replace
+
+import pytest
+import test_cli
+
+from edgewise import CMD, EdgewiseWarning, Ilp, PromptPair, Recipe, Settings, discover, load_model, load_task, make_task
+from edgewise.recipes.run_info import ModelAccuracy
+
+edgewise = test_cli.edgewise
+FAST = (Settings(sizes=(0.1, 1.0)), {CMD: (Recipe(Ilp()),)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("demo")
+
+
+def messages(call):
+    """The texts of the library's warnings during a call, and the files that they are attributed to."""
+    with warnings.catch_warnings(record=True) as raised:
+        warnings.simplefilter("always")
+        call()
+    raised = [warning for warning in raised if issubclass(warning.category, EdgewiseWarning)]
+    assert all(warning.filename == __file__ for warning in raised)
+    return [str(warning.message) for warning in raised]
+
+
+def test_a_sound_run_has_no_warnings(model):
+    train, test = (load_task("ioi", model, split, 12) for split in ("train", "test"))
+    assert messages(lambda: discover(model, train, test, *FAST, attention=0)) == []
+
+
+def test_overlapping_repeated_and_few_examples_are_warned_of(model):
+    train, test = (load_task("ioi", model, split, 12) for split in ("train", "test"))
+    repeated = replace(test, examples=(*train.examples[:2], *test.examples[:2], test.examples[0]))
+    (few, copies, overlap) = messages(lambda: discover(model, train, repeated, *FAST, attention=0))
+    assert "few examples (5)" in few and "use 10 or more" in few
+    assert copies == "1 of the 5 examples are copies of others; intervals are too narrow"
+    assert overlap.startswith("2 of the 5 evaluated examples are also scored") and "splits" in overlap
+    (same,) = messages(lambda: discover(model, train, train, *FAST, attention=0))
+    assert same.startswith("12 of the 12 evaluated examples are also scored")
+    (chose,) = messages(lambda: discover(model, train, test, *FAST, attention=0, validation=test))
+    assert "also used to choose recipes" in chose
+
+
+def test_swapped_answers_are_warned_of(model):
+    def swap(task):
+        return replace(
+            task, examples=tuple(replace(e, correct=e.incorrect, incorrect=e.correct) for e in task.examples)
+        )
+
+    train, test = (swap(load_task("ioi", model, split, 12)) for split in ("train", "test"))
+    (swapped,) = messages(lambda: discover(model, train, test, *FAST, attention=0))
+    assert "correct and incorrect may be swapped" in swapped and "100%" in swapped
+
+
+@pytest.mark.parametrize("beats, words", [(0.1, "swapped"), (0.3, "swapped"), (0.5, "hardly"), (0.6, ""), (1.0, "")])
+def test_the_problem_depends_on_how_often_the_correct_answer_wins(beats, words):
+    assert words in ModelAccuracy(0.0, beats).problem and bool(words) == bool(ModelAccuracy(0.0, beats).problem)
+
+
+def test_prompts_that_end_in_a_space_are_warned_of_with_advice(model):
+    pair = PromptPair("When Mary and John went to the store, John gave a drink to",
+                      "When Mary and John went to the store, Mary gave a drink to", " Mary", " John")  # fmt: skip
+    spaced = replace(pair, clean=f"{pair.clean} ", corrupted=f"{pair.corrupted} ")
+    assert messages(lambda: make_task([pair], model)) == []
+    (text,) = messages(lambda: make_task([pair, spaced], model, "gifts"))
+    assert text.startswith("1 of the 2 prompts of gifts end in a space")
+    assert "gave a drink to'" in text and "' Mary'" in text
+
+
+def test_the_command_prints_each_warning_once(edgewise, tmp_path):
+    rows = [vars(example.text) for example in load_task("ioi", load_model("demo"), "train", 6).examples]
+    columns = ("clean", "corrupted", "correct", "incorrect")
+    rows = [{column: row[column] + " " * (column == "clean") for column in columns} for row in rows]
+    for row in rows:
+        row["corrupted"] += " "
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    words = ("run", "--task", tmp_path / "t.jsonl", "--stability", 0, "--no-learned", "--out", tmp_path / "r")
+    code, _, err = edgewise(*words)
+    lines = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert code == 0 and len(lines) == len(set(lines))
+    for part in ("end in a space", "6 of the 6 evaluated examples are also scored", "few examples (6)"):
+        assert sum(part in line for line in lines) == 1, (part, err)
