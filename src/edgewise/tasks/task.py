@@ -161,7 +161,7 @@ def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
     n_shared = sum(example.tokens in known for example in evaluated.examples)
     if n_shared:
         warn(
-            f"{n_shared:,} of the {len(evaluated):,} evaluated examples are also {purpose}, so that results look better "
+            f"{n_shared:,} of the {len(evaluated):,} evaluated examples are also {purpose}, so results look better "
             "than they are; give splits that differ (a task file needs a `split` column)"
         )
 
