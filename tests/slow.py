@@ -15,10 +15,13 @@ Read = Callable[[str, Sources], Tensor]
 
 
 class SlowModel:
-    """Runs a HuggingFace model node by node; `read(destination, sources so far)` says what a destination reads."""
+    """Runs a HuggingFace model node by node; `read(destination, sources so far)` says what a destination reads.
 
-    def __init__(self, loaded: torch.nn.Module) -> None:
-        self.loaded = loaded
+    rules  what differs in the backward pass: norms, activations, gates, patterns, matmuls, softmax-2, softmax-lrp
+    """
+
+    def __init__(self, loaded: torch.nn.Module, rules: str = "") -> None:
+        self.loaded, self.rules = loaded, set(rules.split())
         self.config = config = loaded.config
         self.kind = config.model_type
         self.n_heads, self.n_layers = config.num_attention_heads, config.num_hidden_layers
@@ -33,24 +36,61 @@ class SlowModel:
         module = {"gpt2": "wte", "gpt_neox": "embed_in"}.get(self.kind, "embed_tokens")
         return getattr(self.body, module)(torch.tensor(tokens))
 
-    def run(self, embedding: Tensor, read: Read) -> tuple[Sources, Tensor]:
-        """All sources [position, d_model], and the logits at the last position."""
+    def run(self, embedding: Tensor, read: Read, fixed: Sources | None = None) -> tuple[Sources, Tensor]:
+        """All sources [position, d_model], and the logits at the last position; `fixed` replaces sources' outputs."""
         sources: Sources = {"input": embedding}
+        fixed = fixed or {}
         for layer, block in enumerate(self.blocks):
             before, written = dict(sources), {}
             for head in range(self.n_heads):
                 q, k, v = (
-                    self._project(block, letter, head, block.norm(read(f"a{layer}.h{head}<{letter}>", before)))
+                    self._project(
+                        block, letter, head, self._norm(block.norm, read(f"a{layer}.h{head}<{letter}>", before))
+                    )
                     for letter in "qkv"
                 )
                 written[f"a{layer}.h{head}"] = self._head(layer, q, k, v) @ block.out[head]
-            sources |= written
-            mlp = block.mlp(block.mlp_norm(read(f"m{layer}", before if self.parallel else dict(sources))))
-            sources[f"m{layer}"] = block.after_mlp(mlp)
+            sources |= {name: fixed.get(name, output) for name, output in written.items()}
+            stream = read(f"m{layer}", before if self.parallel else dict(sources))
+            mlp = self._norm(block.after_mlp, self._mlp(block.mlp, self._norm(block.mlp_norm, stream)))
+            sources[f"m{layer}"] = fixed.get(f"m{layer}", mlp)
         final = {"gpt2": "ln_f", "gpt_neox": "final_layer_norm"}.get(self.kind, "norm")
-        logits = self._unembed()(getattr(self.body, final)(read("logits", dict(sources))))[-1]
+        logits = self._unembed()(self._norm(getattr(self.body, final), read("logits", dict(sources))))[-1]
         cap = getattr(self.config, "final_logit_softcapping", None)
         return sources, logits if cap is None else torch.tanh(logits / cap) * cap
+
+    def _norm(self, module: torch.nn.Module, x: Tensor) -> Tensor:
+        """A norm; by the rule `norms` its scale is a constant."""
+        y = module(x)
+        if "norms" not in self.rules or isinstance(module, torch.nn.Identity):
+            return y
+        if isinstance(module, torch.nn.LayerNorm):
+            x, y = x - x.mean(-1, keepdim=True), y - module.bias
+            return x * (y / x).detach() + module.bias
+        return x * (y / x).detach()
+
+    def _mlp(self, module: torch.nn.Module, x: Tensor) -> Tensor:
+        if not self.rules & {"activations", "gates"}:
+            return module(x)
+        names = {"gpt2": ("c_fc", "c_fc", "act", "c_proj"),
+                 "gpt_neox": ("dense_h_to_4h", "dense_h_to_4h", "act", "dense_4h_to_h")}  # fmt: skip
+        names = names.get(self.kind, ("gate_proj", "up_proj", "act_fn", "down_proj"))
+        gate, up, activation, down = (getattr(module, name) for name in names)
+        y = gate(x)
+        y = y * (activation(y) / y).detach() if "activations" in self.rules else activation(y)
+        if gate is not up:
+            y = y * up(x)
+            y = less_gradient(y, 0.5) if "gates" in self.rules else y
+        return down(y)
+
+    def _softmax(self, scores: Tensor) -> Tensor:
+        pattern = scores.softmax(-1)
+        if "patterns" in self.rules:
+            return pattern.detach()
+        if "softmax-2" in self.rules:  # the derivative of 2 softmax(x / 2) is diag(s) - s s^T at temperature 2
+            soft = 2 * (scores / 2).softmax(-1)
+            return pattern.detach() + soft - soft.detach()
+        return RelevanceSoftmax.apply(scores) if "softmax-lrp" in self.rules else pattern
 
     def _unembed(self) -> torch.nn.Module:
         return self.loaded.embed_out if hasattr(self.loaded, "embed_out") else self.loaded.lm_head
@@ -101,7 +141,9 @@ class SlowModel:
     def _head(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         length, config, block = len(q), self.config, self.blocks[layer]
         kinds = getattr(config, "layer_types", None)
-        q, k = block.q_norm(q), block.k_norm(k)
+        if "matmuls" in self.rules:  # pattern @ v halves the gradients of both, q @ k again
+            q, k, v = less_gradient(q, 0.25), less_gradient(k, 0.25), less_gradient(v, 0.5)
+        q, k = self._norm(block.q_norm, q), self._norm(block.k_norm, k)
         if self.kind != "gpt2":
             which = (kinds[layer],) if self.kind == "gemma3_text" else ()
             cos, sin = (part[0] for part in self.body.rotary_emb(q[None], torch.arange(length)[None], *which))
@@ -117,7 +159,7 @@ class SlowModel:
         for row in range(length):
             for column in range(length):
                 blocked[row, column] = column > row or (window is not None and row - column >= window)
-        return scores.masked_fill(blocked, -torch.inf).softmax(-1) @ v
+        return self._softmax(scores.masked_fill(blocked, -torch.inf)) @ v
 
     @staticmethod
     def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -139,7 +181,7 @@ class SlowModel:
             heads = [output for name, output in outputs.items() if name.startswith(f"a{layer}.")]
             if heads:  # what belongs to no node, the output bias, comes with them
                 joined = sum(heads) if block.bias is None else sum(heads) + block.bias
-                stream = stream + block.after_attention(joined)
+                stream = stream + self._norm(block.after_attention, joined)
         return stream
 
     def circuit(self, inside: set[str], reference: Sources) -> Read:
@@ -154,28 +196,133 @@ class SlowModel:
         return read
 
 
-def slow_scores(
-    slow: SlowModel, clean: list[int], corrupted: list[int], answers: tuple[int, int], steps: int | None
-) -> dict[str, float]:
-    """EAP (steps None) or EAP-IG scores of one example, edge by edge, with a separate tensor for every edge."""
-    z_clean, _ = slow.run(slow.embed(clean), slow.combine)
-    z_corrupted, _ = slow.run(slow.embed(corrupted), slow.combine)
-    start, end = slow.embed(corrupted), slow.embed(clean)
-    points = [end] if steps is None else [start + (k / steps) * (end - start) for k in range(steps)]
-    totals: dict[str, float] = {}
-    for point in points:
+class RelevanceSoftmax(torch.autograd.Function):
+    """The softmax's relevance x (R - s sum(R)) of R = s g, divided by its input x."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x, x.softmax(-1))
+        return x.softmax(-1)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        x, output = ctx.saved_tensors
+        x = torch.where(x.isinf(), torch.ones_like(x), x)
+        relevance = output * gradient
+        return x * (relevance - output * relevance.sum(-1, keepdim=True)) / x
+
+
+def less_gradient(x: Tensor, share: float) -> Tensor:
+    return share * x + (1 - share) * x.detach()
+
+
+class SlowExample:
+    """Scores of one example, by their definitions: edge name -> score."""
+
+    def __init__(self, slow: SlowModel, clean: list[int], corrupted: list[int], answers: tuple[int, int]) -> None:
+        self.slow, self.answers, self.tokens = slow, answers, (clean, corrupted)
+        self.start, self.end = slow.embed(corrupted), slow.embed(clean)
+        self.clean, logits = slow.run(self.end, slow.combine)
+        self.metric = logits[answers[0]] - logits[answers[1]]
+        self.corrupted, _ = slow.run(self.start, slow.combine)
+
+    def gradient_scores(
+        self, point: Tensor, fixed: Sources | None = None, dropped: int | None = None
+    ) -> dict[str, float]:
+        """Difference times gradient at one run, with a separate tensor for every edge.
+
+        fixed    outputs that replace those of the run
+        dropped  a layer whose outputs pass no gradient
+        """
         carried: dict[str, Tensor] = {}
 
-        def read(destination: str, sources: Sources, carried=carried) -> Tensor:
+        def read(destination: str, sources: Sources) -> Tensor:
             # What an edge carries is a tensor of its own, so that its gradient is that edge's alone.
-            own = {name: output + 0.0 for name, output in sources.items()}
+            own = {
+                name: (output.detach() if name.startswith((f"a{dropped}.", f"m{dropped}")) else output) + 0.0
+                for name, output in sources.items()
+            }
+            for output in own.values():
+                if not output.requires_grad:
+                    output.requires_grad_()
             carried.update({f"{name}->{destination}": output for name, output in own.items()})
-            return slow.combine(destination, own)
+            return self.slow.combine(destination, own)
 
-        _, logits = slow.run(point.detach().requires_grad_(), read)
-        loss = -(logits[answers[0]] - logits[answers[1]])
-        for name, gradient in zip(carried, torch.autograd.grad(loss, list(carried.values())), strict=True):
-            source = name.split("->")[0]
-            value = ((z_corrupted[source] - z_clean[source]) * gradient).sum().item() / len(points)
-            totals[name] = totals.get(name, 0.0) + value
-    return totals
+        _, logits = self.slow.run(point.detach().requires_grad_(), read, fixed)
+        loss = -(logits[self.answers[0]] - logits[self.answers[1]])
+        gradients = torch.autograd.grad(loss, list(carried.values()), materialize_grads=True)
+        return {
+            name: ((self.corrupted[source] - self.clean[source]) * gradient).sum().item()
+            for (name, source), gradient in zip(((n, n.split("->")[0]) for n in carried), gradients, strict=True)
+        }
+
+    def eap(self) -> dict[str, float]:
+        return self.gradient_scores(self.end)
+
+    def path(self, points: list[float]) -> dict[str, float]:
+        """The mean over points between the corrupted (0) and the clean (1) embedding."""
+        return mean_of([self.gradient_scores(self.start + p * (self.end - self.start)) for p in points])
+
+    def activations(self, steps: int) -> dict[str, float]:
+        """EAP-IG-activations: each group of nodes alone goes from its corrupted to its clean output."""
+        groups = [["input"]]
+        for layer in range(self.slow.n_layers):
+            groups += [[name for name in self.clean if name.startswith(f"a{layer}.")], [f"m{layer}"]]
+        runs = []
+        for group in groups:
+            for step in range(1, steps + 1):
+                share = step / steps
+                fixed = {
+                    name: (share * self.clean[name] + (1 - share) * self.corrupted[name]).detach() for name in group
+                }
+                runs.append(self.gradient_scores(fixed.get("input", self.end), fixed))
+        return mean_of(runs)
+
+    def grad_drop(self) -> dict[str, float]:
+        runs = [self.gradient_scores(self.end, dropped=layer) for layer in range(self.slow.n_layers)]
+        return mean_of([{name: abs(value) for name, value in run.items()} for run in runs])
+
+    def exact(self, every: int) -> dict[str, float]:
+        """The metric of the model minus that of all edges but one, for every so-and-so-many-th edge."""
+        edges: list[str] = []
+
+        def read(destination: str, sources: Sources) -> Tensor:
+            edges.extend(f"{name}->{destination}" for name in sources)
+            return self.slow.combine(destination, sources)
+
+        self.slow.run(self.end, read)
+        effects = {}
+        for edge in edges[::every]:
+            _, logits = self.slow.run(self.end, self.slow.circuit(set(edges) - {edge}, self.corrupted))
+            effects[edge] = (self.metric - logits[self.answers[0]] + logits[self.answers[1]]).item()
+        return effects
+
+    def flow(self) -> dict[str, float]:
+        """Information flow routes, position by position and edge by edge."""
+        shares: dict[str, float] = {}
+
+        def added(name: str, sources: Sources, position: int) -> Tensor:
+            if not name.startswith("a"):
+                return sources[name][position]
+            layer = int(name[1:].split(".")[0])
+            block, heads = self.slow.blocks[layer], [z for n, z in sources.items() if n.startswith(f"a{layer}.")]
+            joined = sum(heads) if block.bias is None else sum(heads) + block.bias
+            return (sources[name] * (block.after_attention(joined) / joined))[position]
+
+        def read(destination: str, sources: Sources) -> Tensor:
+            stream = self.slow.combine(destination, sources)
+            for position, x in enumerate(stream):
+                near = {
+                    n: max(0.0, (x.abs().sum() - (x - added(n, sources, position)).abs().sum()).item()) for n in sources
+                }
+                for name, value in near.items():
+                    edge = f"{name}->{destination}"
+                    shares[edge] = shares.get(edge, 0.0) + value / sum(near.values()) / len(stream)
+            return stream
+
+        self.slow.run(self.end, read)
+        return shares
+
+
+def mean_of(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(run[name] for run in runs) / len(runs) for name in runs[0]}

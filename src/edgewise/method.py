@@ -130,7 +130,9 @@ def from_record(
     values = {} if isinstance(record, str) else {key: value for key, value in record.items() if key != "name"}
     if isinstance(record, str) or not is_dataclass(method):
         return choose(kind, known, name, **values)
-    return convert_record(method, values, f"{kind} {name!r}")  # type: ignore[no-any-return]
+    # A method may have another one of its family as a parameter.
+    decoders = {} if family is None else {family: lambda value: from_record(kind, known, value, family)}
+    return convert_record(method, values, f"{kind} {name!r}", decoders)  # type: ignore[no-any-return]
 
 
 def placeholder(family: type[M], record: str | Mapping[str, Any]) -> M:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, unknown_name
 from ..graph import Graph
-from .transformer import Layer, Norm, Projection, Transformer
+from .transformer import Layer, Mlp, Norm, Projection, Transformer
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def _gpt2(model: Any) -> Transformer:
             out=block.attn.c_proj.weight.T.unflatten(1, (heads, d_head)),
             out_bias=block.attn.c_proj.bias,
             mlp_norm=_layer_norm(block.ln_2),
-            mlp=_fused_mlp(block.mlp) if config.activation_function == "gelu_new" else block.mlp,
+            mlp=_gpt2_mlp(block.mlp, config.activation_function),
         )
 
     return Transformer(
@@ -122,7 +123,7 @@ def _gpt_neox(model: Any) -> Transformer:
             out=dense.weight.unflatten(1, (heads, d_head)),
             out_bias=dense.bias,
             mlp_norm=_layer_norm(block.post_attention_layernorm),
-            mlp=block.mlp,
+            mlp=Mlp(block.mlp, block.mlp.dense_h_to_4h, block.mlp.act, block.mlp.dense_4h_to_h),
         )
 
     unembed = getattr(model, "embed_out", None) or model.lm_head
@@ -155,7 +156,7 @@ def _llama(model: Any) -> Transformer:
     def layer(index: int, block: Any) -> Layer:
         attention = block.self_attn
         q, k, v = (_projection(part, heads, d_head) for part in (attention.q_proj, attention.k_proj, attention.v_proj))
-        mlp_module, mlp_post_norm = block.mlp, norm(block.post_feedforward_layernorm) if is_gemma else None
+        mlp, mlp_post_norm = block.mlp, norm(block.post_feedforward_layernorm) if is_gemma else None
         return Layer(
             attention_norm=norm(block.input_layernorm),
             qkv=(q, k, v),
@@ -167,7 +168,7 @@ def _llama(model: Any) -> Transformer:
             out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
             out_bias=attention.o_proj.bias,
             mlp_norm=norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm),
-            mlp=mlp_module if mlp_post_norm is None else lambda x: mlp_post_norm(mlp_module(x)),
+            mlp=Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, mlp_post_norm),
             window=_window(config, index),
             rotary_kind=None if kinds is None else kinds[index],
             q_norm=norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
@@ -233,9 +234,12 @@ def _embedding(embed: Callable[[Tensor], Tensor], module: Any, like: Tensor) -> 
     return lambda tokens: embed(tokens.to(module.weight.device)).to(like.device)
 
 
-def _fused_mlp(module: Any) -> Callable[[Tensor], Tensor]:
-    """Return GPT-2's MLP with its activation as one kernel; the module's own formula takes eight kernels."""
-    return lambda x: module.c_proj(F.gelu(module.c_fc(x), approximate="tanh"))
+def _gpt2_mlp(module: Any, activation: str) -> Mlp:
+    """Return GPT-2's MLP with its usual activation as one kernel; the module's own formula takes eight kernels."""
+    if activation != "gelu_new":
+        return Mlp(module, module.c_fc, module.act, module.c_proj)
+    gelu = partial(F.gelu, approximate="tanh")
+    return Mlp(lambda x: module.c_proj(gelu(module.c_fc(x))), module.c_fc, gelu, module.c_proj)
 
 
 def _projection(module: nn.Linear, heads: int, d_head: int) -> Projection:

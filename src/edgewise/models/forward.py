@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..tasks.metrics import Readout
-from .transformer import Layer, Norm, Transformer, at_least_float32, soft_cap
+from .rules import NO_RULES, BackwardRules
+from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
 # A half-precision unembedding is converted to float32 in blocks of this many tokens.
 TOKENS_AT_ONCE = 8192
+Replaced = Mapping[int, Tensor]
+NOTHING: Replaced = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class Trace:
     q, k, v                      [.., head, d_head] as projected, before norm and rotation, for every query head
     mix                          [.., head, d_head] each head's output before the output projection
     mlp_out                      [.., d_model] the output of the MLP
+    rules                        how the gradient of this run differs from the true one
     """
 
     embedding: Tensor
@@ -53,6 +59,7 @@ class Trace:
     mlp_in: tuple[Tensor, ...]
     mlp_out: tuple[Tensor, ...]
     final: Tensor
+    rules: BackwardRules = NO_RULES
 
 
 def make_frame(
@@ -76,28 +83,36 @@ def make_frame(
     return Frame(positions, rotary, allowed, past)
 
 
-def run(model: Transformer, embedding: Tensor, frame: Frame) -> Trace:
+def run(
+    model: Transformer,
+    embedding: Tensor,
+    frame: Frame,
+    rules: BackwardRules = NO_RULES,
+    mix: Replaced = NOTHING,
+    mlp_out: Replaced = NOTHING,
+) -> Trace:
     """Run the model from the output of the node `input` [batch, position, d_model].
 
-    Gradients are recorded if `embedding` requires them. `mlp_in` and `final` are separate views of the stream, so that
-    the gradient at one of them is that of its reader alone.
+    Gradients are recorded if `embedding` requires them, and follow the rules. `mlp_in` and `final` are separate views
+    of the stream, so that the gradient at one of them is that of its reader alone. `mix` and `mlp_out` hold outputs, by
+    layer, that replace those of the run.
     """
     x = add_positions(model, embedding, frame)
     names = ("attention_in", "q", "k", "v", "mix", "mlp_in", "mlp_out")
     activations: dict[str, list[Tensor]] = {name: [] for name in names}
     for index, layer in enumerate(model.layers):
         x = x.to(layer.device)
-        q, k, v = layer.project(layer.attention_norm(x))
-        mix = attend(model, index, q, k, v, frame)
-        mid = x + join_heads(layer, mix)
+        q, k, v = layer.project(layer.attention_norm(x, rules))
+        heads = mix[index] if index in mix else attend(model, index, q, k, v, frame, rules=rules)
+        mid = x + join_heads(layer, heads, rules)
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
-        mlp_out = layer.mlp(layer.mlp_norm(mlp_in))
-        for stored, value in zip(activations.values(), (x, q, k, v, mix, mlp_in, mlp_out), strict=True):
+        mlp = mlp_out[index] if index in mlp_out else layer.mlp(layer.mlp_norm(mlp_in, rules), rules)
+        for stored, value in zip(activations.values(), (x, q, k, v, heads, mlp_in, mlp), strict=True):
             stored.append(value)
-        x = mid + mlp_out
+        x = mid + mlp
     x = x.to(model.device)
-    layers = {name: tuple(values) for name, values in activations.items()}
-    return Trace(embedding=embedding, final=x.view_as(x), **layers)
+    layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
+    return Trace(embedding=embedding, final=x.view_as(x), rules=rules, **layers)
 
 
 def run_from_sources(
@@ -117,7 +132,7 @@ def run_from_sources(
         for stored, value in zip(activations.values(), values, strict=True):
             stored.append(value)
         x = mid + mlp_out[index]
-    layers = {name: tuple(values) for name, values in activations.items()}
+    layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
     return Trace(embedding=embedding, mix=mix, mlp_out=mlp_out, final=x.to(model.device), **layers)
 
 
@@ -128,10 +143,10 @@ def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor
     return embedding + model.positions[frame.positions.to(model.positions.device)].to(embedding.device)
 
 
-def join_heads(layer: Layer, mix: Tensor) -> Tensor:
+def join_heads(layer: Layer, mix: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
     """Return what a layer's attention adds to the stream [..., d_model]: all heads, the bias and the norm after it."""
     joined = sum_heads(layer, mix)
-    return joined if layer.post_norm is None else layer.post_norm(joined)
+    return joined if layer.post_norm is None else layer.post_norm(joined, rules)
 
 
 def sum_heads(layer: Layer, mix: Tensor) -> Tensor:
@@ -148,6 +163,7 @@ def attend(
     frame: Frame,
     heads: Tensor | None = None,
     query_frame: Frame | None = None,
+    rules: BackwardRules = NO_RULES,
 ) -> Tensor:
     """Return the attention output of a layer; q, k, v and the output are [batch, position, head, d_head].
 
@@ -155,11 +171,14 @@ def attend(
     query_frame  the frame of q, if its positions differ from those of k and v
     """
     block = model.layers[layer]
-    k, v = _norm_and_rotate(k, block.k_norm, frame, block).transpose(1, 2), v.transpose(1, 2)
+    if rules.detach_patterns:
+        q, k = q.detach(), k.detach()
+    k, v = _norm_and_rotate(k, block.k_norm, frame, block, rules).transpose(1, 2), v.transpose(1, 2)
     if frame.past is not None:
         past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
-    return (_pattern(model, block, q, k, query_frame or frame).to(v.dtype) @ v).transpose(1, 2)
+    mix = _pattern(model, block, q, k, query_frame or frame, rules).to(v.dtype) @ v
+    return (halve_gradient(mix) if rules.halve_matmuls else mix).transpose(1, 2)
 
 
 def attention_patterns(model: Transformer, trace: Trace, frame: Frame) -> tuple[Tensor, ...]:
@@ -170,15 +189,36 @@ def attention_patterns(model: Transformer, trace: Trace, frame: Frame) -> tuple[
     )
 
 
-def _pattern(model: Transformer, layer: Layer, q: Tensor, k: Tensor, frame: Frame) -> Tensor:
+def _pattern(
+    model: Transformer, layer: Layer, q: Tensor, k: Tensor, frame: Frame, rules: BackwardRules = NO_RULES
+) -> Tensor:
     """Return the attention weights [batch, head, position, key], at least float32.
 
     q are queries as projected, k [batch, head, key, d_head] keys after norm and rotation.
     """
-    q = _norm_and_rotate(q, layer.q_norm, frame, layer).transpose(1, 2)
-    scores = soft_cap((q @ k.transpose(-1, -2)) * model.attention_scale, model.attention_cap)
+    q = _norm_and_rotate(q, layer.q_norm, frame, layer, rules).transpose(1, 2)
+    products = q @ k.transpose(-1, -2)
+    products = halve_gradient(products) if rules.halve_matmuls else products
+    scores = soft_cap(products * model.attention_scale, model.attention_cap)
     scores = scores.masked_fill(~frame.allowed[layer.window].to(scores.device), torch.finfo(scores.dtype).min)
-    return at_least_float32(scores).softmax(-1)
+    scores = at_least_float32(scores)
+    if rules.softmax_temperature == 1:
+        return scores.softmax(-1)
+    return _TemperedSoftmax.apply(scores, rules.softmax_temperature)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _TemperedSoftmax(torch.autograd.Function):
+    """A softmax over the last axis whose backward pass is that of another temperature."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, temperature: float) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward((scores / temperature).softmax(-1))
+        return scores.softmax(-1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (weights,) = ctx.saved_tensors
+        return weights * (gradient - (gradient * weights).sum(-1, keepdim=True)), None
 
 
 def frame_at(frame: Frame, where: tuple[Tensor, Tensor]) -> Frame:
@@ -196,9 +236,11 @@ def keys_and_values(model: Transformer, trace: Trace, frame: Frame) -> tuple[Key
     )
 
 
-def _norm_and_rotate(x: Tensor, norm: Norm | None, frame: Frame, layer: Layer) -> Tensor:
+def _norm_and_rotate(
+    x: Tensor, norm: Norm | None, frame: Frame, layer: Layer, rules: BackwardRules = NO_RULES
+) -> Tensor:
     """Return queries or keys x [batch, position, head, d_head] after their norm and the rotary embedding."""
-    x = x if norm is None else norm(x)
+    x = x if norm is None else norm(x, rules)
     if not frame.rotary:
         return x
     cos, sin = (part[:, :, None].to(x) for part in frame.rotary[layer.rotary_kind])
@@ -209,13 +251,20 @@ def _norm_and_rotate(x: Tensor, norm: Norm | None, frame: Frame, layer: Layer) -
     return rotated if size == x.shape[-1] else torch.cat([rotated, rest], -1)
 
 
-def read_out(model: Transformer, stream: Tensor, answers: Tensor, right: Tensor, all_logits: bool) -> Readout:
+def read_out(
+    model: Transformer,
+    stream: Tensor,
+    answers: Tensor,
+    right: Tensor,
+    all_logits: bool,
+    rules: BackwardRules = NO_RULES,
+) -> Readout:
     """Return the logits for the stream [example, d_model] at each example's last position: the answers', or all.
 
     Logits are at least float32, because metrics are small differences of large logits.
     """
     device, unembed_device = answers.device, model.unembed.device
-    y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device)).to(unembed_device)
+    y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:
         logits = soft_cap(_all_logits(model.unembed, y), model.logit_cap).to(device)
         return Readout(answers, logits.gather(1, answers), right, logits)

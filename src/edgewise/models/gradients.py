@@ -9,22 +9,25 @@ weight folded in, and g the gradient at q. The gradient at the stream is
 
 and mean(W^T g * x^) = g . (W x^) / d_model, which needs no vector of length d_model per head. So runs are summed as
 g / s, with one number per head and run for the component along x^, before a single product with W. Centring the rows
-of W has the same effect as subtracting the first mean.
+of W has the same effect as subtracting the first mean. If a rule makes 1/s a constant, there is no component along x^.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .forward import Trace, sum_heads
+from .rules import BackwardRules
 from .transformer import Layer, Projection, Transformer, at_least_float32
 
 # [batch, source, position, d_model] of all sources: one tensor for every span of layers, on the device of the span.
 Differences = tuple[Tensor, ...]
+# By layer with a norm after attention, its normalised input (None if its scale is a constant) and its inverse scale.
+PostNorms = dict[int, tuple[Tensor | None, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +35,9 @@ class AttentionGradient:
     """The gradient at one layer's q, k and v, of one run or summed over several.
 
     scaled      [batch, position, 3, head, d_head] gradient at q, k, v divided by the norm's scale
-    along       per run, [batch, position, 3, head] the component along the normalised stream
-    normalised  per run, [batch, position, d_model] the normalised stream
+    along       per run, [batch, position, 3, head] the component along the normalised stream; none if norm scales are
+                constants
+    normalised  for each of `along`, [batch, position, d_model] the normalised stream
     """
 
     scaled: Tensor
@@ -51,32 +55,69 @@ class AttentionGradient:
 class Gradients:
     """The gradient at all destinations, at least float32, of one run or summed over several.
 
-    attention   per layer
-    mlp         per layer, [batch, position, d_model]
-    logits      [batch, position, d_model]
-    post_norms  by layer with a norm after attention, that norm's normalised input and inverse scale in this run
+    attention   per layer, or of the first layers only
+    mlp         for the same layers, [batch, position, d_model]
+    logits      [batch, position, d_model]; None if there is only the gradient at the first layers
+    post_norms  of this run
     """
 
     attention: tuple[AttentionGradient, ...]
     mlp: tuple[Tensor, ...]
-    logits: Tensor
-    post_norms: dict[int, tuple[Tensor, Tensor]]
+    logits: Tensor | None
+    post_norms: PostNorms
 
 
 def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gradients:
     """Return the gradient of `loss` (a sum over examples) at every destination's input, for the run of `trace`."""
     n = model.graph.n_layers
-    targets = [*trace.q, *trace.k, *trace.v, *trace.mlp_in, trace.final]
-    gradients = torch.autograd.grad(loss, targets, materialize_grads=True)
-    attention = tuple(_scale_gradient(model, index, trace, gradients[index : 3 * n : n]) for index in range(n))
+    *at_layers, logits = torch.autograd.grad(loss, [*_targets(trace, n), trace.final], materialize_grads=True)
+    return _scale_gradients(model, trace, at_layers, logits)
+
+
+def dropped_layer_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
+    """Yield the gradients of `loss` at all destinations, then those before each layer but the first, last layer first.
+
+    The latter are the gradients at the destinations of earlier layers if no gradient reaches this layer's outputs, so
+    that it passes the stream's gradient on unchanged. At the layer itself they are 0, and in later layers unchanged.
+    """
+    n = model.graph.n_layers
+    targets = [*_targets(trace, n), trace.final, *trace.attention_in[1:]]
+    gradients = torch.autograd.grad(loss, targets, materialize_grads=True, retain_graph=True)
+    at_streams = [*gradients[4 * n + 1 :], gradients[4 * n]]  # after each layer
+    yield _scale_gradients(model, trace, gradients[: 4 * n], gradients[4 * n])
+    del gradients
+    for index in reversed(range(1, n)):
+        stream = trace.attention_in[index]
+        gradient = at_streams.pop().to(stream.device)
+        at_layers = torch.autograd.grad(
+            stream, _targets(trace, index), gradient, retain_graph=index > 1, materialize_grads=True
+        )
+        yield _scale_gradients(model, trace, at_layers, None)
+
+
+def _targets(trace: Trace, n_layers: int) -> list[Tensor]:
+    """Return q, k, v and the MLP's input of the first layers: all destinations but the logits."""
+    return [tensor for name in ("q", "k", "v", "mlp_in") for tensor in getattr(trace, name)[:n_layers]]
+
+
+def _scale_gradients(model: Transformer, trace: Trace, at_layers: Sequence[Tensor], logits: Tensor | None) -> Gradients:
+    """Return the gradients at destinations from those at `_targets` and at the final stream."""
+    n = len(at_layers) // 4
+    attention = tuple(_scale_gradient(model, index, trace, at_layers[index : 3 * n : n]) for index in range(n))
+    mlp = tuple(at_least_float32(gradient) for gradient in at_layers[3 * n :])
+    last = None if logits is None else at_least_float32(logits)
+    return Gradients(attention, mlp, last, _post_norms(model, trace, trace.rules))
+
+
+def _post_norms(model: Transformer, trace: Trace, rules: BackwardRules) -> PostNorms:
+    """Return, by layer with a norm after attention, that norm's normalised input and inverse scale."""
+    post_norms: PostNorms = {}
     with torch.no_grad():
-        post_norms = {
-            index: layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
-            for index, layer in enumerate(model.layers)
-            if layer.post_norm is not None
-        }
-    *mlp, logits = (at_least_float32(gradient) for gradient in gradients[3 * n :])
-    return Gradients(attention, tuple(mlp), logits, post_norms)
+        for index, layer in enumerate(model.layers):
+            if layer.post_norm is not None:
+                normalised, inverse_scale = layer.post_norm.normalise(sum_heads(layer, trace.mix[index]))
+                post_norms[index] = (None if rules.detach_norm_scales else normalised, inverse_scale)
+    return post_norms
 
 
 def _scale_gradient(model: Transformer, index: int, trace: Trace, at_qkv: Sequence[Tensor]) -> AttentionGradient:
@@ -85,44 +126,67 @@ def _scale_gradient(model: Transformer, index: int, trace: Trace, at_qkv: Sequen
     with torch.no_grad():
         gradient = at_least_float32(torch.stack(list(at_qkv), 2))
         normalised, inverse_scale = layer.attention_norm.normalise(trace.attention_in[index])
+        scaled = gradient * inverse_scale[..., None, None]
+        if trace.rules.detach_norm_scales:
+            return AttentionGradient(scaled, (), ())
         # W x^ is q, k or v without the parts that come from the biases of the norm and the projection.
         offsets = [projection.offset(layer.attention_norm) for projection in layer.qkv]
         values = [at_least_float32(x) for x in (trace.q[index], trace.k[index], trace.v[index])]
         linear = [x if offset is None else x - offset for x, offset in zip(values, offsets, strict=True)]
         along = (gradient * torch.stack(linear, 2)).sum(-1) * (inverse_scale[..., None] / model.graph.d_model)
-        return AttentionGradient(gradient * inverse_scale[..., None, None], (along,), (normalised,))
+        return AttentionGradient(scaled, (along,), (normalised,))
 
 
 def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Differences:
     """Return each source's output in the corrupted run minus that in the clean run, at least float32."""
-    graph, (batch, length, width) = model.graph, clean.embedding.shape
-    dtype = at_least_float32(clean.embedding[:1, :1]).dtype
-    differences = []
+
+    def subtract(name: str, index: int | None) -> Tensor:
+        a, b = (getattr(run, name) if index is None else getattr(run, name)[index] for run in (corrupted, clean))
+        # The runs are similar, so a half-precision difference would have few digits.
+        return at_least_float32(a) - at_least_float32(b)
+
+    return _stack_sources(model, clean, subtract)
+
+
+def source_outputs(model: Transformer, trace: Trace) -> Differences:
+    """Return what each source adds to the stream in a run, at least float32.
+
+    A norm after attention divides all heads by the same scale, so each head adds a part of its own.
+    """
+
+    def output(name: str, index: int | None) -> Tensor:
+        return at_least_float32(getattr(trace, name) if index is None else getattr(trace, name)[index])
+
+    outputs = _stack_sources(model, trace, output)
+    if not model.has_post_norm:
+        return outputs
+    return _apply_post_norms(model, outputs, _post_norms(model, trace, BackwardRules(detach_norm_scales=True)))
+
+
+def _stack_sources(model: Transformer, like: Trace, output: Callable[[str, int | None], Tensor]) -> Differences:
+    """Return values of all sources. `output` gives those of `embedding`, or of `mix` or `mlp_out` of a layer."""
+    graph, (batch, length, width) = model.graph, like.embedding.shape
+    dtype = at_least_float32(like.embedding[:1, :1]).dtype
+    parts = []
     with torch.no_grad():
         for first, span in zip(_first_sources(model), model.spans, strict=True):
             layers = [model.layers[index] for index in span]
             count = graph.attention_sources(span.stop - 1) + graph.n_heads + 1 - first
             part = torch.empty((batch, count, length, width), dtype=dtype, device=layers[0].device)
             if first == 0:
-                part[:, 0] = _subtract(corrupted.embedding, clean.embedding)
+                part[:, 0] = output("embedding", None)
             for index, layer in zip(span, layers, strict=True):
                 start = graph.attention_sources(index) - first
-                mix = _subtract(corrupted.mix[index], clean.mix[index])
-                heads = torch.einsum("bphe,dhe->bhpd", mix, at_least_float32(layer.out))
+                heads = torch.einsum("bphe,dhe->bhpd", output("mix", index), at_least_float32(layer.out))
                 part[:, start : start + graph.n_heads] = heads
-                part[:, start + graph.n_heads] = _subtract(corrupted.mlp_out[index], clean.mlp_out[index])
-            differences.append(part)
-    return tuple(differences)
+                part[:, start + graph.n_heads] = output("mlp_out", index)
+            parts.append(part)
+    return tuple(parts)
 
 
 def _first_sources(model: Transformer) -> list[int]:
     """Return the first source of every span of layers; `input` belongs to the first span."""
     return [model.graph.attention_sources(span.start) if index else 0 for index, span in enumerate(model.spans)]
-
-
-def _subtract(a: Tensor, b: Tensor) -> Tensor:
-    """Return a - b, at least float32: the runs are similar, so a half-precision difference would have few digits."""
-    return at_least_float32(a) - at_least_float32(b)
 
 
 def contract(model: Transformer, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
@@ -137,7 +201,7 @@ def contract(model: Transformer, differences: Differences, runs: Iterable[Gradie
         return _contract_gradients(model, differences, summed).div_(count)
     total, count = torch.zeros((), device=model.device), 0
     for run in runs:
-        total = total + _contract_gradients(model, _apply_post_norms(model, differences, run), run)
+        total = total + _contract_gradients(model, _apply_post_norms(model, differences, run.post_norms), run)
         count += 1
     return total / count
 
@@ -147,31 +211,36 @@ def _sum_runs(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
     attention: list[AttentionGradient] = []
     others: list[Tensor] = []
     count = 0
+    n_layers = 0
     for run in runs:
+        tensors = run.mlp if run.logits is None else (*run.mlp, run.logits)
         if not count:
-            attention, others = list(run.attention), [*run.mlp, run.logits]
+            attention, others, n_layers = list(run.attention), list(tensors), len(run.mlp)
         else:
             for index, gradient in enumerate(run.attention):
                 attention[index] = attention[index].plus(gradient)
-            for index, tensor in enumerate((*run.mlp, run.logits)):
+            for index, tensor in enumerate(tensors):
                 others[index] = others[index] + tensor
         count += 1
-    return Gradients(tuple(attention), tuple(others[:-1]), others[-1], {}), count
+    logits = others[n_layers] if len(others) > n_layers else None
+    return Gradients(tuple(attention), tuple(others[:n_layers]), logits, {}), count
 
 
-def _apply_post_norms(model: Transformer, differences: Differences, run: Gradients) -> Differences:
+def _apply_post_norms(model: Transformer, differences: Differences, post_norms: PostNorms) -> Differences:
     """Return the differences with those of heads after the norm that follows attention, to first order, in one run."""
     normed = tuple(part.clone() for part in differences)
     for start, span, part, normed_part in zip(_first_sources(model), model.spans, differences, normed, strict=True):
         for index in span:
-            (normalised, inverse_scale), norm = run.post_norms[index], model.layers[index].post_norm
+            (normalised, inverse_scale), norm = post_norms[index], model.layers[index].post_norm
             assert norm is not None
             first = model.graph.attention_sources(index) - start
             heads = part[:, first : first + model.graph.n_heads]
             if norm.centred:
                 heads = heads - heads.mean(-1, keepdim=True)
-            along = (heads * normalised[:, None]).mean(-1, keepdim=True)
-            scaled = (heads - normalised[:, None] * along) * inverse_scale[:, None] * at_least_float32(norm.weight)
+            if normalised is not None:
+                along = (heads * normalised[:, None]).mean(-1, keepdim=True)
+                heads = heads - normalised[:, None] * along
+            scaled = heads * inverse_scale[:, None] * at_least_float32(norm.weight)
             normed_part[:, first : first + model.graph.n_heads] = scaled
     return normed
 
@@ -179,9 +248,9 @@ def _apply_post_norms(model: Transformer, differences: Differences, run: Gradien
 def _contract_gradients(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
     """Return the products [batch, edge] of differences with gradients."""
     graph, first_part = model.graph, differences[0]
-    scores = torch.empty((len(first_part), graph.n_edges), dtype=first_part.dtype, device=first_part.device)
+    scores = torch.zeros((len(first_part), graph.n_edges), dtype=first_part.dtype, device=first_part.device)
     with torch.no_grad():
-        for index in range(graph.n_layers):
+        for index in range(len(gradients.attention)):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
             at_stream = _stream_gradient(model, index, gradients.attention[index])
             block = _multiply_sources(differences, graph.attention_sources(index), at_stream)
@@ -190,8 +259,9 @@ def _contract_gradients(model: Transformer, differences: Differences, gradients:
             scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
             mlp = gradients.mlp[index].unsqueeze(1)
             scores[:, mlp_block] = _multiply_sources(differences, graph.mlp_sources(index), mlp).squeeze(-1)
-        logits = gradients.logits.unsqueeze(1)
-        scores[:, graph.blocks[-1]] = _multiply_sources(differences, graph.n_sources, logits).squeeze(-1)
+        if gradients.logits is not None:
+            logits = gradients.logits.unsqueeze(1)
+            scores[:, graph.blocks[-1]] = _multiply_sources(differences, graph.n_sources, logits).squeeze(-1)
     return scores
 
 
@@ -213,14 +283,14 @@ def _stream_gradient(model: Transformer, index: int, gradient: AttentionGradient
     """Return the gradient [batch, (qkv, head), position, d_model] at the stream that a layer's attention reads."""
     layer, (batch, length, _, n_heads, _) = model.layers[index], gradient.scaled.shape
     at_stream = gradient.scaled.new_empty((batch, 3, n_heads, length, model.graph.d_model))
-    normalised = torch.stack(gradient.normalised, 1)
-    along = torch.stack(gradient.along, -1)
+    along = (torch.stack(gradient.along, -1), torch.stack(gradient.normalised, 1)) if gradient.along else None
     # One projection at a time: all three together would need several copies of hundreds of megabytes for wide models.
     for letter, projection in enumerate(layer.qkv):
         at_stream[:, letter] = torch.einsum(
             "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_norm(layer, projection)
         )
-        at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along[:, :, letter], normalised)
+        if along is not None:
+            at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along[0][:, :, letter], along[1])
     return at_stream.flatten(1, 2)
 
 

@@ -99,8 +99,11 @@ class Need:
         return held + self.fixed + self.layer + (self.each - self.layer) // n_devices
 
 
-def scoring_need(shape: Shape, length: int, runs: int = 1) -> Need:
+def scoring_need(shape: Shape, length: int, runs: int = 1, kept_traces: int = 0, keeps_graph: bool = False) -> Need:
     """Return the memory for scoring examples of `length` tokens with gradients of `runs` runs.
+
+    `kept_traces` counts the runs that are kept, without what autograd needs, while others run with gradients. With
+    `keeps_graph`, what autograd needs is kept to the end, and so are the gradients at the streams.
 
     It holds the differences of all sources, and the gradients at all destinations, which are summed over runs except
     for one stream per layer and run. On top comes the largest of: a run with its gradients, two runs whose differences
@@ -118,19 +121,24 @@ def scoring_need(shape: Shape, length: int, runs: int = 1) -> Need:
         summed = gradients + graph.n_layers * (runs - 1)
         contracting += (summed - gradients + runs) * itemsize
         running += summed * itemsize
+    running += kept_traces * shape.trace_bytes
     if runs == 1:  # scorers of one run keep the clean and the corrupted trace
         contracting += 2 * shape.trace_bytes
+    if keeps_graph:
+        contracting += shape.backward_bytes(length) - shape.trace_bytes + graph.n_layers * shape.itemsize
     each = graph.n_sources * itemsize + max(running if runs > 1 else 0, subtracting, contracting)
     fixed = shape.projection_size * (2 * itemsize + shape.itemsize)
     return _scale_need(shape, length, fixed, each, 4 * graph.n_heads * itemsize)
 
 
-def circuit_need(shape: Shape, length: int) -> Need:
-    """Return the memory for running circuits: the clean run, the reference run, and the full circuit."""
+def circuit_need(shape: Shape, length: int, n_circuits: int = 1) -> Need:
+    """Return the memory for running circuits: the clean run, the reference run, and `n_circuits` full circuits."""
     streams, indices = _head_input_bytes(shape, shape.graph.n_sources)
-    each = 2 * shape.trace_bytes + _circuit_bytes(shape, length, shape.graph.n_sources)
+    each = 2 * shape.trace_bytes + n_circuits * _circuit_bytes(shape, length, shape.graph.n_sources)
     # Sums of other devices' rows arrive at the running layer as separate tensors.
-    return _scale_need(shape, length, 3 * shape.sum_itemsize * NORMED_AT_ONCE, each, 2 * streams + indices)
+    return _scale_need(
+        shape, length, 3 * shape.sum_itemsize * NORMED_AT_ONCE, each, n_circuits * (2 * streams + indices)
+    )
 
 
 def _circuit_bytes(shape: Shape, length: int, n_nodes: int) -> float:
@@ -166,6 +174,16 @@ def group_circuits(
         used += needed
     if start < len(circuits):
         yield start, len(circuits)
+
+
+def flow_need(shape: Shape, length: int) -> Need:
+    """Return the memory for shares of sources in streams: a run, the outputs of all sources twice, and all streams."""
+    graph, itemsize = shape.graph, shape.sum_itemsize
+    readers = 2 * graph.n_layers + 1
+    shares = 2 * graph.n_sources * readers / graph.d_model
+    copies = 3 if shape.post_norm else 2
+    each = shape.trace_bytes + (copies * graph.n_sources + 2 * readers + shares) * itemsize
+    return _scale_need(shape, length, shape.projection_size * itemsize, each, 0)
 
 
 def weighted_need(shape: Shape, length: int, keep_streams: bool = True) -> Need:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,9 +13,18 @@ from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import plan_circuits
 from .circuits import run_circuits
-from .forward import Frame, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
-from .gradients import Differences, Gradients, contract, destination_gradients, source_differences
+from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
+from .gradients import (
+    Differences,
+    Gradients,
+    contract,
+    destination_gradients,
+    dropped_layer_gradients,
+    source_differences,
+    source_outputs,
+)
 from .memory import can_keep_streams
+from .rules import NO_RULES, BackwardRules
 from .transformer import Transformer
 from .weighted import run_weighted
 
@@ -27,6 +36,7 @@ class Prepared:
     clean, corrupted  [example, position, d_model] outputs of the node `input`
     last              [example] the position that the metric reads, counted from the first position that runs
     answers, right    as in `Batch`
+    batch             the tokens
     """
 
     model: Transformer
@@ -36,10 +46,21 @@ class Prepared:
     last: Tensor
     answers: Tensor
     right: Tensor
+    batch: Batch
 
-    def run(self, embedding: Tensor) -> Trace:
-        """Run the model from an output of the node `input`. Gradients are recorded if `embedding` requires them."""
-        return run(self.model, embedding, self.frame)
+    def run(
+        self,
+        embedding: Tensor,
+        rules: BackwardRules = NO_RULES,
+        mix: Replaced = NOTHING,
+        mlp_out: Replaced = NOTHING,
+    ) -> Trace:
+        """Run the model from an output of the node `input`. Gradients are recorded if `embedding` requires them.
+
+        rules         changes of the gradient; `gradients` and `read_out` of the run follow them, too
+        mix, mlp_out  by layer, outputs of its heads and its MLP, as in `Trace`, that replace those of the run
+        """
+        return run(self.model, embedding, self.frame, rules, mix, mlp_out)
 
     def run_from_sources(self, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor]) -> Trace:
         """Return the trace of a run in which every source has a fixed output, whatever it reads.
@@ -67,15 +88,26 @@ class Prepared:
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
         """Return the logits of a run at each example's last position: those of the answers, or all."""
         rows = torch.arange(len(self.last), device=self.last.device)
-        return self.read_stream(trace.final[rows, self.last], all_logits)
+        return self.read_stream(trace.final[rows, self.last], all_logits, trace.rules)
 
-    def read_stream(self, stream: Tensor, all_logits: bool) -> Readout:
+    def read_stream(self, stream: Tensor, all_logits: bool, rules: BackwardRules = NO_RULES) -> Readout:
         """Return the logits for the final stream [example, d_model] at each example's last position."""
-        return read_out(self.model, stream, self.answers, self.right, all_logits)
+        return read_out(self.model, stream, self.answers, self.right, all_logits, rules)
 
     def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
         """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
         return destination_gradients(self.model, trace, loss)
+
+    def dropped_layer_gradients(self, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
+        """Yield the gradients at all destinations, then those at earlier layers as each layer passes no gradient.
+
+        See `gradients.dropped_layer_gradients`.
+        """
+        return dropped_layer_gradients(self.model, trace, loss)
+
+    def sources(self, trace: Trace) -> Differences:
+        """Return what every source adds to the stream in a run."""
+        return source_outputs(self.model, trace)
 
     def differences(self, clean: Trace, corrupted: Trace) -> Differences:
         """Return the output of every source in the corrupted run minus that in the clean run."""
@@ -87,6 +119,10 @@ class Prepared:
         A generator of runs needs the memory of one run and of their sum.
         """
         return contract(self.model, differences, runs)
+
+    def with_all_positions(self) -> Prepared:
+        """Return the batch without a shared prefix, so that runs have all positions."""
+        return self if self.frame.past is None else prepare(self.model, self.batch, share_prefix=False)
 
 
 def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:
@@ -104,4 +140,4 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prep
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
-    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right)
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right, batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from ..graph import Graph
 from .memory import Shape
+from .rules import NO_RULES, BackwardRules
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +33,10 @@ class Norm:
         """The weight [d_model]. Adding 1 in half precision would lose digits."""
         return 1 + at_least_float32(self.stored_weight) if self.is_minus_one else self.stored_weight
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
         """Return the norm of x [..., d_model] in x's dtype, computed in the wider of x's and the weight's dtype."""
+        if rules.detach_norm_scales and x.requires_grad:
+            return _DetachedNorm.apply(x, self)  # type: ignore[no-any-return, no-untyped-call]
         weight, bias, wide = self.weight, self.bias, x
         if x.dtype != weight.dtype:
             dtype = torch.promote_types(x.dtype, weight.dtype)
@@ -48,6 +52,87 @@ class Norm:
             x = x - x.mean(-1, keepdim=True)
         inverse_scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
         return x * inverse_scale, inverse_scale
+
+
+class _DetachedNorm(torch.autograd.Function):
+    """A norm whose scale counts as a constant in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, norm: Norm) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(norm.normalise(x)[1])
+        ctx.norm = norm
+        return norm(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        scaled = gradient * (ctx.norm.weight * ctx.saved_tensors[0])
+        return (scaled - scaled.mean(-1, keepdim=True) if ctx.norm.centred else scaled).to(gradient), None
+
+
+class _ReplacedGradient(torch.autograd.Function):
+    """`value`, whose gradient with respect to `x` is `factor`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor, factor: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(factor)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return gradient * ctx.saved_tensors[0], None, None
+
+
+class _HalvedGradient(torch.autograd.Function):
+    """The identity, which halves the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient * 0.5
+
+
+def halve_gradient(x: Tensor) -> Tensor:
+    """Return x; its gradient is halved in the backward pass."""
+    return _HalvedGradient.apply(x)  # type: ignore[no-any-return, no-untyped-call]
+
+
+@dataclass(frozen=True, eq=False)
+class Mlp:
+    """An MLP: down(activation(gate(x)) * up(x)), or down(activation(up(x))) without a gate; then its norm, if any.
+
+    whole  all but the norm, as one function
+    """
+
+    whole: Callable[[Tensor], Tensor]
+    up: Callable[[Tensor], Tensor]
+    activation: Callable[[Tensor], Tensor]
+    down: Callable[[Tensor], Tensor]
+    gate: Callable[[Tensor], Tensor] | None = None
+    norm: Norm | None = None
+
+    def __call__(self, x: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
+        """Return the output for x [..., d_model]."""
+        y = self._by_parts(x, rules) if rules.change_mlps and x.requires_grad else self.whole(x)
+        return y if self.norm is None else self.norm(y, rules)
+
+    def _by_parts(self, x: Tensor, rules: BackwardRules) -> Tensor:
+        inner = (self.up if self.gate is None else self.gate)(x)
+        if rules.linear_activations:
+            with torch.no_grad():
+                # The quotient is defined near 0, but not at 0.
+                point = torch.where(inner == 0, 4 * torch.finfo(inner.dtype).tiny, inner)
+                value = self.activation(point)
+                slope = value / point
+            active = _ReplacedGradient.apply(inner, value, slope)  # type: ignore[no-untyped-call]
+        else:
+            active = self.activation(inner)
+        if self.gate is not None:
+            active = active * self.up(x)
+            active = halve_gradient(active) if rules.halve_gates else active
+        return self.down(active)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +184,7 @@ class Layer:
     out: Tensor
     out_bias: Tensor | None
     mlp_norm: Norm
-    mlp: Callable[[Tensor], Tensor]
+    mlp: Mlp
     window: int | None = None
     rotary_kind: str | None = None
     q_norm: Norm | None = None

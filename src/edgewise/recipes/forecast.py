@@ -156,7 +156,9 @@ class ScoreWork(Work):
         """Plan one pass of the scorer."""
         need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("score", model, engine, self.task, need, self.settings, 1)
-        return Plan(self.task, stage, ScoreJob(self.settings.scorer, self.settings.metric))
+        # For a scorer that reads the mean scores of another one first, any scores will do.
+        scorer = self.settings.scorer.with_first_scores(np.zeros(model.graph.n_edges))
+        return Plan(self.task, stage, ScoreJob(scorer, self.settings.metric))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric, Readout
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from ..models.prepare import Prepared
@@ -45,6 +47,15 @@ class Scorer(Method, ABC):
             raise InputError(
                 f"metric {metric.name!r} has no gradient, so edges can't be scored with it; score with another one"
             )
+
+    @property
+    def first_scorer(self) -> Scorer | None:
+        """A scorer whose mean scores over all examples this one reads first. None for most scorers."""
+        return None
+
+    def with_first_scores(self, mean: NDArray[np.float64]) -> Scorer:
+        """Return the scorer to run, given the mean scores [edge] of `first_scorer`."""
+        return self
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory that scoring examples of `length` tokens needs beyond the model."""

@@ -97,7 +97,16 @@ def score_edges(
     model, store = model.pin(), session.store
     size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
     key = "" if store.folder is None else _key(model, task, scorer, metric, size)
-    unit = store.find(key) or _score(model, task, ScoreJob(scorer, metric), size, key, session)
+    unit = store.find(key)
+    if unit is None:
+        second = scorer
+        if scorer.first_scorer is not None:
+            # A pass over all examples. With a store it is a unit of its own, so that it resumes, too.
+            first = score_edges(
+                model, task, scorer.first_scorer, metric, batch_size=batch_size, memory=memory, session=session
+            )
+            second = scorer.with_first_scores(first.mean())
+        unit = _score(model, task, ScoreJob(second, metric), size, key, session)
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)

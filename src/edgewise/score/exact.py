@@ -1,0 +1,105 @@
+"""Exact patching: the effect of leaving out one edge at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..method import check_is
+from ..models.memory import Need, Shape, circuit_need, group_circuits
+from ..tasks.metrics import Metric
+from .base import BatchScores, Scorer
+from .eap_ig import EapIg
+
+if TYPE_CHECKING:
+    from ..models.prepare import Prepared
+
+# Circuits that run together, if they are small.
+AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Exact(Scorer):
+    """The metric of the model minus that of the circuit of all edges but one.
+
+    best  how many edges to patch: those with the largest absolute mean score by the scorer `of` on all examples. The
+          others score 0, so they rank last by absolute value. None patches all edges, which takes one run per edge
+          and example.
+    """
+
+    name: ClassVar[str] = "exact"
+    best: int | None = None
+    of: Scorer = field(default_factory=EapIg)
+
+    def __post_init__(self) -> None:
+        check_is("scorer", Scorer, self.of)
+        if self.best is not None and self.best < 1:
+            raise InputError(f"exact patching needs at least 1 edge, not best={self.best}")
+
+    def check(self, metric: Metric) -> None:
+        """Raise InputError if the scorer that chooses the edges can't use the metric."""
+        if self.best is not None:
+            self.of.check(metric)
+
+    def need(self, shape: Shape, length: int) -> Need:
+        """Return the memory of several circuits."""
+        return circuit_need(shape, length, AT_ONCE)
+
+    @property
+    def first_scorer(self) -> Scorer | None:
+        """The scorer that chooses the edges."""
+        return None if self.best is None else self.of
+
+    def with_first_scores(self, mean: NDArray[np.float64]) -> Scorer:
+        """Return the scorer of the best edges by `mean` [edge]; equal ones in the order of edges."""
+        order = np.argsort(-np.abs(mean), kind="stable")[: self.best]
+        return ExactEdges(tuple(np.sort(order).tolist()))
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Patch all edges."""
+        if self.best is not None:
+            raise InputError(f"exact patching of the best {self.best} edges reads all examples: call score_edges")
+        return ExactEdges(tuple(range(batch.model.graph.n_edges))).score(batch, metric)
+
+
+@dataclass(frozen=True)
+class ExactEdges(Scorer):
+    """Exact patching of given edges, one at a time. All others score 0."""
+
+    edges: tuple[int, ...]
+
+    def check(self, metric: Metric) -> None:
+        """Accept every metric: no gradient is needed."""
+
+    def need(self, shape: Shape, length: int) -> Need:
+        """Return the memory of several circuits."""
+        return circuit_need(shape, length, AT_ONCE)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Run the circuits of all edges but one, several at a time."""
+        import torch
+
+        with torch.no_grad():
+            reference, all_logits, graph = batch.run(batch.corrupted), metric.reads_all_logits, batch.model.graph
+            clean = batch.read_out(batch.run(batch.clean), all_logits)
+            full = metric.value(clean, clean)
+            values = batch.clean.new_zeros((len(full), graph.n_edges), dtype=full.dtype)
+            everything = np.ones(graph.n_edges, bool)
+            circuits = []
+            for edge in self.edges:
+                mask = everything.copy()
+                mask[edge] = False
+                circuits.append(Circuit(graph, mask).prune())
+            shape, (n_examples, length, _) = batch.model.shape, batch.clean.shape
+            budget = self.need(shape, length).total(n_examples)
+            for start, stop in group_circuits(shape, circuits, n_examples, length, budget):
+                streams = batch.run_circuits(circuits[start:stop], reference)
+                for edge, stream in zip(self.edges[start:stop], streams, strict=True):
+                    values[:, edge] = full - metric.value(batch.read_stream(stream, all_logits), clean)
+            corrupted = metric.value(batch.read_out(reference, all_logits), clean)
+            return BatchScores(values, full, corrupted)
