@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY, random_task
+from conftest import FAMILIES, VOCABULARY, random_task
 from slow import SlowExample, SlowModel
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Circuit, Eap, EapIg, InputError
+from edgewise import Accuracy, Circuit, Eap, EapIg, InputError
 from edgewise.evaluate import Patching, Zero
 from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.models import make_batch, wrap_model
@@ -30,10 +30,23 @@ from edgewise.score import (
     RelP,
     RelPQk,
 )
+from edgewise.score.exact import ExactEdges
 from edgewise.score.run_scorer import score_edges
 from edgewise.tasks import Kl, LogitDifference, ProbabilityDifference, Task
 
-SCORED = [SCORERS[name]() for name in sorted(SCORERS)]
+FEW_STEPS = {"eap-ig": {"steps": 4}, "eap-ig-activations": {"steps": 2}, "mask-ig": {"steps": 3}}
+# Layer norms; grouped queries and norms of q and k; attention and MLP in parallel; norms after attention and soft caps.
+KINDS = ("gpt2", "qwen3", "neox", "gemma2")
+# Every scorer, with few steps and edges.
+SCORED = [
+    ExactEdges((0, 3, 11, 25, 40)) if name == "exact" else SCORERS[name](**FEW_STEPS.get(name, {})) for name in SCORERS
+]
+# EAP-IG, the default, for models of every family; the others for one of each kind.
+IN_FAMILIES = [
+    pytest.param(family, scorer, id=f"{family}-{scorer.name}")
+    for scorer in SCORED
+    for family in (sorted(FAMILIES) if scorer.name == "eap-ig" else KINDS)
+]
 
 
 def random_point(example: SlowExample, seed: int) -> float:
@@ -56,11 +69,18 @@ SLOW = [
     (RelPQk(), "norms activations gates", SlowExample.eap),
     (AttnLrp(), "norms activations gates matmuls softmax-lrp", SlowExample.eap),
     (InformationFlowRoutes(), "", SlowExample.flow),
-    (Exact(), "", lambda example: example.exact(every=7)),
+    (Exact(), "", lambda example: example.exact(every=23)),
 ]
 
 
-@pytest.mark.parametrize("scorer, rules, definition", SLOW, ids=lambda value: getattr(value, "name", ""))
+SLOW_IN_FAMILIES = [
+    pytest.param(family, *row, id=f"{family}-{row[0].name}-{getattr(row[0], 'steps', 0)}")
+    for row in SLOW
+    for family in (sorted(FAMILIES) if row[0].name in ("eap", "eap-ig") else KINDS)
+]
+
+
+@pytest.mark.parametrize("family, scorer, rules, definition", SLOW_IN_FAMILIES)
 def test_scores_are_those_of_the_slow_implementation(loaded, model, scorer, rules, definition):
     task = random_task(2, seed=1, longest=7)
     scores = score_edges(model, task, scorer).values
@@ -69,7 +89,7 @@ def test_scores_are_those_of_the_slow_implementation(loaded, model, scorer, rule
         answers = (example.correct, example.incorrect)
         expected = definition(SlowExample(slow, list(example.clean), list(example.corrupted), answers))
         edges = [edge for edge, name in enumerate(model.graph.edge_names) if name in expected]
-        assert len(edges) == len(expected) >= model.graph.n_edges // (7 if scorer == Exact() else 1)
+        assert len(edges) == len(expected) >= model.graph.n_edges // (23 if scorer == Exact() else 1)
         wanted = np.array([expected[model.graph.edge_names[edge]] for edge in edges])
         np.testing.assert_allclose(scores[row, edges], wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
         assert np.abs(wanted).max() > 1e-3
@@ -102,8 +122,17 @@ def test_circuits_are_those_of_the_slow_implementation(loaded, model, share, abl
         assert found.values[0, row] == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
 
 
-def test_eap_is_exact_patching_on_a_linear_model():
-    """Uniform attention, no activation function, norms that only centre: then one edge's effect is its gradient."""
+# Not EAP-IG-activations, which cuts the paths through the nodes whose outputs it interpolates, nor Mask-IG, whose
+# weights multiply along a path.
+FIRST_ORDER = [Eap(), EapIg(), CleanCorrupted(), ExpectedGradients(), RelP(), RelPQk()]
+
+
+@pytest.mark.parametrize("scorer", [*FIRST_ORDER, Gim(), AttnLrp()], ids=lambda value: value.name)
+def test_first_order_scores_are_exact_patching_on_a_linear_model(scorer):
+    """Uniform attention, no activation function, norms that only centre: then one edge's effect is its gradient.
+
+    Where a scorer halves the gradients of a product, the model has no attention.
+    """
     config = GPT2Config(
         vocab_size=VOCABULARY, n_positions=16, n_embd=12, n_layer=2, n_head=2, activation_function="linear",
         layer_norm_epsilon=1e12,
@@ -117,19 +146,63 @@ def test_eap_is_exact_patching_on_a_linear_model():
                 parameter.mul_(1e6)  # undoes the huge epsilon
             if "c_attn" in name:
                 parameter[..., : 2 * config.n_embd] = 0  # no queries, no keys
+            if "attn.c_proj" in name and scorer not in FIRST_ORDER:
+                parameter.zero_()
     model = wrap_model(loaded)
-    task = random_task(2, seed=3)
-    full = Circuit.full(model.graph)
-    without = [Circuit(model.graph, np.arange(model.graph.n_edges) != edge) for edge in range(model.graph.n_edges)]
-    runs = evaluate_circuits(model, task, [full, *without])
-    exact = (runs.full - runs.values[1:]).T
-    for scorer in (Eap(), EapIg()):
-        found = score_edges(model, task, scorer).values
-        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-6 * np.abs(exact).max())
+    # Without attention, only the last token matters.
+    pairs = [
+        (example, example.corrupted[:-1] + ((example.clean[-1] + 1) % VOCABULARY,))
+        for example in random_task(2).examples
+    ]
+    task = Task("last", "all", tuple(replace(example, corrupted=corrupted) for example, corrupted in pairs))
+    exact = score_edges(model, task, Exact()).values
+    scores = score_edges(model, task, scorer).values
+    np.testing.assert_allclose(scores, exact, rtol=1e-4, atol=1e-6 * np.abs(exact).max())
     assert np.abs(exact).max() > 1e-2
 
 
-@pytest.mark.parametrize("scorer", SCORED, ids=lambda one: one.name)
+@pytest.mark.parametrize("family", KINDS)
+def test_exact_patching_of_the_best_edges_chooses_them_on_all_examples(model):
+    task = random_task(4, seed=4)
+    every = score_edges(model, task, Exact()).values
+    best = score_edges(model, task, Exact(best=9, of=Eap()), batch_size=1).values
+    chosen = np.argsort(-np.abs(score_edges(model, task, Eap()).mean()))[:9]
+    expected = np.zeros_like(every)
+    expected[:, chosen] = every[:, chosen]
+    np.testing.assert_allclose(best, expected, rtol=1e-5, atol=1e-6 * np.abs(every).max())
+
+
+def test_the_random_points_of_expected_gradients_are_uniform_and_depend_on_the_seed():
+    examples = random_task(400, seed=8).examples
+    batch = make_batch(examples, torch.device("cpu"))
+    points = np.array(ExpectedGradients().draw_points(batch))
+    assert points.min() >= 0 and points.max() < 1
+    assert abs(points.mean() - 0.5) < 0.05 and abs(points.std() - 12**-0.5) < 0.03
+    assert np.abs(points - ExpectedGradients(seed=1).draw_points(batch)).min() > 0
+
+
+@pytest.mark.parametrize("name", sorted(set(SCORERS) - {"exact", "information-flow-routes"}))
+def test_a_metric_without_a_gradient_raises_an_input_error(name):
+    with pytest.raises(InputError, match="accuracy"):
+        SCORERS[name]().check(Accuracy())
+
+
+def test_scorers_without_gradients_take_every_metric():
+    for scorer in (Exact(), InformationFlowRoutes()):
+        scorer.check(Accuracy())
+    with pytest.raises(InputError, match="accuracy"):
+        Exact(best=3).check(Accuracy())
+
+
+def test_rules_change_no_output_of_a_run(model):
+    batch = prepare(model.transformer, make_batch(random_task(3).examples, torch.device("cpu")))
+    plain = batch.read_out(batch.run(batch.clean), True).all_logits
+    for scorer in (Gim(), RelP(), RelPQk(), AttnLrp()):
+        run = batch.run(batch.clean.detach().requires_grad_(), scorer.rules)
+        torch.testing.assert_close(batch.read_out(run, True).all_logits.detach(), plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("family, scorer", IN_FAMILIES)
 def test_scores_do_not_depend_on_batch_size_or_order(model, scorer):
     task = random_task(6, seed=5)
     whole = score_edges(model, task, scorer, batch_size=6).values
@@ -143,10 +216,9 @@ def test_scores_do_not_depend_on_batch_size_or_order(model, scorer):
     )
 
 
-@pytest.mark.parametrize("scorer", SCORED, ids=lambda one: one.name)
+@pytest.mark.parametrize("family, scorer", IN_FAMILIES)
 def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, scorer):
     task = random_task(5, seed=6)
-    scorer = replace(scorer, steps=4) if isinstance(scorer, EapIg) else scorer
     found = []
     for pad, share in (("right", True), ("right", False), ("left", True), ("left", False)):
         batch = make_batch(task.examples, torch.device("cpu"), pad)

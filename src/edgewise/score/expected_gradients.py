@@ -39,12 +39,12 @@ class ExpectedGradients(Scorer):
         corrupted_readout, readout = (batch.read_out(run, metric.reads_all_logits) for run in (corrupted, clean))
         differences = batch.differences(clean, corrupted)
         del clean, corrupted  # the runs are large, and the gradients do not need them
-        points = torch.tensor(self._points(batch.batch), dtype=batch.clean.dtype, device=batch.clean.device)
+        points = torch.tensor(self.draw_points(batch.batch), dtype=batch.clean.dtype, device=batch.clean.device)
         embedding = batch.corrupted.lerp(batch.clean, points[:, None, None])
         values = batch.contract(differences, [run_with_gradients(batch, metric, embedding, readout)[-1]])
         return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))
 
-    def _points(self, batch: Batch) -> list[float]:
+    def draw_points(self, batch: Batch) -> list[float]:
         """Return a number in [0, 1) per example."""
         points = []
         for clean, corrupted, real in zip(batch.clean, batch.corrupted, batch.real, strict=True):
