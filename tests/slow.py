@@ -60,14 +60,15 @@ class SlowModel:
         return sources, logits if cap is None else torch.tanh(logits / cap) * cap
 
     def _norm(self, module: torch.nn.Module, x: Tensor) -> Tensor:
-        """A norm; by the rule `norms` its scale is a constant."""
-        y = module(x)
-        if "norms" not in self.rules or isinstance(module, torch.nn.Identity):
-            return y
-        if isinstance(module, torch.nn.LayerNorm):
-            x, y = x - x.mean(-1, keepdim=True), y - module.bias
-            return x * (y / x).detach() + module.bias
-        return x * (y / x).detach()
+        """A norm; by the rule `norms` its scale is a constant. HuggingFace's RMS norms would round to float32."""
+        if isinstance(module, torch.nn.Identity):
+            return x
+        is_layer_norm = isinstance(module, torch.nn.LayerNorm)
+        x = x - x.mean(-1, keepdim=True) if is_layer_norm else x
+        eps = module.eps if hasattr(module, "eps") else module.variance_epsilon
+        scale = (x.square().mean(-1, keepdim=True) + eps).sqrt()
+        y = x / (scale.detach() if "norms" in self.rules else scale) * (module.weight + self.is_gemma)
+        return y + module.bias if is_layer_norm else y
 
     def _mlp(self, module: torch.nn.Module, x: Tensor) -> Tensor:
         if not self.rules & {"activations", "gates"}:
@@ -307,7 +308,7 @@ class SlowExample:
             layer = int(name[1:].split(".")[0])
             block, heads = self.slow.blocks[layer], [z for n, z in sources.items() if n.startswith(f"a{layer}.")]
             joined = sum(heads) if block.bias is None else sum(heads) + block.bias
-            return (sources[name] * (block.after_attention(joined) / joined))[position]
+            return (sources[name] * (self.slow._norm(block.after_attention, joined) / joined))[position]
 
         def read(destination: str, sources: Sources) -> Tensor:
             stream = self.slow.combine(destination, sources)

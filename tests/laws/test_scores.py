@@ -91,7 +91,7 @@ def test_scores_are_those_of_the_slow_implementation(loaded, model, scorer, rule
         edges = [edge for edge, name in enumerate(model.graph.edge_names) if name in expected]
         assert len(edges) == len(expected) >= model.graph.n_edges // (23 if scorer == Exact() else 1)
         wanted = np.array([expected[model.graph.edge_names[edge]] for edge in edges])
-        np.testing.assert_allclose(scores[row, edges], wanted, rtol=1e-4, atol=1e-6 * np.abs(wanted).max())
+        np.testing.assert_allclose(scores[row, edges], wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
         assert np.abs(wanted).max() > 1e-3
 
 
@@ -151,7 +151,7 @@ def test_first_order_scores_are_exact_patching_on_a_linear_model(scorer):
     model = wrap_model(loaded)
     # Without attention, only the last token matters.
     pairs = [
-        (example, example.corrupted[:-1] + ((example.clean[-1] + 1) % VOCABULARY,))
+        (example, (*example.corrupted[:-1], (example.clean[-1] + 1) % VOCABULARY))
         for example in random_task(2).examples
     ]
     task = Task("last", "all", tuple(replace(example, corrupted=corrupted) for example, corrupted in pairs))
