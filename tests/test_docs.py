@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+import pkgutil
 import re
 from pathlib import Path
 
@@ -83,7 +85,7 @@ def test_measures_are_spelled_out_where_they_first_appear(page):
         assert first is None or measure.full_name in text[: first.end() + 120], measure
 
 
-@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md"])
+@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md", "docs/coming-from.md"])
 def test_python_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python_blocks(page):
@@ -91,9 +93,36 @@ def test_python_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.count("\n") > 1
 
 
-def test_api_page_has_every_public_name():
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert [n for n in edgewise.__all__ if f"::: edgewise.{n}\n" not in page and f"`{n}`" not in page] == []
+API_PAGES = sorted((ROOT / "docs" / "api").glob("*.md"))
+
+
+def test_api_pages_have_every_public_name():
+    overview = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    pages = "".join(path.read_text(encoding="utf-8") for path in API_PAGES)
+    assert [n for n in edgewise.__all__ if f"::: edgewise.{n}\n" not in pages and f"`{n}`" not in overview] == []
+    described = [name.rpartition(".")[2] for name in re.findall(r"^::: (\S+)", pages, re.M)]
+    assert [name for name in described if f"`{name}`" not in overview] == []
+    assert len(described) == len(set(described))
+
+
+@pytest.mark.parametrize("page", API_PAGES, ids=lambda page: page.name)
+def test_described_functions_list_their_parameters(page):
+    for name in re.findall(r"^::: edgewise\.(\S+)", page.read_text(encoding="utf-8"), re.M):
+        path, _, last = f"edgewise.{name}".rpartition(".")
+        function = getattr(pkgutil.resolve_name(path), last)
+        if inspect.isfunction(function) and len(inspect.signature(function).parameters) > 1:
+            returns = inspect.signature(function).return_annotation
+            assert "Parameters\n" in function.__doc__, name
+            assert "Returns\n" in function.__doc__ or returns == "None", name
+
+
+REFERENCE = ("api", "cli", "glossary")
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_pages_are_short(page):
+    """Reference pages and result tables may be longer."""
+    assert page.stem in REFERENCE or len(page.read_text(encoding="utf-8").split()) <= 1500
 
 
 def test_navigation_lists_exactly_the_pages():

@@ -10,7 +10,20 @@ from ..errors import InputError
 
 
 def auroc(score: ArrayLike, truth: Circuit) -> float:
-    """Return the chance that a random edge of the circuit scores higher than a random other one. Ties count half."""
+    """Return the chance that a random edge of the circuit scores higher than a random other one. Ties count half.
+
+    Parameters
+    ----------
+    score
+        [edge] values in the order of `truth.graph.edge_names`. Take absolute values if signs do not matter.
+    truth
+        The known circuit.
+
+    Returns
+    -------
+    float
+        The area under the ROC curve: 1 if all edges of the circuit rank first, 0.5 for a random order.
+    """
     inside, score, n_in = _check(score, truth)
     _, index, count = np.unique(score, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count - 1) / 2)[index]
@@ -21,6 +34,18 @@ def precision_at_true_size(score: ArrayLike, truth: Circuit) -> float:
     """Return the share of the circuit's edges among as many edges with the highest scores.
 
     Of tied edges at the end, the expected share counts.
+
+    Parameters
+    ----------
+    score
+        [edge] values in the order of `truth.graph.edge_names`.
+    truth
+        The known circuit.
+
+    Returns
+    -------
+    float
+        From 0 to 1. A random order has the share of the circuit among all edges.
     """
     inside, score, n_in = _check(score, truth)
     lowest = np.sort(score)[-n_in]

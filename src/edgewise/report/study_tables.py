@@ -36,7 +36,20 @@ FILE_LEGEND = (
 
 
 def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
-    """Write a study's tables and figure into its folder; return the content of tables.json."""
+    """Write a study's tables and figure into its folder.
+
+    Parameters
+    ----------
+    study
+        What `run_study` or `read_study` returned.
+    folder
+        The folder of the study.
+
+    Returns
+    -------
+    dict
+        The content of tables.json.
+    """
     folder, tables = Path(folder), study_tables(study)
     sentences, published = verdicts(study), published_words(study.plan.settings)
     content: dict[str, Any] = {

@@ -51,10 +51,19 @@ def convert(
 
     Parameters
     ----------
+    source
+        A score folder, a circuit file (npz, EAP-IG json or pt), or a folder of circuit files.
     target
         A file, or, without a suffix, a folder: of scores, or of circuits if the source is a folder of circuits.
+    overwrite
+        Whether an existing target is replaced.
     suffix
         Of the files in a folder of circuits.
+
+    Returns
+    -------
+    Conversion
+        The written files, and notes on what the target lacks.
     """
     source, target = Path(source), Path(target)
     if target.suffix not in ("", *FORMATS):

@@ -74,7 +74,23 @@ def solve_path(
 
     With `nested`, each circuit contains the smaller ones; `free_objective` is the objective without this condition.
     Where no circuit has as many positive edges as PNR asks for, the largest possible share is used instead, and
-    `possible_pnr` is that share. `solver` and `fill` are as in `solve`.
+    `possible_pnr` is that share.
+
+    Parameters
+    ----------
+    problem
+        Which edges to choose from. Its own budget is ignored.
+    budgets
+        Numbers of edges.
+    solver, fill
+        As in `solve`.
+    nested
+        Whether each circuit must contain the smaller ones.
+
+    Returns
+    -------
+    tuple of Selection
+        One per budget.
     """
     if list(budgets) != sorted(budgets):
         raise InputError(f"the sizes of a path must increase, but {list(budgets)} were given")
