@@ -233,6 +233,19 @@ def test_curves_have_a_linear_and_a_logarithmic_axis_and_omit_sizes_without_edge
             assert all(np.isclose(heights, end).any() for one in intervals for end in (one.low, one.high))
 
 
+def test_a_recipe_has_the_same_colour_in_all_panels_unless_it_stands_out(discovery):
+    run = make_run(discovery, names=["Greedy", *(f"recipe {number}" for number in range(8))], seed=5)
+    colours = {}
+    with figure_settings():
+        axes = FIGURES["faithfulness"](run, SCREEN).axes[::2]
+    for panel, measure in zip(axes, (CMD, CPR), strict=True):
+        lines = [line for line in panel.lines if len(line.get_xdata()) == len(SIZES) - 1]
+        for row, line in zip(overview.shown_outcomes(run, measure), lines, strict=True):
+            if line.get_linewidth() <= 1:
+                colours.setdefault(row.name, set()).add(line.get_color())
+    assert len(colours) > 5 and all(len(used) == 1 for used in colours.values())
+
+
 def test_differences_are_paired_and_sorted_and_filled_if_significant(discovery):
     run = make_run(discovery, seed=3)
     with figure_settings():
@@ -417,7 +430,7 @@ def test_figures_of_studies_fit_papers(name, width):
 
 
 def test_the_text_of_paper_figures_is_text_and_files_are_reproducible(discovery):
-    run = make_run(discovery, names=("Greedy", "$x_1$ <b>"))
+    run = make_run(discovery, Graph(2, 2, 4), ("Greedy", "$x_1$ <b>"), (CMD,))
     files = paper_figures(run, 5.5, ["pdf", "svg"])
     assert list(files) == [f"{name}.{kind}" for name in FIGURES for kind in ("pdf", "svg")]
     assert files == paper_figures(run, 5.5, ["pdf", "svg"])

@@ -112,15 +112,15 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         + f" Exported recipes: {choices(discovery)}."
         + omitted_recipes(discovery)
     )
+    special = {measure: _special_looks(discovery, measure, best_names[measure]) for measure in recipes}
+    names = dict.fromkeys(row.name for rows in recipes.values() for row in rows)
+    others = [name for name in names if not all(name in special[measure] for measure in recipes)]
     figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption, page)
     parts = figure.subfigures(len(recipes), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, (measure, rows) in zip(parts, recipes.items(), strict=True):
         linear, log = part.subplots(*((2, 1) if page.is_narrow else (1, 2)), sharey=True)
-        best, exported = best_names[measure], discovery.best(measure).name
-        special = {exported: EXPORTED, best: BEST} | {reference_outcome(discovery, measure).name: REFERENCE}
-        others = [row.name for row in rows if row.name not in special]
-        looks = special | {name: other_look(place) for place, name in enumerate(others)}
-        lines = [_curve_line(row, looks[row.name], row.name == best) for row in rows]
+        looks = {name: other_look(place) for place, name in enumerate(others)} | special[measure]
+        lines = [_curve_line(row, looks[row.name], row.name == best_names[measure]) for row in rows]
         draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page)
         style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}", page)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
@@ -131,6 +131,12 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         else:
             style.add_legend(log, handles, labels[measure], loc="upper left", bbox_to_anchor=(1.03, 1), **options)
     return figure
+
+
+def _special_looks(discovery: Discovery, measure: Measure, best: str) -> dict[str, Look]:
+    """Return the looks of the exported recipe, the best one and the reference; others look the same in all panels."""
+    looks = {discovery.best(measure).name: EXPORTED, best: BEST}
+    return looks | {reference_outcome(discovery, measure).name: REFERENCE}
 
 
 def _label(discovery: Discovery, outcome: Outcome, best: str) -> str:
