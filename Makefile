@@ -61,7 +61,7 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(FLOOR)/.installed: pyproject.toml constraints-floor.txt
 	$(PYTHON) -m venv $(FLOOR)
-	$(FLOOR)/bin/python -m pip install --quiet --constraint constraints-floor.txt --editable '.[hub,gguf,devices,ray]' \
+	$(FLOOR)/bin/python -m pip install --quiet --constraint constraints-floor.txt --editable '.[hub,gguf,devices,ray,pandas]' \
 	  pytest pytest-xdist hypothesis
 	touch $@
 

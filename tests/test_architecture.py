@@ -141,7 +141,7 @@ from edgewise.evaluate import Curve
 graph = Graph(2, 2, 4)
 scores = EdgeScores(graph, np.random.default_rng(0).normal(size=(9, graph.n_edges)))
 problem = SelectionProblem.of(summarise(scores, Bootstrap()).ranking, CMD.rank, 12, 0.5)
-assert solve(problem, Ilp()).n_kept == 12
+assert solve(problem, solver=Ilp()).n_kept == 12
 curve = Curve((0.1, 1.0), (1, 2), (1, 2), np.ones((2, 3)), np.ones(3), np.zeros(3))
 assert curve.area(CMD) == 0
 """

@@ -76,7 +76,7 @@ def test_too_little_memory_raises_with_advice(model, monkeypatch):
     need = SETTINGS.scorer.need(model.transformer.shape, work.task.longest).total(1)
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: need)
     forecast(model, [work])
-    with pytest.raises(InputError, match="fewer --workers"):
+    with pytest.raises(InputError, match="fewer workers"):
         forecast(model, [work], Local(2))
     monkeypatch.setattr("edgewise.recipes.forecast.free_bytes", lambda device: None)  # not reported
     forecast(model, [work])
@@ -101,7 +101,7 @@ def test_free_memory_of_a_cpu():
 @pytest.mark.parametrize(
     "words, stages",
     [
-        (("run", "--no-learned"), ["score", "evaluate"]),
+        (("run", "--no-learned"), ["score", "evaluate", "evaluate"]),
         (("run", "--learned"), ["score", "learn", "learn", "evaluate", "evaluate"]),
         (("score", "--out", "out"), ["score"]),
         (("learn", "--out", "out"), ["learn"]),

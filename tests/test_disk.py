@@ -53,7 +53,7 @@ def test_devices_folders_and_existing_files_raise_before_the_work(tmp_path):
     (tmp_path / "there").write_text("x")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("there", "dangling"):
-        with pytest.raises(InputError, match="--overwrite"):
+        with pytest.raises(InputError, match="overwrite=True"):
             check_file(tmp_path / name, overwrite=False)
         check_file(tmp_path / name, overwrite=True)
     with pytest.raises(InputError, match="is an input"):
@@ -120,7 +120,7 @@ def test_folders_are_replaced_atomically(tmp_path):
     folder = old_folder(tmp_path / "r")
     (folder / ".DS_Store").write_text("of a file manager")
     before = contents(folder)
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="overwrite=True"):
         check_folder(folder, False, OURS)
     with pytest.raises(RuntimeError), atomic_folder(folder, True, OURS) as draft:
         (draft / "run.json").write_text("new")

@@ -135,7 +135,7 @@ def test_the_items_of_a_killed_worker_run_again(tmp_path):
 def test_workers_that_always_die_are_an_error_with_advice(tmp_path):
     model, task = wrap_model(build("llama")), random_task(8)
     (tmp_path / "parent").write_text(str(os.getpid()))
-    with Local(2) as engine, pytest.raises(InputError, match=r"died 3 times in a row.*--workers"):
+    with Local(2) as engine, pytest.raises(InputError, match=r"died 3 times in a row.*fewer workers"):
         score_edges(model, task, Deadly(str(tmp_path), always=True), batch_size=2, session=Session(engine=engine))
 
 

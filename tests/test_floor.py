@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-EXTRAS = ("hub", "gguf", "devices", "ray")
+EXTRAS = ("hub", "gguf", "devices", "ray", "pandas")
 
 
 def test_the_floor_constraints_are_the_lower_bounds_of_pyproject():

@@ -245,7 +245,7 @@ def test_wrong_targets_raise_and_write_nothing(tmp_path, suffix):
     source = tmp_path / f"circuit{suffix}"
     Circuit.full(GRAPH).save(source, np.ones(GRAPH.n_edges), {})
     before = source.read_bytes()
-    with pytest.raises(InputError, match="--overwrite"):
+    with pytest.raises(InputError, match="overwrite=True"):
         convert(source, source)
     with pytest.raises(InputError, match=r"\.json, \.pt or \.npz"):
         convert(source, tmp_path / "out.npy")

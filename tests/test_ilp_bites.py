@@ -23,7 +23,7 @@ SEEDS = range(180)
 
 
 def ilp(problem: SelectionProblem) -> Selection:
-    return solve(problem, Ilp())
+    return solve(problem, solver=Ilp())
 
 
 def random_problem(seed: int, graphs: tuple[Graph, ...] = SMALL) -> SelectionProblem:

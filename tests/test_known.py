@@ -133,7 +133,7 @@ def test_precision_at_the_true_size_is_the_mean_over_orders_of_ties():
 
 
 def test_a_known_task_needs_its_own_model():
-    with pytest.raises(InputError, match="'sun' is no token of this model: use --model known/induction"):
+    with pytest.raises(InputError, match="'sun' is no token of this model: use model 'known/induction'"):
         load_task("known/induction", known_model("ioi"))
 
 

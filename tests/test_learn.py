@@ -225,7 +225,7 @@ def test_resamples_give_every_edge_a_confidence(tiny, tmp_path):
     assert all(share[edge] * 3 == pytest.approx(sum(edge in one for one in best)) for edge in range(40))
     plain = learn_ranking(model, task, TopKLearner(**SHORT), session=QUIET)
     np.testing.assert_array_equal(plain.value, ranking.value)
-    with pytest.raises(InputError, match="--resamples"):
+    with pytest.raises(InputError, match="resamples=10"):
         plain.confidence(20)
     ranking.save(tmp_path / "r")
     again = Ranking.load(str(tmp_path / "r"))

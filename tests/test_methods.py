@@ -82,7 +82,7 @@ VERBS = {  # family -> how a verb is given one, a name, a class
     "evaluate, ablation": (
         Ablation, lambda model, it: evaluate_circuits(model, random_task(2), [], ablation=it), "patching", Patching
     ),
-    "solve": (Solver, lambda model, it: solve(PROBLEM, it), "greedy", Greedy),
+    "solve": (Solver, lambda model, it: solve(PROBLEM, solver=it), "greedy", Greedy),
     "solve_path": (Solver, lambda model, it: solve_path(PROBLEM, [3, 9], it), "ilp", Ilp),
     "summarise": (Filter, lambda model, it: summarise(SCORES, it), "bootstrap", Bootstrap),
     "Curve.area": (Measure, lambda model, it: CURVE.area(it), "CMD", CircuitModelDistance),
@@ -265,16 +265,16 @@ def test_a_custom_ablation(model):
 
 
 def test_a_custom_solver_is_pruned_filled_and_nested(model):
-    found = solve(PROBLEM, Worst())
+    found = solve(PROBLEM, solver=Worst())
     mask = np.zeros(GRAPH.n_edges, bool)
     mask[np.argsort(PROBLEM.value)[: PROBLEM.budget]] = True
     assert found.circuit == Circuit(GRAPH, mask).prune() and found.solver == "Worst"
-    filled = solve(PROBLEM, Worst(), fill=True)
+    filled = solve(PROBLEM, solver=Worst(), fill=True)
     assert found.n_kept <= filled.n_kept <= PROBLEM.budget
     budgets = [3, 9, 20]
     path = solve_path(PROBLEM, budgets, Worst())
     for budget, one in zip(budgets, path, strict=True):
-        assert one.circuit == solve(PROBLEM.with_budget(budget), Worst()).circuit
+        assert one.circuit == solve(PROBLEM.with_budget(budget), solver=Worst()).circuit
     small, *_, large = solve_path(PROBLEM, budgets, Worst(), nested=True)
     assert (small.circuit.mask <= large.circuit.mask).all()
 

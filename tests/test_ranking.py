@@ -52,7 +52,9 @@ def test_without_signs_both_kinds_of_values_select_the_same(seed, budget, solver
     rng = np.random.default_rng(seed)
     value = rng.integers(0, 4, N).astype(float) if ties else rng.exponential(size=N)
     ranking = Ranking(GRAPH, value, signed=False)
-    by_sign, by_size = (solve(SelectionProblem.of(ranking, rank, budget), solver) for rank in ("signed", "absolute"))
+    by_sign, by_size = (
+        solve(SelectionProblem.of(ranking, rank, budget), solver=solver) for rank in ("signed", "absolute")
+    )
     assert by_sign.circuit == by_size.circuit and by_sign.objective == by_size.objective
 
 

@@ -45,7 +45,7 @@ def test_smollm2_has_the_recorded_scores_and_circuits():
 
     n_edges = model.graph.n_edges // 100
     problem = SelectionProblem.build(model.graph, scores, "absolute", n_edges)
-    selections = [solve(problem, solver) for solver in CIRCUITS]
+    selections = [solve(problem, solver=solver) for solver in CIRCUITS]
     evaluation = evaluate_circuits(model, test, [selection.circuit for selection in selections], batch_size=4)
     np.testing.assert_allclose(evaluation.full, FULL, atol=0.01)
     np.testing.assert_allclose(evaluation.empty, EMPTY, atol=0.01)

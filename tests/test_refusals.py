@@ -86,7 +86,7 @@ class Wrong(Solver):
 )
 def test_solutions_of_custom_solvers_are_checked(mask, words):
     with pytest.raises(InputError, match=words):
-        solve(PROBLEM, Wrong(mask))
+        solve(PROBLEM, solver=Wrong(mask))
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,14 @@ def problems(draw, graphs=GRAPHS, pnr=True):
 @given(problems())
 def test_greedy_is_mibs_greedy(problem):
     expected = Circuit(problem.graph, heap_greedy(problem)).prune()
-    assert solve(problem, Greedy()).circuit == expected
+    assert solve(problem, solver=Greedy()).circuit == expected
 
 
 @pytest.mark.parametrize("rank", RANKINGS)
 @pytest.mark.parametrize("budget, kept", [(32, {"signed": 0, "absolute": 22}), (324, {"signed": 242, "absolute": 306})])
 def test_greedy_on_real_scores(shared, rank, budget, kept):
     problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), rank, budget)
-    found = solve(problem, Greedy())
+    found = solve(problem, solver=Greedy())
     assert found.n_kept == kept[rank]
     assert found.circuit == Circuit(problem.graph, heap_greedy(problem)).prune()
 
@@ -93,7 +93,7 @@ def test_top_n_takes_the_best_positive_edges_first(problem):
     rest = [e for e in order if e not in set(first)][: problem.budget - len(first)]
     mask = np.zeros(problem.graph.n_edges, bool)
     mask[[*first, *rest]] = True
-    assert solve(problem, TopN()).circuit == Circuit(problem.graph, mask).prune()
+    assert solve(problem, solver=TopN()).circuit == Circuit(problem.graph, mask).prune()
 
 
 def is_feasible(problem, mask):
@@ -120,9 +120,9 @@ def test_ilp_is_the_best_of_all_subsets(problem):
     expected = best_of_all(problem)
     if expected is None:
         with pytest.raises(Infeasible):
-            solve(problem, Ilp())
+            solve(problem, solver=Ilp())
         return
-    found = solve(problem, Ilp())
+    found = solve(problem, solver=Ilp())
     assert is_feasible(problem, found.circuit.mask)
     assert found.objective == pytest.approx(expected, rel=1e-9, abs=1e-9)
     assert found.status is Status.OPTIMAL and found.gap == 0
@@ -132,13 +132,13 @@ def test_ilp_is_the_best_of_all_subsets(problem):
 @given(problems())
 def test_ilp_is_at_least_as_good_as_the_heuristics_under_the_same_constraints(problem):
     try:
-        best = solve(problem, Ilp())
+        best = solve(problem, solver=Ilp())
     except Infeasible as error:
-        assert solve(error.nearest, Ilp()).n_kept <= problem.budget
+        assert solve(error.nearest, solver=Ilp()).n_kept <= problem.budget
         return
     assert best.objective <= problem.upper_bound + 1e-9 or problem.budget == problem.graph.n_edges
     for solver in (Greedy(), TopN()):
-        other = solve(problem, solver)
+        other = solve(problem, solver=solver)
         if is_feasible(problem, other.circuit.mask):
             assert best.objective >= other.objective - 1e-9
 
@@ -155,9 +155,9 @@ def test_ilp_is_the_optimum_of_the_papers_program(problem, sizes):
         expected = plain_optimum(problem)
         if expected is None:
             with pytest.raises(Infeasible):
-                solve(problem, Ilp())
+                solve(problem, solver=Ilp())
             return
-        found = solve(problem, Ilp())
+        found = solve(problem, solver=Ilp())
     assert is_feasible(problem, found.circuit.mask)
     assert found.objective == pytest.approx(expected, rel=1e-7, abs=1e-7)
     assert found.status is Status.OPTIMAL and found.bound == pytest.approx(found.objective)
@@ -177,14 +177,14 @@ def test_ilp_on_real_scores(shared, rank):
     for selection, optimum, budget in zip(found, OPTIMA[rank], budgets, strict=True):
         assert selection.objective == pytest.approx(optimum, rel=1e-6) and selection.n_kept == budget
         assert selection.status is Status.OPTIMAL
-        greedy = solve(problem.with_budget(budget), Greedy(), fill=True)
+        greedy = solve(problem.with_budget(budget), solver=Greedy(), fill=True)
         assert selection.objective >= greedy.objective
 
 
 def test_pnr_on_real_scores_is_honoured_by_every_solver(shared):
     for solver in ALL:
         problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), "absolute", 324, 0.9)
-        chosen = solve(problem, solver)
+        chosen = solve(problem, solver=solver)
         positive = int((chosen.circuit.mask & problem.is_positive).sum())
         assert positive >= 0.85 * chosen.n_kept and (solver != Ilp() or positive >= 292)
 
@@ -209,11 +209,13 @@ def test_nested_circuits_contain_the_smaller_ones(problem, solver):
 @settings(max_examples=60, deadline=None)
 @given(problems(), st.sampled_from([Greedy(), TopN()]))
 def test_fill_comes_as_close_to_the_budget_as_possible(problem, solver):
-    plain, filled = solve(problem, solver), solve(problem, solver, fill=True)
+    plain, filled = solve(problem, solver=solver), solve(problem, solver=solver, fill=True)
     assert plain.n_kept <= filled.n_kept <= problem.budget
     assert filled.circuit == filled.circuit.prune()
     if problem.pnr is None and filled.n_kept < problem.budget:
-        sizes = [solve(problem.with_budget(n), solver).n_kept for n in range(problem.budget, problem.graph.n_edges)]
+        sizes = [
+            solve(problem.with_budget(n), solver=solver).n_kept for n in range(problem.budget, problem.graph.n_edges)
+        ]
         assert max((size for size in sizes if size <= problem.budget), default=plain.n_kept) == filled.n_kept
 
 
@@ -224,7 +226,7 @@ def test_a_time_limit_gives_a_circuit_and_a_valid_bound(limit, pnr):
     score = np.random.default_rng(0).standard_t(1.5, graph.n_edges)
     problem = SelectionProblem.build(graph, score, "absolute", 40, pnr)
     optimum = solve(problem)
-    found = solve(problem, Ilp(limit))
+    found = solve(problem, solver=Ilp(limit))
     assert 0 < found.n_kept <= 40 and found.circuit == found.circuit.prune()
     assert found.objective <= optimum.objective + 1e-9 <= found.bound + 2e-9
     if found.status is Status.TIME_LIMIT:
@@ -238,7 +240,7 @@ def test_edges_of_value_0_are_chosen_last():
     score[[graph.edge_index("input->a0.h0<v>"), graph.edge_index("a0.h0->logits")]] = 1.0
     score[graph.edge_index("m1->logits")] = -1.0
     for budget in range(2, graph.n_edges):
-        found = solve(SelectionProblem.build(graph, score, "signed", budget), Ilp())
+        found = solve(SelectionProblem.build(graph, score, "signed", budget), solver=Ilp())
         assert found.objective == 2 and found.circuit == found.circuit.prune()
         # m1 writes to nothing but the logits, by an edge that would cost: its in-edges stay out, too.
         able = graph.n_edges - 1 - int((graph.edge_head == graph.mlp_source(1)).sum())
@@ -250,13 +252,13 @@ def test_edges_of_value_0_are_chosen_last():
 @pytest.mark.parametrize("rank", RANKINGS)
 def test_empty_and_full_budgets_are_allowed(solver, rank):
     score = np.random.default_rng(0).normal(size=TINY.n_edges)
-    assert solve(SelectionProblem.build(TINY, score, rank, 0), solver).circuit == Circuit.empty(TINY)
-    assert solve(SelectionProblem.build(TINY, score, rank, TINY.n_edges), solver).circuit == Circuit.full(TINY)
+    assert solve(SelectionProblem.build(TINY, score, rank, 0), solver=solver).circuit == Circuit.empty(TINY)
+    assert solve(SelectionProblem.build(TINY, score, rank, TINY.n_edges), solver=solver).circuit == Circuit.full(TINY)
 
 
 @pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
 def test_all_scores_zero_still_gives_a_circuit(solver):
-    found = solve(SelectionProblem.build(GRAPHS[2], np.zeros(GRAPHS[2].n_edges), "absolute", 20), solver)
+    found = solve(SelectionProblem.build(GRAPHS[2], np.zeros(GRAPHS[2].n_edges), "absolute", 20), solver=solver)
     assert found.objective == 0 and found.circuit == found.circuit.prune()
 
 
@@ -264,9 +266,9 @@ def test_an_impossible_share_of_positive_edges_names_the_nearest_possible():
     score = -np.ones(TINY.n_edges)
     score[TINY.edge_index("input->a0.h0<q>")] = 1.0
     problem = SelectionProblem.build(TINY, score, "absolute", 1, 1.0)
-    with pytest.raises(Infeasible, match="--pnr 0") as caught:
-        solve(problem, Ilp())
-    assert solve(caught.value.nearest, Ilp()).n_kept == 1
+    with pytest.raises(Infeasible, match="pnr=0") as caught:
+        solve(problem, solver=Ilp())
+    assert solve(caught.value.nearest, solver=Ilp()).n_kept == 1
 
 
 @given(st.integers(0, 8), st.integers(0, 100))
@@ -327,7 +329,7 @@ def test_a_time_limit_holds_where_pnr_binds():
     problem = SelectionProblem.build(graph, score, "absolute", 30, 1.0)
     started = time.process_time()
     with contextlib.suppress(Infeasible):  # proven in time, which is as good
-        found = solve(problem, Ilp(0.5))
+        found = solve(problem, solver=Ilp(0.5))
         assert 0 < found.n_kept <= 30
     assert time.process_time() - started < 20  # not a speed: forty times the limit is no limit
 

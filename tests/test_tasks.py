@@ -287,7 +287,7 @@ def test_every_task_is_described():
 
 @pytest.mark.parametrize("name", ["arc-easy", "arc-challenge"])
 def test_a_task_without_generator_says_where_its_data_is(demo, name):
-    with pytest.raises(InputError, match=rf"--task mib/{name} .*edgewise\[hub\].*--task mib/{name}=FOLDER"):
+    with pytest.raises(InputError, match=rf"'mib/{name}' .*edgewise\[hub\].*'mib/{name}=FOLDER'"):
         load_task(name, demo)
 
 

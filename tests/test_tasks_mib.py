@@ -202,7 +202,7 @@ def test_a_hub_out_of_reach_is_said_with_what_to_do(model, hub, error):
         raise error
 
     hub.package.load_dataset = fail
-    with pytest.raises(InputError, match=r"split 'test' can't be loaded .*: no; .*--task mib/ioi=FOLDER"):
+    with pytest.raises(InputError, match=r"split 'test' can't be loaded .*: no; .*'mib/ioi=FOLDER'"):
         load_task("mib/ioi", model, "test")
 
 

@@ -236,3 +236,10 @@ def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:
 def _frozen(array: NDArray) -> NDArray:
     array.setflags(write=False)
     return array
+
+
+def size_to_edges(share: float, n_edges: int) -> int:
+    """Return int(share * edges), as MIB defines it."""
+    if not 0 <= share <= 1:
+        raise InputError(f"a circuit's size is a share of the edges, from 0 to 1, but {share} was given")
+    return int(share * n_edges)

@@ -239,7 +239,7 @@ def _attention(
     chosen = [_chosen(outcomes, measure) for measure in _measures(outcomes)]
     n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in chosen:
-        n_circuits += np.sum([circuit.nodes for circuit in outcome.circuits], axis=0)
+        n_circuits += np.sum([circuit.node_mask for circuit in outcome.circuits], axis=0)
     heads = strongest_heads(model.graph, np.abs(statistics.mean))
     heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
     measure, curve = chosen[0].measure, chosen[0].curve

@@ -34,7 +34,7 @@ def run_circuits(fixture, circuits, ablation=PATCHING):
 
 def choose_edges(graph, score, rank, solver, count):
     """The mask of the circuit that a solver chooses, by "absolute" or "signed" scores."""
-    return solve(SelectionProblem.build(graph, score, rank, count), solver).circuit.mask
+    return solve(SelectionProblem.build(graph, score, rank, count), solver=solver).circuit.mask
 
 
 class Fixture:

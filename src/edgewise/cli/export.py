@@ -43,7 +43,7 @@ def command(
     if not is_written(out_file, text):
         check_file(out_file, overwrite)
         write_text(out_file, text)
-    n_nodes, n_edges = int(opened.circuit.nodes.sum()), opened.circuit.n_edges
+    n_nodes, n_edges = int(opened.circuit.node_mask.sum()), opened.circuit.n_edges
     if json:
         print_json({"out": str(out_file), "format": kind, "nodes": n_nodes, "edges": n_edges})
     else:

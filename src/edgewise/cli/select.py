@@ -93,7 +93,7 @@ def command(
     if has_sizes:
         selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
     else:
-        selections = (solve(problem, chosen_solver, limits.fill),)
+        selections = (solve(problem, solver=chosen_solver, fill=limits.fill),)
     options_used: dict[str, Any] = {"rank": rank, "pnr": pnr, "bootstrap": resamples, "kappa": kappa}
     if resamples and statistics is not None:
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..graph import Graph
+from ..io.atomic import write_text
 from ..io.formats import read_edge_file, write_edge_file
+from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +78,48 @@ class Circuit:
         """The number of edges in the circuit."""
         return int(np.count_nonzero(self.mask))
 
+    def to_csv(self, path: str | Path, score: ArrayLike | None = None) -> None:
+        """Write a CSV file with a row per edge of the circuit: edge, source, destination, input, and score [edge]."""
+        columns = self._columns(score)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        write_text(Path(path), text.getvalue())
+
+    def to_frame(self, score: ArrayLike | None = None) -> DataFrame:
+        """Return a pandas DataFrame with a row per edge of the circuit: edge, source, destination, input, and score.
+
+        Parameters
+        ----------
+        score
+            [edge] Signed scores of all edges of the graph, such as `discovery.mean_scores`.
+
+        Examples
+        --------
+        >>> discovery.best("CMD").circuit(0.05).to_frame(discovery.mean_scores)
+        """
+        return data_frame(self._columns(score))
+
+    def _columns(self, score: ArrayLike | None) -> dict[str, list[Any]]:
+        edges = np.flatnonzero(self.mask)
+        columns: dict[str, list[Any]] = {**edge_columns(self.graph, edges.tolist())}
+        if score is not None:
+            values = np.asarray(score, np.float64)
+            if values.shape != self.mask.shape:
+                raise InputError(f"score has shape {values.shape}, but the graph has {self.graph.n_edges} edges")
+            columns["score"] = values[edges].tolist()
+        return columns
+
     @property
-    def nodes(self) -> NDArray[np.bool_]:
+    def node_mask(self) -> NDArray[np.bool_]:
         """[node] Whether a node has an edge in the circuit."""
         return self.graph.used_nodes(self.mask)
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes that have an edge in the circuit, in the graph's order."""
+        return tuple(self.graph.node_names[node] for node in np.flatnonzero(self.node_mask))
 
     @property
     def edges(self) -> tuple[str, ...]:
@@ -88,6 +133,10 @@ class Circuit:
 
     def __repr__(self) -> str:
         return f"Circuit({self.n_edges:,} of {self.graph.n_edges:,} edges, {self.graph})"
+
+    def _repr_html_(self) -> str:
+        columns = edge_columns(self.graph, np.flatnonzero(self.mask)[:MAX_ROWS].tolist())
+        return html_table(repr(self), list(columns), list(zip(*columns.values(), strict=True)), self.n_edges)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Circuit) and self.graph == other.graph and bool((self.mask == other.mask).all())

@@ -78,7 +78,7 @@ class Ranking:
     def confidence(self, k: int) -> NDArray[np.float64]:
         """Return how often [edge] each edge is among the best k over the resamples. It needs no signs."""
         if self.resampled is None:
-            raise InputError("this ranking wasn't resampled; learn it with --resamples, such as 10")
+            raise InputError("this ranking wasn't resampled; learn it with resamples=10")
         best = np.argsort(-self.resampled, axis=1, kind="stable")[:, :k]
         return np.bincount(best.ravel(), minlength=self.graph.n_edges) / len(self.resampled)
 

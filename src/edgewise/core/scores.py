@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.edge_file import EdgeFile, edge_name
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_format
+from .notebook import data_frame, edge_columns, html_table, strongest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 CHUNK_BYTES = 64 * 2**20
 SCORES_FORMAT, SCORES_VERSION = "edgewise-scores", 1
@@ -59,7 +63,7 @@ class EdgeScores:
                 name = edge_name(self.graph, columns.start + edge)
                 raise InputError(
                     f"{int(wrong.sum())} scores are NaN or infinite, the first of edge {name}, example {example}; "
-                    "scores must be finite: check the model's dtype (try --dtype float32) or the file"
+                    "scores must be finite: check the model's dtype (try dtype='float32') or the file"
                 )
         view = values.view()
         view.setflags(write=False)
@@ -118,6 +122,18 @@ class EdgeScores:
         """Write a folder of scores atomically."""
         with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             fill_folder(draft, self)
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas DataFrame with a row per edge: edge, source, destination, input; mean, sd over examples."""
+        spread = np.full(self.graph.n_edges, np.nan)
+        for columns in column_chunks(self.values.shape) if self.n_examples > 1 else ():
+            spread[columns] = self.values[:, columns].std(0, ddof=1, dtype=np.float64)
+        return data_frame(edge_columns(self.graph, range(self.graph.n_edges)) | {"mean": self.mean(), "sd": spread})
+
+    def _repr_html_(self) -> str:
+        mean = self.mean()
+        rows = [(self.graph.edge_names[edge], float(mean[edge])) for edge in strongest(mean, np.arange(len(mean)))]
+        return html_table(repr(self), ("strongest edges", "mean score"), rows, len(mean))
 
     def __repr__(self) -> str:
         about = ", ".join(str(self.provenance[name]) for name in ("method", "task", "file") if name in self.provenance)

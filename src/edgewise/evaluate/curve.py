@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..core.notebook import data_frame, from_report
 from ..errors import InputError
+from ..graph import size_to_edges as size_to_edges
 from ..method import check_is
 from .faithfulness import MIB, Faithfulness, faithfulness
 from .measures import CMD, CPR, Measure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 SIZES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FloatArray = NDArray[np.float64]
@@ -39,13 +45,6 @@ def check_metric(name: str, values: FloatArray) -> None:
     """Raise InputError for values of a metric, read from a file, of which no area can be computed."""
     if values.dtype.kind != "f" or not (np.abs(values) <= MAX_METRIC).all():
         raise InputError(f"{name} has values that aren't finite, or too large for a metric")
-
-
-def size_to_edges(share: float, n_edges: int) -> int:
-    """Return int(share * edges), as MIB defines it."""
-    if not 0 <= share <= 1:
-        raise InputError(f"a circuit's size is a share of the edges, from 0 to 1, but {share} was given")
-    return int(share * n_edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +141,16 @@ class Curve:
         names = ("share", "edges_asked", "edges_kept", "metric", "faithfulness")
         columns = (self.shares, self.n_requested, self.n_kept, self.values.mean(1).tolist(), self.faithfulness.tolist())
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas DataFrame with a row per size: share, edges_asked, edges_kept, metric, faithfulness."""
+        rows = self.rows()
+        return data_frame({name: [row[name] for row in rows] for name in rows[0]})
+
+    def plot(self, title: str = "") -> Figure:
+        """Return a matplotlib figure of faithfulness by size."""
+        figure: Figure = from_report("figures", "plot_curve")(self, title)
+        return figure
 
     def __repr__(self) -> str:
         areas = f", CMD {self.cmd:.4f}, CPR {self.cpr:.4f}" if len(self.shares) > 1 else ""

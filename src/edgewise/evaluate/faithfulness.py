@@ -54,7 +54,7 @@ class RatioFaithfulness(Faithfulness):
     name: ClassVar[str] = "ratio"
     summary: ClassVar[str] = "a ratio, not on MIB's scale"
     undefined: ClassVar[str] = (
-        "the metric of the full model is 0: faithfulness as a ratio is undefined; use --faithfulness mib"
+        "the metric of the full model is 0: faithfulness as a ratio is undefined; use MIB's (mib)"
     )
 
     def compute(self, circuit: FloatArray, full: FloatArray, empty: FloatArray) -> FloatArray:

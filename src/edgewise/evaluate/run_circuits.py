@@ -26,6 +26,7 @@ from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import Example, LogitDifference, Metric, Task, check_examples
 from .ablations import Ablation, Patching
+from .faithfulness import faithfulness
 
 FloatArray = NDArray[np.float64]
 DEFAULT_METRIC, DEFAULT_ABLATION = LogitDifference(), Patching()
@@ -47,6 +48,11 @@ class Evaluation:
     full: FloatArray
     empty: FloatArray
     of_model: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def faithfulness(self) -> FloatArray:
+        """[circuit] MIB's faithfulness: 0 for the empty circuit, 1 for the model."""
+        return faithfulness(self.values.mean(1), self.full.mean(), self.empty.mean())
 
     def __repr__(self) -> str:
         circuits, examples = self.values.shape

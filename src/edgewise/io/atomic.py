@@ -89,7 +89,7 @@ def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] 
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is a device or a pipe, not a file; name a file to write to")
     if os.path.lexists(path) and not overwrite:
-        raise InputError(f"{path} exists already; choose another file, or write over it with --overwrite")
+        raise InputError(f"{path} exists already; choose another file, or write over it with overwrite=True")
     _check_parent(path)
 
 
@@ -108,7 +108,7 @@ def check_folder(path: Path, overwrite: bool = False, own_files: str = "") -> No
     if path.exists() and any(path.iterdir()):
         check_no_foreign_files(path, own_files)
         if not overwrite:
-            raise InputError(f"{path} exists already; choose another folder, or write over it with --overwrite")
+            raise InputError(f"{path} exists already; choose another folder, or write over it with overwrite=True")
 
 
 def check_folder_path(path: Path) -> None:

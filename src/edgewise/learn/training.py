@@ -158,7 +158,7 @@ class Training:
             if not np.isfinite(loss) or not torch.isfinite(gradient).all():
                 raise InputError(
                     f"learning broke down at step {state.step + 1}, where the loss is {loss:g}; "
-                    "try a smaller --learning-rate, or --dtype float32"
+                    "try a smaller learning rate, or dtype='float32'"
                 )
             now = time.perf_counter()
             state = state.adam_step(gradient, loss, self.rate(state.step), seconds_before + now - started, self.betas)

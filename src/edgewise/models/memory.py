@@ -167,7 +167,7 @@ def group_circuits(
     available = (budget - circuit_need(shape, length).fixed) / values - 2 * shape.trace_bytes
     max_circuits = MAX_STREAM_BYTES // (3 * shape.graph.n_heads * shape.itemsize * values)
     for index, circuit in enumerate(circuits):
-        needed = _circuit_bytes(shape, length, int(circuit.nodes.sum()))
+        needed = _circuit_bytes(shape, length, int(circuit.node_mask.sum()))
         if index > start and (used + needed > available or index - start >= max_circuits):
             yield start, index
             start, used = index, 0.0

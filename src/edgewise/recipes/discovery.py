@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.notebook import Frame, data_frame, from_report, html_table
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics
@@ -20,6 +22,10 @@ from .outcome import Outcome, best_outcome, chosen_outcome
 from .run_info import Prompt, RunInfo
 from .settings import Settings
 from .tuning_result import Tuning
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 FloatArray = NDArray[np.float64]
 
@@ -105,6 +111,36 @@ class Discovery:
         if not split:
             return "the only recipe"
         return f"chosen on {split}" + ", the evaluated examples" * (split == self.run.test.split)
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas DataFrame with a row per outcome: measure, recipe, parameters, area, low, high, chosen_on.
+
+        `low` and `high` are the interval of the area over resamples of the evaluated examples.
+        """
+        intervals = [outcome.resampled.interval() for outcome in self.outcomes]
+        return data_frame({
+            "measure": [outcome.measure.name for outcome in self.outcomes],
+            "recipe": [outcome.name for outcome in self.outcomes],
+            "parameters": [outcome.recipe.parameter_text for outcome in self.outcomes],
+            "area": [outcome.area for outcome in self.outcomes],
+            "low": [interval.low for interval in intervals],
+            "high": [interval.high for interval in intervals],
+            "chosen_on": [outcome.chosen_on for outcome in self.outcomes],
+        })  # fmt: skip
+
+    def plot(self, figure: str = "faithfulness") -> Figure:
+        """Return a matplotlib figure: 'faithfulness', 'differences', 'circuit' or 'scores', as in a result folder."""
+        drawn: Figure = from_report("figures", "plot_discovery")(self, figure)
+        return drawn
+
+    def view(self, height: int = 720) -> Frame:
+        """Return the viewer page as a value that a notebook shows in a frame of this height. It opens no browser."""
+        page: str = from_report("write_result", "viewer_page")(self)
+        return Frame(page, height)
+
+    def _repr_html_(self) -> str:
+        rows = [(o.measure.name, o.name, o.area, o.chosen_on) for o in self.outcomes]
+        return html_table(repr(self), ("measure", "recipe", "area", "chosen on"), rows, len(rows))
 
     def __repr__(self) -> str:
         names = ", ".join(f"{m.name} of {len(self.of(m))} recipes" for m in self.measures)

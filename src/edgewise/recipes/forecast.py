@@ -104,11 +104,11 @@ class Forecast:
         for stage in self.stages:
             if self.available and stage.least * self.workers > room:
                 short = max(1, int(stage.length * room / max(1, stage.least * self.workers)))
-                fewer = ", fewer --workers" if self.workers > 1 else ""
+                fewer = ", fewer workers" if self.workers > 1 else ""
                 raise InputError(
                     f"one example of {stage.length} tokens needs {stage.least / 1e9:.2f} GB to {stage.name} beside the "
                     f"model, but {room / 1e9:.2f} GB are free on {', '.join(self.available)}; what would fit: prompts "
-                    f"of up to {short} tokens, --dtype bfloat16, more devices (--device all){fewer}, a smaller model"
+                    f"of up to {short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
                 )
 
     def record(self) -> dict[str, Any]:

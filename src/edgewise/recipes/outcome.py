@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from ..core.circuit import Circuit
+from ..core.notebook import data_frame, from_report
 from ..core.ranking import Ranking
 from ..evaluate import Curve, Measure, Resampled, resample
 from ..select import Selection
 from .recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +77,17 @@ class Outcome:
         index = self.default_size if size is None else self.curve.index_of(size)
         circuit: Circuit = self.selections[index].circuit
         return circuit
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas DataFrame with a row per size: measure, recipe, and the columns of `Curve.to_frame`."""
+        n_sizes = len(self.curve.shares)
+        frame = self.curve.to_frame()
+        return data_frame({"measure": [self.measure.name] * n_sizes, "recipe": [self.name] * n_sizes} | dict(frame))
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure of faithfulness by size, with the area that the measure integrates."""
+        figure: Figure = from_report("figures", "plot_outcome")(self)
+        return figure
 
     def __repr__(self) -> str:
         chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""

@@ -57,7 +57,7 @@ def tuning_task(train: Task, validation: Task, test: Task) -> Task:
     if len(examples) < 2 * FOLDS:
         raise InputError(
             f"task {train.name!r} has {len(examples)} examples of train and validation that aren't also test's, but "
-            f"tuning needs at least {2 * FOLDS}; give the file a `split` column, or leave --tune out"
+            f"tuning needs at least {2 * FOLDS}; give the file a `split` column, or leave tuning out"
         )
     return Task(train.name, "train + validation", examples)
 

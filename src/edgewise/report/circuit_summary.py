@@ -201,7 +201,7 @@ def describe(
     total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
     outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes).tolist() for nodes in (starts, ends))
     inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
-    used = inner[circuit.nodes[inner]]
+    used = inner[circuit.node_mask[inner]]
     n_mlps = int(((used - 1) % (graph.n_heads + 1) == graph.n_heads).sum())
     signs = None
     if values is not None and signed:

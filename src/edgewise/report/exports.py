@@ -60,7 +60,7 @@ def to_networkx(circuit: Circuit, score: NDArray[np.floating] | None = None, nam
 
     graph, kinds, names = circuit.graph, edge_kinds(circuit.graph), circuit.graph.node_names
     exported = MultiDiGraph(name=name)
-    for node in np.flatnonzero(circuit.nodes).tolist():
+    for node in np.flatnonzero(circuit.node_mask).tolist():
         layer, head = divmod(node - 1, graph.n_heads + 1)
         if node in (0, graph.n_nodes - 1):
             exported.add_node(names[node], kind=names[node])

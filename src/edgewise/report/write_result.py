@@ -53,9 +53,14 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
         warn(f"{text}; try `edgewise report {folder}`", NotShownWarning)
 
 
+def viewer_page(result: Discovery) -> str:
+    """Return the viewer page of a run as text."""
+    return page_of(view_of_run(result))
+
+
 def write_derived(folder: Path, result: Discovery) -> list[Path]:
     """Write the figures, the viewer page and the README of a result folder; return their paths."""
-    page, text = folder / "viewer.html", page_of(view_of_run(result))
+    page, text = folder / "viewer.html", viewer_page(result)
     figures = write_figures(folder / "figures", result)
     write_text(page, text)
     return [*figures, page, *write_readme(folder, result_page(result, folder))]  # last: it lists all files

@@ -136,13 +136,13 @@ def convert_to_submission(
             if file.about.get("chosen_on") == TEST:
                 raise InputError(
                     f"{file.path} has a circuit of the recipe that was best on {TEST}, which a submission mustn't look "
-                    "at; give the result folder and --recipe, or run with --tune"
+                    "at; give the result folder and method='NAME', or run with tune_among=RECIPES"
                 )
         circuits = [Circuit(file.graph, file.require_mask()) for file in files]
     else:
         raise InputError(
             f"{source} is no folder of circuits; give one with nine circuit files or a result folder, "
-            "or submit scores: --submission importances"
+            "or submit scores: layout='importances'"
         )
     paths = write_circuits(target, task, model, circuits, suffix)
     return Conversion(source, paths, circuits[0].graph, notes)
@@ -201,13 +201,14 @@ def _choose_outcome(folder: Path, measure: Measure, method: str | None) -> Outco
     result = read_result(folder)
     outcomes = {outcome.name.lower(): outcome for outcome in result.outcomes if outcome.measure == measure}
     if not outcomes:
-        raise InputError(f"{folder} has no circuits for {measure.name}; give another --measure, or run it again")
+        raise InputError(f"{folder} has no circuits for {measure.name}; give another measure, or run it again")
     if method is None and result.best(measure).chosen_on != TEST:
         return result.best(measure)
     if method is None:
         raise InputError(
-            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as --recipe "
-            f"'{measure.paper_recipe}', or run with --tune, which chooses without {TEST}"
+            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as "
+            f"method='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
+            f"{TEST}"
         )
     if method.lower() not in outcomes:
         raise unknown_name("recipe", method, [outcome.name for outcome in outcomes.values()])

@@ -24,5 +24,5 @@ def open_engine(name: str = "local", address: str | None = None, workers: int | 
     from .local_engine import Local
 
     if address is not None:
-        raise InputError(f"the engine local has no address, but {address!r} was given; did you mean --engine ray?")
+        raise InputError(f"the engine local has no address, but {address!r} was given; did you mean engine='ray'?")
     return Local(workers)

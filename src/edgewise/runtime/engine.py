@@ -151,7 +151,7 @@ def run_item(model: Any, item: WorkItem, threads: int) -> PartResults:
                     raise
                 if len(rows) == 1:
                     raise InputError(
-                        "a single example doesn't fit into the device's memory; try --device cpu"
+                        "a single example doesn't fit into the device's memory; try device='cpu'"
                     ) from None
                 half = len(rows) // 2
                 waiting += [rows[half:], rows[:half]]

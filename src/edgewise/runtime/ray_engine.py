@@ -140,7 +140,7 @@ def _connection_error(address: str | None, error: Exception) -> InputError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(
         f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
-        "--address out to start one here"
+        "the address out to start one here"
     )
 
 
@@ -174,7 +174,7 @@ def _fetch_result(reference: Any) -> PartResults:
         raise error.cause or error from None
     except RayError as error:
         is_lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
-        advice = "maybe for want of memory; try fewer --workers, or a smaller --memory"
+        advice = "maybe for want of memory; try fewer workers, or a smaller memory"
         reason = advice if is_lost else (str(error).splitlines() or [""])[0]
         raise InputError(
             f"a part of the work couldn't be done by any worker of the cluster ({type(error).__name__}): {reason}"

@@ -188,6 +188,6 @@ class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as s
         super().__init__(
             f"no circuit of {problem.budget} edges has {problem.least_positive} positive ones, the share of "
             f"{problem.pnr} that PNR asks for: at most {most_positive} can be connected; "
-            f"the nearest possible request is --pnr {floor(1e4 * most_positive / problem.budget) / 1e4:g}, "
+            f"the nearest possible request is pnr={floor(1e4 * most_positive / problem.budget) / 1e4:g}, "
             "or ask for more edges"
         )

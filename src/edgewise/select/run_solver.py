@@ -5,11 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
 from ..core.circuit import Circuit, connected
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
+from ..graph import Graph, size_to_edges
 from ..method import check_is
 from .base import Selection, Solution, Solver, Status
 from .ilp import Ilp
@@ -18,17 +23,32 @@ from .problem import Infeasible, SelectionProblem
 EXACT = Ilp()
 
 
-def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False) -> Selection:
+def solve(
+    source: EdgeScores | EdgeStatistics | Ranking | SelectionProblem,
+    size: float | None = None,
+    *,
+    solver: Solver = EXACT,
+    fill: bool = False,
+    rank: str | None = None,
+    pnr: float | None = None,
+) -> Selection:
     """Select a circuit.
 
     Parameters
     ----------
-    problem
-        Values, budget and conditions. A budget of 0 gives the empty circuit, one of all edges the full circuit.
+    source
+        Scores, statistics or a ranking of all edges; or a problem, which has its own budget and conditions.
+    size
+        A float is a share of the edges, an int a number of edges. 0 gives the empty circuit, 1.0 the full one. None
+        takes the budget of a problem.
     solver
         The method.
     fill
         Give a solver whose circuit shrinks by pruning a larger budget, so that as many edges as possible are left.
+    rank
+        Whether edges are selected by their 'absolute' values (the default, for CMD) or by 'signed' ones (for CPR).
+    pnr
+        Least share of positive edges; None for no condition.
 
     Returns
     -------
@@ -39,8 +59,13 @@ def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False)
     ------
     Infeasible
         If no circuit has as many positive edges as PNR asks for.
+
+    Examples
+    --------
+    >>> edgewise.solve(edgewise.score_edges(model, train), 0.05).circuit
     """
     check_is("solver", Solver, solver)
+    problem = _as_problem(source, size, rank, pnr)
     started = time.perf_counter()
     graph, budget = problem.graph, problem.budget
     if budget in (0, graph.n_edges):
@@ -61,6 +86,28 @@ def solve(problem: SelectionProblem, solver: Solver = EXACT, fill: bool = False)
         effort=solution.effort,
         possible_pnr=problem.least_positive / budget if problem.lacks_positive else None,
     )
+
+
+def _as_problem(source: object, size: float | None, rank: str | None, pnr: float | None) -> SelectionProblem:
+    """Return what `solve` is given as a problem."""
+    if isinstance(size, bool) or not isinstance(size, Real | None):
+        raise InputError(f"a size is a share of the edges (a float) or a number of edges (an int), not {size!r}")
+    if isinstance(source, SelectionProblem):
+        if rank is not None or pnr is not None:
+            raise InputError("a problem has its own values and PNR; give rank and pnr with scores or a ranking")
+        return source if size is None else source.with_budget(_n_edges(size, source.graph), source.within)
+    if isinstance(source, EdgeScores):
+        source = summarise(source)
+    ranking = source.ranking if isinstance(source, EdgeStatistics) else source
+    if not isinstance(ranking, Ranking):
+        raise InputError(f"scores, a ranking or a problem is needed, not {type(source).__name__}")
+    if size is None:
+        raise InputError("give a size: a share of the edges, such as 0.05, or a number of edges, such as 100")
+    return SelectionProblem.of(ranking, rank or "absolute", _n_edges(size, ranking.graph), pnr)
+
+
+def _n_edges(size: float, graph: Graph) -> int:
+    return int(size) if isinstance(size, Integral) else size_to_edges(size, graph.n_edges)
 
 
 def solve_path(
@@ -112,9 +159,9 @@ def solve_path(
 def _solve_possible(problem: SelectionProblem, solver: Solver, fill: bool) -> Selection:
     """Select a circuit, with the largest possible PNR if the problem's is impossible."""
     try:
-        return solve(problem, solver, fill)
+        return solve(problem, solver=solver, fill=fill)
     except Infeasible as error:
-        return replace(solve(error.nearest, solver, fill), possible_pnr=error.nearest.pnr)
+        return replace(solve(error.nearest, solver=solver, fill=fill), possible_pnr=error.nearest.pnr)
 
 
 def _solve_and_prune(problem: SelectionProblem, solver: Solver) -> Solution:

@@ -124,7 +124,7 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
             if different:
                 raise InputError(
                     f"{folder} holds a study of another plan ({', '.join(different)} differ); "
-                    "choose another folder, or replace it with --overwrite"
+                    "choose another folder, or replace it with overwrite=True"
                 )
             threads = stored["threads"] if stored else thread_count()
             remove_drafts(folder)

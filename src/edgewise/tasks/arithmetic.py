@@ -46,7 +46,7 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
         if unknown in answer_tokens(text, tokenizer):  # the two operations would be the same sentence
             raise InputError(
                 f"task {task!r} has words that this tokenizer doesn't know, as in {text!r}; use another model, or your "
-                "own prompts: --task FILE.jsonl"
+                "own prompts (FILE.jsonl)"
             )
     # The space before a result belongs to the answer, as in normal text, or to the end of the sentence: whichever
     # gives more results of one token.
@@ -87,5 +87,5 @@ def _usable_problems(task: str, results: set[int], tokenizer: Any) -> list[tuple
     raise InputError(
         f"task {task!r} needs at least {LEAST_PROBLEMS} problems with a result that is a single token, but this "
         f"tokenizer has {len(results)} such results from {RESULTS[0]} to {RESULTS[-1]}; use another model, or a "
-        "task file: --task FILE.jsonl"
+        "task file (FILE.jsonl)"
     )

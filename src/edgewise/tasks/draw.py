@@ -40,6 +40,6 @@ class Draw:
         if self._misses > MOST_MISSES:
             raise InputError(
                 f"task {self._task!r} has only about {len(self._accepted)} distinct prompts in split {split!r}; "
-                "use fewer with --examples"
+                "use fewer examples"
             )
         return False

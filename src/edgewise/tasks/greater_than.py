@@ -63,7 +63,7 @@ def usable_endings(tokenizer: Any) -> Endings:
             raise InputError(
                 "task 'greater-than' needs years whose last two digits are one token, or one token each, but this "
                 f"tokenizer has only {len(years)} of {FARTHEST - NEAREST + 1} two-digit years and doesn't split all "
-                "others digit by digit; use another model, or a task file: --task FILE.jsonl"
+                "others digit by digit; use another model, or a task file (FILE.jsonl)"
             )
     return Endings(range(10, 90), range(10), years=10, digits=1)
 

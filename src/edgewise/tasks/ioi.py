@@ -44,7 +44,7 @@ def usable_names(tokenizer: Any) -> tuple[str, ...]:
     if len(first_tokens) < LEAST_NAMES:
         raise InputError(
             f"task 'ioi' needs at least {LEAST_NAMES} names that this tokenizer splits into equally many tokens and "
-            f"that differ in the first, but it has {len(first_tokens)}; use a task file: --task FILE.jsonl"
+            f"that differ in the first, but it has {len(first_tokens)}; use a task file (FILE.jsonl)"
         )
     return tuple(sorted(first_tokens.values(), key=NAMES.index))
 

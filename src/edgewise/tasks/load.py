@@ -133,8 +133,8 @@ def check_task(name: str) -> None:
         on_hub = f"mib/{name}"
         if on_hub in DATA_SETS:
             raise InputError(
-                f"task {name!r} has no generator, only data: --task {on_hub} reads it from the hub (needs {EXTRA}), "
-                f"--task {on_hub}=FOLDER from a local copy"
+                f"task {name!r} has no generator, only data: {on_hub!r} reads it from the hub (needs {EXTRA}), "
+                f"'{on_hub}=FOLDER' from a local copy"
             )
         raise unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
 

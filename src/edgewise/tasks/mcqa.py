@@ -26,7 +26,7 @@ def usable_letters(tokenizer: Any) -> tuple[str, ...]:
     if len(letters) < 2 * CHOICES:
         raise InputError(
             f"task 'mcqa' needs {2 * CHOICES} letters that are single tokens, but this tokenizer has {len(letters)}; "
-            "use another model, or a task file: --task FILE.jsonl"
+            "use another model, or a task file (FILE.jsonl)"
         )
     return letters
 

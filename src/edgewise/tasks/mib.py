@@ -132,7 +132,7 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
     rows: Iterable[Row]
     data_set = DATA_SETS[name]
     if copy is None:
-        rows = hub_rows(data_set.repository, data_set.config, split, f"or give a local copy: --task {name}=FOLDER")
+        rows = hub_rows(data_set.repository, data_set.config, split, f"or give a local copy: task '{name}=FOLDER'")
     else:
         rows = local_rows(copy, data_set.config, split)
     # Cached, because names, letters and numbers repeat.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from ..errors import InputError, warn
 from ..io.reading import wrap_read_errors
@@ -119,6 +119,17 @@ class Task:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    def __iter__(self) -> Iterator[Example]:
+        return iter(self.examples)
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> Task: ...
+    def __getitem__(self, index: int | slice) -> Example | Task:
+        """Return an example, or for a slice the task with these examples."""
+        return replace(self, examples=self.examples[index]) if isinstance(index, slice) else self.examples[index]
 
     def __repr__(self) -> str:
         return f"Task({self.name!r}, {self.split!r}, {len(self):,} examples)"

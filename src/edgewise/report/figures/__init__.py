@@ -8,11 +8,15 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ...errors import InputError
+from ...evaluate import Curve
 from ...io.atomic import write_bytes
+from ...method import as_known
 from ...recipes.discovery import Discovery
+from ...recipes.outcome import Outcome
 from ...study import Study
+from ..formatting import format_number, shorten, with_minus_signs
 from .circuit import circuit_figure
-from .curves import faithfulness_figure, study_figure
+from .curves import curve_figure, faithfulness_figure, study_figure
 from .dots import differences_figure, scores_figure
 from .style import FILE_TYPES, SCREEN, Page, figure_settings, paper, render
 
@@ -24,6 +28,25 @@ FIGURES: Mapping[str, Callable[[Discovery, Page], Figure]] = {
     "circuit": circuit_figure,
     "scores": scores_figure,
 }
+
+
+def plot_discovery(discovery: Discovery, name: str = "faithfulness") -> Figure:
+    """Return a figure of a run by its name."""
+    with figure_settings():
+        return FIGURES[as_known("figure", name, FIGURES)](discovery, SCREEN)
+
+
+def plot_outcome(outcome: Outcome) -> Figure:
+    """Return the curve of one recipe, with the area of its measure."""
+    area = f"{outcome.measure.name} {with_minus_signs(format_number(outcome.area))}"
+    with figure_settings():
+        return curve_figure(outcome.curve, f"{shorten(outcome.name)}: {area}", outcome.measure)
+
+
+def plot_curve(curve: Curve, title: str = "") -> Figure:
+    """Return a figure of one curve."""
+    with figure_settings():
+        return curve_figure(curve, shorten(title))
 
 
 def write_figures(folder: Path, discovery: Discovery) -> list[Path]:

@@ -204,8 +204,8 @@ def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatA
     has_path = np.zeros(graph.n_nodes, bool)
     has_path[graph.edge_source[edges]] = has_path[graph.edge_head[edges]] = True
     groups = (
-        (~circuit.nodes, "#f6f6f6", "#e2e2e2", 1),
-        (circuit.nodes & ~has_path, "#e6e6e6", "#a0a0a0", 1),
+        (~circuit.node_mask, "#f6f6f6", "#e2e2e2", 1),
+        (circuit.node_mask & ~has_path, "#e6e6e6", "#a0a0a0", 1),
         (has_path, "white", INK, 3),
     )
     for nodes, face, outline, order in groups:

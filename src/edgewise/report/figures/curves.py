@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure, faithfulness_intervals
+from ...evaluate import BOTH_MEASURES, CMD, CONFIDENCE, Curve, Measure, faithfulness_intervals
 from ...recipes.discovery import Discovery
 from ...recipes.outcome import Outcome, best_outcome
 from ...study import Repeats, Study
@@ -120,7 +120,8 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
     for part, (measure, rows) in zip(parts, recipes.items(), strict=True):
         linear, log = part.subplots(*((2, 1) if page.is_narrow else (1, 2)), sharey=True)
         looks = {name: other_look(place) for place, name in enumerate(others)} | special[measure]
-        lines = [_curve_line(row, looks[row.name], row.name == best_names[measure]) for row in rows]
+        best = best_names[measure]
+        lines = [_curve_line(row.curve, looks[row.name], row.name == best, row.name == best) for row in rows]
         draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page)
         style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}", page)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
@@ -147,6 +148,19 @@ def _label(discovery: Discovery, outcome: Outcome, best: str) -> str:
     return f"{label}  ({', '.join(roles)})" if roles else label
 
 
+def curve_figure(curve: Curve, title: str, measure: Measure | None = None) -> Figure:
+    """Draw one curve with its interval; with a measure, tint the area that it integrates."""
+    caption = (
+        f"Faithfulness ({curve.definition.summary}) of circuits on {len(curve.full):,} examples; the band is its "
+        f"{CONFIDENCE:.0%} interval over resamples of the examples."
+    )
+    figure = style.new_figure(7.5, 2.7, title, caption)
+    linear, log = figure.subplots(1, 2, sharey=True)
+    line = _curve_line(curve, BEST, has_band=True, is_filled=measure is not None)
+    draw_curves(linear, log, [line], measure or CMD, shorten(curve.definition.name), style.SCREEN)
+    return figure
+
+
 def other_look(place: int) -> Look:
     """Return how the curve of a recipe that doesn't stand out is drawn: a thin line of some colour and dashes."""
     n_colours = len(style.OTHER_COLOURS)
@@ -157,14 +171,13 @@ def other_look(place: int) -> Look:
     }  # fmt: skip
 
 
-def _curve_line(outcome: Outcome, look: Look, is_best: bool) -> CurveLine:
-    curve = outcome.curve
+def _curve_line(curve: Curve, look: Look, has_band: bool, is_filled: bool) -> CurveLine:
     drawn = curve.nonempty_sizes
     band = None
-    if is_best:
+    if has_band:
         intervals = faithfulness_intervals(curve.values, curve.full, curve.empty, curve.definition)
         band = np.array([[intervals[place].low for place in drawn], [intervals[place].high for place in drawn]])
-    return CurveLine(look, np.array(curve.shares)[drawn], curve.faithfulness[drawn], band, is_best)
+    return CurveLine(look, np.array(curve.shares)[drawn], curve.faithfulness[drawn], band, is_filled)
 
 
 def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:

@@ -85,6 +85,16 @@ def figure_settings(page: Page = SCREEN) -> Iterator[None]:
         yield
 
 
+class NotebookFigure(Figure):
+    """A figure that notebooks show without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        with figure_settings():
+            image = io.BytesIO()
+            self.savefig(image, format="png", dpi=DPI)
+        return image.getvalue()
+
+
 def new_figure(width: float, height: float, title: str, caption: str, page: Page = SCREEN) -> Figure:
     """Return a figure, on a screen with a title above and a caption below; constrained layout makes room for both.
 
@@ -94,7 +104,7 @@ def new_figure(width: float, height: float, title: str, caption: str, page: Page
         return Figure(figsize=(page.width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
     titles, captions = textwrap.wrap(title, int(7 * width)), textwrap.wrap(caption, int(17.5 * width))
     whole_height = height + 0.15 + 0.21 * len(titles) + 0.15 * len(captions)
-    figure = Figure(figsize=(width, whole_height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
+    figure = NotebookFigure(figsize=(width, whole_height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     figure.suptitle("\n".join(titles), x=0.1 / width, ha="left", size=LARGE)
     figure.supxlabel("\n".join(captions), x=0.1 / width, ha="left", size=page.small, color=FAINT)
     return figure
