@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, islice
@@ -267,6 +268,19 @@ def test_csv_that_was_not_quoted_is_refused(demo, tmp_path):
     path.write_text('clean,corrupted,correct,incorrect\n"' + "a" * 200_000 + '",b,c,d\n')
     with pytest.raises(InputError, match="line 2 isn't CSV"):
         load_task(str(path), demo)
+
+
+def test_many_columns_and_many_short_rows_take_little_memory(demo, tmp_path):
+    """A file of 230 kB with a cell for every column of every row would have 400 million cells."""
+    path = tmp_path / "wide.csv"
+    names = [*GOOD, *(f"c{number}" for number in range(20_000))]
+    path.write_text(",".join(names) + "\n" + "a\n" * 20_000)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="20,000 of its rows can't be used"):
+        load_task(str(path), demo)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 200_000
+    path.write_text(",".join([*GOOD, "note"]) + "\r\n\r\n" + ",".join(f'"{text}"' for text in GOOD.values()) + "\r\n")
+    assert len(load_task(str(path), demo)) == 1
 
 
 def test_unknown_names_list_the_choices(demo, tmp_path):

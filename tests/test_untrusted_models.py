@@ -274,10 +274,46 @@ def test_an_index_names_weight_files_of_its_folder_alone(folder, tmp_path):
 def test_a_tokenizer_that_makes_texts_grow_without_end_is_refused(folder):
     longer = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 16}
     change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": [longer] * 8})
-    with pytest.raises(InputError, match=r"tokenizer\.json makes texts up to 4,294,967,296 times as long"):
+    with pytest.raises(InputError, match=r"tokenizer\.json makes texts up to \d,\d{3},\d{3},\d{3} times as long"):
         load_model(folder)
     change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": [longer] * 2})
     assert load_model(folder).tokenizer is not None
+
+
+def test_a_tokenizer_that_adds_tokens_without_end_is_refused(folder):
+    """5,000 special tokens of 5,000 ids each take 6 GB; a template that repeats its text in several steps takes all."""
+    text, special = ({kind: {"id": name, "type_id": 0}} for kind, name in (("Sequence", "A"), ("SpecialToken", "X")))
+    specials = {"X": {"id": "X", "ids": [1] * 5000, "tokens": ["X"] * 5000}}
+    template = {"type": "TemplateProcessing", "pair": [text], "special_tokens": specials}
+    steps = [template | {"single": [text] * 30}] * 8
+    for post_processor in (template | {"single": [special] * 5000}, {"type": "Sequence", "processors": steps}):
+        change(folder / "tokenizer.json", post_processor=post_processor)
+        with pytest.raises(InputError, match=r"tokenizer\.json makes texts up to [\d,]* times as long"):
+            load_model(folder)
+    specials["X"] |= {"ids": [1], "tokens": ["X"]}
+    change(folder / "tokenizer.json", post_processor=template | {"single": [special, text]})
+    assert load_model(folder).tokenizer is not None
+    change(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer", extra_ids=10**9)
+    with pytest.raises(InputError, match=r"tokenizer_config\.json: extra_ids may be at most 1,000,000"):
+        load_model(folder)
+
+
+TEXT_FILES = ("chat_template.jinja", "additional_chat_templates/a.jinja", "vocab.json", "merges.txt", "spiece.model",
+              "source.spm", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json", "config.json",
+              "generation_config.json", "model.safetensors.index.json")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_a_text_file_of_gigabytes_is_not_read(folder, name):
+    """It takes no room on the disk."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(3 * 2**30)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=rf"{path.name} has 3,221,225,472 bytes, but a file of its kind may have"):
+        load_model(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 200_000
 
 
 @pytest.mark.parametrize("length", ["12", [1], {}, None, 1, -1])

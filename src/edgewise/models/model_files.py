@@ -33,7 +33,8 @@ WEIGHT_FILES = ("model.safetensors", f"pytorch_model{PICKLED_SUFFIX}")
 CONTENT_SUFFIXES = (".json", ".safetensors", ".bin", ".model", ".txt", ".gguf", ".jinja", ".pt", ".pth")
 CODE_SUFFIX = ".py"
 # Libraries read these files as a whole. Twice the size of the largest known tokenizer.
-TEXT_SUFFIXES, MAX_TEXT_BYTES = (".json", ".jinja", ".txt", ".model"), 64 * 2**20
+TEXT_SUFFIXES, MAX_TEXT_BYTES = (".json", ".jinja", ".txt", ".model", ".spm"), 64 * 2**20
+TEMPLATES_FOLDER = "additional_chat_templates"
 # Files that training leaves in a model's folder. They are not part of the model.
 TRAINING_PREFIXES = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
@@ -78,7 +79,8 @@ class ModelFiles:
                     f"{self.location} has an adapter ({ADAPTER_FILE}), whose model may be anywhere; "
                     "save the merged model instead: PEFT's merge_and_unload()"
                 )
-            for path in Path(self.location).iterdir():
+            folder = Path(self.location)
+            for path in (*folder.iterdir(), *folder.glob(f"{TEMPLATES_FOLDER}/*")):
                 if path.suffix in TEXT_SUFFIXES and path.is_file():
                     file_size(path, MAX_TEXT_BYTES)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from ..errors import InputError
@@ -15,6 +17,8 @@ from .model_files import MAX_TEXT_BYTES, ModelFiles
 BEGINNING_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
 NO_MAX_LENGTH = 10**30
 MAX_TEXT_GROWTH = 10_000
+# The largest number of tokens that a tokenizer may add, such as `extra_ids` of T5.
+MAX_ADDED_TOKENS = 1_000_000
 
 
 def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
@@ -25,6 +29,7 @@ def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
         if not any(Path(files.location).glob("*token*")):
             return None
         _check_text_growth(Path(files.location) / "tokenizer.json")
+        _check_numbers(Path(files.location) / "tokenizer_config.json")
     with wrap_read_errors(f"the tokenizer of {files.location}"):
         tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
             **files.pretrained_arguments(), trust_remote_code=trust_remote_code
@@ -53,14 +58,32 @@ def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
 
 
 def _check_text_growth(path: Path) -> None:
-    """Raise InputError if a tokenizer's replacements, applied one after the other, make a text too long for memory."""
+    """Raise InputError if a tokenizer's replacements and templates, one after the other, make a text too long."""
     record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
-    normalizers, growth = [record.get("normalizer") if isinstance(record, dict) else None], 1
-    while normalizers:
-        normalizer = normalizers.pop()
-        if isinstance(normalizer, dict):
-            steps = normalizer.get("normalizers")
-            normalizers += steps if isinstance(steps, list) else []
-            growth *= max(1, len(str(normalizer.get("content", ""))))
+    steps, growth = [record] if isinstance(record, dict) else [], 1
+    while steps:
+        step = steps.pop()
+        parts = [step.get(name) for name in ("normalizer", "decoder", "post_processor")]
+        for name in ("normalizers", "decoders", "processors"):
+            parts += step[name] if isinstance(step.get(name), list) else []
+        steps += [part for part in parts if isinstance(part, dict)]
+        growth *= max(1, len(str(step.get("content", "")))) * _template_growth(step)
     if growth > MAX_TEXT_GROWTH:
         raise InputError(f"{path} makes texts up to {growth:,} times as long; this is not a usable tokenizer")
+
+
+def _check_numbers(path: Path) -> None:
+    """Raise InputError if a tokenizer's config asks for more tokens than any tokenizer has. Lengths don't matter."""
+    record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
+    for name, value in record.items() if isinstance(record, dict) else ():
+        if isinstance(value, int) and value > MAX_ADDED_TOKENS and not name.endswith(("length", "len")):
+            raise InputError(f"{path}: {name} may be at most {MAX_ADDED_TOKENS:,}, not {short(value)}")
+
+
+def _template_growth(step: Mapping[str, Any]) -> int:
+    """Return a bound of the tokens that a template makes of one token; 1 if `step` has no template."""
+    specials = step.get("special_tokens")
+    tokens = specials.values() if isinstance(specials, dict) else []
+    ids = [len(token["ids"]) for token in tokens if isinstance(token, dict) and isinstance(token.get("ids"), list)]
+    pieces = max(len(step[name]) if isinstance(step.get(name), list) else 0 for name in ("single", "pair"))
+    return max(1, pieces) * max([1, *ids])

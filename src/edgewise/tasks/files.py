@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import index
@@ -128,22 +129,26 @@ def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
     # Not line by line: a quoted cell may have several lines.
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        names = reader.fieldnames or []
-        repeated = next((name for place, name in enumerate(names) if name in names[:place]), None)
-        if repeated is not None:
-            raise InputError(f"{path} has the column {repeated!r} twice")
+        names = next((cells for cells in reader if cells), [])
+        repeated = [name for name, count in Counter(names).items() if count > 1]
+        if repeated:
+            raise InputError(f"{path} has the column {repeated[0]!r} twice")
         if names and not set(TEXT) <= set(names) and not set(TOKENS) <= set(names):
             missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
                 f"{path} lacks the columns {missing}; it needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
             )
-        rows = list(reader)
+        # Without the cells that a short row lacks: many columns and many short rows would fill the memory.
+        rows, too_long = [], []
+        for cells in filter(None, reader):
+            rows.append(dict(zip(names, cells, strict=False)))
+            if len(cells) > len(names):
+                too_long.append(len(rows))
     except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num + 1} isn't CSV: {error}") from None
+        raise InputError(f"{path}, line {reader.line_num} isn't CSV: {error}") from None
     advice = "has more cells than the header; put text that holds a comma in quotes"
-    too_long = [number for number, row in enumerate(rows, start=1) if None in row]
     check_rows(str(path), {number: f"example {number} {advice}" for number in too_long})
     return rows
 
