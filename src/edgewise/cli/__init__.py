@@ -22,6 +22,7 @@ COMMANDS = {
     "study": "Run the paper's experiments: all recipes, hyper-parameters and seeds, into the paper's tables.",
     "score": "Score every edge for every example: how much does corrupting the edge hurt?",
     "learn": "Learn one value per edge by gradient descent through weighted circuits.",
+    "combine": "Combine several rankings of one model's edges into one: the mean of their ranks or values.",
     "select": "Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.",
     "evaluate": "Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.",
     "view": "Write a page that shows circuits layer by layer: one file that needs no server and no network.",

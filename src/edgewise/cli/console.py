@@ -231,7 +231,7 @@ def show_versions() -> None:
 
 def warn_of_trend(measure: str, ranking: Ranking) -> None:
     """Print a warning if the loss rose while learning."""
-    trend = ranking.origin["trend"]
+    trend = ranking.origin.get("trend", 0.0)  # not every learner has one
     if trend > DIVERGED:
         loss = f"the loss for {measure} rose by {trend:.0%} while learning"
         warn(f"warning: {loss}; try a smaller --learning-rate, or more steps")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..core.ranking import Ranking
+from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.measures import MEASURES
 from ..io.atomic import SCORE_FILES, check_folder
-from ..learn import TopKLearner
+from ..learn import LEARNERS, Learner
 from ..method import choose
 from ..recipes.settings import Settings
 from ..tasks.metrics import METRICS
@@ -27,17 +29,47 @@ def command(
     task: options.TaskOptions,
     machine: options.MachineOptions,
     split: str = options.SCORED_SPLIT,
-    metric: str = options.METRIC,
+    metric: str | None = option(
+        None, "Scoring", "The number that is computed per example (default: logit-difference).", choices=METRICS
+    ),
     ablation: str = options.ABLATION,
-    measure: str = option("CMD", "Learning", "The measure to learn for.", choices=MEASURES),
-    steps: int = option(TopKLearner.steps, "Learning", "Number of steps.", min=1),
+    learner_name: str = option("learned", "Learning", "How to learn.", "--learner", choices=LEARNERS),
+    measure: str | None = option(
+        None, "Learning", "The measure to learn for (default: CMD; matryoshka: CPR).", choices=MEASURES
+    ),
+    steps: int | None = option(
+        None,
+        "Learning",
+        "Number of steps, for each mask of edge-pruning and ugs (default: 300; matryoshka: 5000).",
+        min=1,
+    ),
     learning_rate: float | None = options.LEARNING_RATE,
-    resamples: int = option(0, "Learning", "Learn this many more times, from resampled examples, for the spread."),
+    resamples: int | None = option(
+        None, "Learning", "Learn this many more times, from resampled examples, for the spread."
+    ),
+    loss: str | None = option(
+        None,
+        "Learning",
+        "edge-pruning, ugs: minimise the KL divergence to the model (default), or the loss of measure and metric.",
+        choices=("kl", "measure"),
+    ),
+    sizes: str | None = option(
+        None, "Learning", "edge-pruning: learn a mask for each of these shares of the edges, as 0.02,0.1."
+    ),
+    penalties: str | None = option(
+        None, "Learning", "ugs: learn a mask for each of these penalties per edge, as 0.001,0.01."
+    ),
+    as_published: bool = option(
+        False, "Learning", "Use the settings of the learner's publication, and its many steps."
+    ),
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
 ) -> None:
     """Learn one value per edge by gradient descent through weighted circuits.
+
+    Learners: `learned` for all sizes at once, `matryoshka` as published, `edge-pruning` and `ugs` for masks, `ensemble`
+    for the mean of EAP, EAP-IG and edge pruning.
 
     Writes ranking.npy and ranking.json, which `edgewise select` reads. Run the same command again to resume a
     stopped one.
@@ -47,10 +79,24 @@ def command(
 
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
-    chosen = choose("measure", MEASURES, measure)
-    learner = TopKLearner(chosen, steps, rate=learning_rate, seed=task.seed, resamples=resamples)
+    learner = build_learner(
+        learner_name,
+        as_published,
+        measure=None if measure is None else choose("measure", MEASURES, measure),
+        steps=steps,
+        rate=learning_rate,
+        resamples=resamples,
+        loss=loss,
+        sizes=None if sizes is None else _parse_numbers("--sizes", sizes),
+        penalties=None if penalties is None else _parse_numbers("--penalties", penalties),
+        seed=task.seed,
+    )
+    if learner.record().get("loss") == "kl" and (measure or metric):
+        raise InputError(
+            "--measure and --metric have no effect on the KL divergence; give --loss measure, or omit them"
+        )
     settings = Settings(
-        metric=choose("metric", METRICS, metric),
+        metric=choose("metric", METRICS, metric or "logit-difference"),
         ablation=choose("ablation", ABLATIONS, ablation),
         memory=machine.memory_bytes,
     )
@@ -76,12 +122,31 @@ def command(
                 )  # fmt: skip
             ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
             ranking.save(out_folder, overwrite)
-    warn_of_trend(measure, ranking)
+    warn_of_trend(learner.measure.name, ranking)
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}
         print_json(origin | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
         return
-    show_strongest("value", loaded.graph, ranking.value, signed=False)
-    say(f"loss: {ranking.origin['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
-    seconds = ranking.origin["seconds"]
-    say(f"{steps} steps on {len(examples)} examples for {measure} in {seconds:.0f} s, written to {out_folder}")
+    show_strongest("value", loaded.graph, ranking.value, signed=ranking.signed)
+    details = ranking.origin
+    if "trend" in details:
+        say(f"loss: {details['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
+    if "open" in details:
+        say(f"share of open gates, for each mask: {', '.join(f'{share:.3f}' for share in details['open'])}")
+    what = f"{len(details['losses'])} steps" if "losses" in details else learner.title
+    measured = f"for {learner.measure.name}" if learner.record().get("loss") != "kl" else "for the KL divergence"
+    say(f"{what} on {len(examples)} examples {measured} in {details['seconds']:.0f} s, written to {out_folder}")
+
+
+def build_learner(name: str, as_published: bool, **values: Any) -> Learner:
+    """Return a learner with the given parameters that aren't None. Raise InputError for one that it doesn't take."""
+    learner = choose("learner", LEARNERS, name, **values)
+    given = {parameter: value for parameter, value in values.items() if value is not None}
+    return type(learner).published(**given) if as_published else learner
+
+
+def _parse_numbers(option_name: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{option_name} takes numbers such as 0.02,0.1, not {text!r}") from None

@@ -93,11 +93,12 @@ class Learner(TitledMethod, ABC):
         return {"goal" if name == "measure" else name: value for name, value in super().record().items()}
 
     @classmethod
-    def from_record(cls: type[L], record: Mapping[str, Any]) -> L:
-        """Return the learner that `record` describes."""
+    def from_record(cls: type[L], record: Mapping[str, Any], more_decoders: Decoders | None = None) -> L:
+        """Return the learner that `record` describes. `more_decoders` read parameters of further types."""
         decoders: Decoders = {
             Measure: partial(from_record, "goal", MEASURES, family=Measure),
             Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
+            **(more_decoders or {}),
         }
         record_name("learner", record)
         values = {**cls.earlier_defaults, **convert_record(Mapping[str, Any], record, "learner")}
