@@ -32,6 +32,7 @@ from edgewise import (
     wrap_model,
 )
 from edgewise.evaluate import Mean, Zero
+from edgewise.learn import UniformGradientSampling
 from edgewise.runtime import Session, local_engine as local, open_engine
 from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
 from edgewise.runtime.local_engine import Local, make_model_copy
@@ -45,7 +46,7 @@ def everything(model, task, engine=IN_PROCESS):
     session = Session(engine=engine)
     rng = np.random.default_rng(0)
     circuits = [Circuit(model.graph, rng.random(model.graph.n_edges) < share) for share in (0.1, 0.3, 0.6, 0.9)]
-    learner = TopKLearner(CPR, steps=3, batch=6)
+    learner, ugs = TopKLearner(CPR, steps=3, batch=6), UniformGradientSampling(steps=3, batch=6)
     few = 2_000 * model.graph.n_sources  # bytes: a step in parts
     return {
         "scores": score_edges(model, task, EapIg(2), batch_size=3, session=session).values,
@@ -54,6 +55,7 @@ def everything(model, task, engine=IN_PROCESS):
         "mean": evaluate_circuits(model, task, circuits, ablation=Mean(), batch_size=5, session=session).values,
         "nothing": evaluate_circuits(model, task, [], batch_size=5, session=session).full,
         "learned": learn_ranking(model, task, learner, memory=few, session=session).value,
+        "ugs": learn_ranking(model, task, ugs, memory=few, session=session).value,
         "losses": learn_ranking(model, task, learner, memory=few, session=session).origin["losses"],
     }
 

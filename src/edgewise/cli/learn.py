@@ -69,7 +69,7 @@ def command(
     """Learn one value per edge by gradient descent through weighted circuits.
 
     Learners: `learned` for all sizes at once, `matryoshka` as published, `edge-pruning` and `ugs` for masks, `ensemble`
-    for the mean of EAP, EAP-IG and edge pruning.
+    for the mean of EAP, both EAP-IG and edge pruning.
 
     Writes ranking.npy and ranking.json, which `edgewise select` reads. Run the same command again to resume a
     stopped one.

@@ -15,7 +15,7 @@ from ..core.statistics import MAX_SEED, summarise
 from ..errors import InputError
 from ..evaluate import CMD, Measure, areas, faithfulness, size_to_edges
 from ..method import check_is
-from ..score import Eap, EapIg, Scorer
+from ..score import Eap, EapIg, EapIgActivations, Scorer
 from ..select import Greedy, SelectionProblem, solve_path
 from ..tasks import Metric
 from .base import Learner, LearningCost, LearningProblem, check_choice
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..runtime.session import Session
 
 # The members of the best entry of the MIB shared task of 2025 are these and edge pruning.
-HYBRID_SCORERS: tuple[Scorer, ...] = (Eap(), EapIg())
+HYBRID_SCORERS: tuple[Scorer, ...] = (Eap(), EapIg(), EapIgActivations())
 
 
 @dataclass(frozen=True)
 class Ensemble(Learner):
-    """The mean of several rankings; by default the published hybrid of EAP, EAP-IG and edge pruning.
+    """The mean of several rankings; by default of the published hybrid: EAP, both EAP-IG, edge pruning.
 
     measure            decides whether absolute (CMD) or signed values (CPR) are combined, and what learners learn for
     scorers, learners  whose rankings are combined
