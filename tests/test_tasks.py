@@ -418,3 +418,11 @@ def test_no_prompts_or_tokens_of_another_model_are_refused(demo):
             make_task([row, row | change], demo)
     with pytest.raises(InputError, match="example 2"):
         make_task([row, GOOD], demo)
+
+
+def test_a_tokenizer_that_knows_no_letters_has_no_names():
+    def digits_only(texts, add_special_tokens=True):
+        return {"input_ids": [[int(sign) for sign in text if sign.isdecimal()] for text in texts]}
+
+    with pytest.raises(InputError, match="at least 6 names"):
+        usable_names(digits_only)

@@ -298,6 +298,14 @@ def test_a_tokenizer_that_adds_tokens_without_end_is_refused(folder):
         load_model(folder)
 
 
+@pytest.mark.parametrize("kind", ["GPT2Tokenizer", "LlamaTokenizer", "Qwen2Tokenizer", "PreTrainedTokenizerFast", ...])
+def test_a_tokenizer_without_its_vocabulary_is_refused(folder, kind):
+    (folder / "tokenizer.json").unlink()
+    change(folder / "tokenizer_config.json", tokenizer_class=kind)
+    with pytest.raises(InputError, match=r"the tokenizer of .*(has no vocabulary; add its files|can't be read)"):
+        load_model(folder)
+
+
 TEXT_FILES = ("chat_template.jinja", "additional_chat_templates/a.jinja", "vocab.json", "merges.txt", "spiece.model",
               "source.spm", "added_tokens.json", "special_tokens_map.json", "tokenizer_config.json", "config.json",
               "generation_config.json", "model.safetensors.index.json")  # fmt: skip

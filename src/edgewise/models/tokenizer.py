@@ -38,7 +38,13 @@ def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
         tokenizer.model_max_length = NO_MAX_LENGTH
         # A damaged tokenizer may load, and fail at its first text or at a special token that it lacks.
         _ = tokenizer("a"), tokenizer.bos_token_id, tokenizer.unk_token_id
-        return tokenizer
+    # transformers makes an empty tokenizer if the folder lacks the vocabulary. A task needs two answers at least.
+    if len(set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)) < 2:
+        raise InputError(
+            f"the tokenizer of {files.location} has no vocabulary; add its files, such as tokenizer.json, or remove "
+            "all its files if tasks are given as tokens"
+        )
+    return tokenizer
 
 
 def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:

@@ -40,7 +40,7 @@ def usable_names(tokenizer: Any) -> tuple[str, ...]:
         by_length.setdefault(len(answer_tokens(f" {name}", tokenizer)), []).append(name)
     single = by_length.get(1, [])
     names = single if len(single) >= LEAST_NAMES else max(by_length.values(), key=len)
-    first_tokens = {answer_tokens(f" {name}", tokenizer)[0]: name for name in names}
+    first_tokens = {tuple(answer_tokens(f" {name}", tokenizer)[:1]): name for name in names}
     if len(first_tokens) < LEAST_NAMES:
         raise InputError(
             f"task 'ioi' needs at least {LEAST_NAMES} names that this tokenizer splits into equally many tokens and "
