@@ -136,6 +136,24 @@ def choose_weights(
 
     The candidates are: all rankings equally, each one alone, each two equally. Ties go to the first. Greedy selects the
     circuits, filled up to their sizes.
+
+    Parameters
+    ----------
+    problem
+        The model, the examples and the sizes.
+    rankings
+        The rankings to combine.
+    measure
+        The area to compare.
+    how
+        How values are combined, as in `combine_rankings`.
+    session
+        The store, the engine and the progress display.
+
+    Returns
+    -------
+    tuple of float
+        One weight per ranking: 1 if it is used, else 0.
     """
     from ..evaluate.run_circuits import evaluate_circuits
 
