@@ -6,21 +6,34 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import test_cli
 import torch
 from conftest import build, random_task
 
-from edgewise import InputError, Local, load_model
+from edgewise import Bootstrap, Circuit, InputError, Local, discover, load_model, load_task
 from edgewise.evaluate import Mean
+from edgewise.evaluate.run_circuits import circuit_groups
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
 from edgewise.models.placement import free_bytes
-from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, forecast
+from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, forecast
+from edgewise.recipes.recipe import list_recipes, paper_recipes
 from edgewise.recipes.settings import Settings
+from edgewise.runtime.engine import IN_PROCESS
 
 edgewise = test_cli.edgewise
 SETTINGS = Settings(batch_size=3)
+
+
+def random_circuits(model, count):
+    """Distinct circuits that pruning leaves as they are."""
+    draw, circuits = np.random.default_rng(0), {}
+    while len(circuits) < count:
+        circuit = Circuit(model.graph, draw.random(model.graph.n_edges) < 0.5).prune()
+        circuits |= {circuit: None} if circuit.n_edges else {}
+    return tuple(circuits)
 
 
 @pytest.fixture
@@ -30,7 +43,8 @@ def model():
 
 def test_examples_batches_passes_memory_and_disk(model):
     task, learner = random_task(7), TopKLearner(steps=5, resamples=1)
-    works = [ScoreWork(task, SETTINGS), LearnWork(task, SETTINGS, learner), EvaluateWork(task, SETTINGS, 12)]
+    circuits = random_circuits(model, 12)
+    works = [ScoreWork(task, SETTINGS), LearnWork(task, SETTINGS, learner), EvaluateWork(task, SETTINGS, circuits)]
     result = forecast(model, works, exact=True)
     score, learn, evaluate = result.stages
     assert [stage.passes for stage in result.stages] == [1, 10, 12]
@@ -62,10 +76,58 @@ def test_batches_are_only_timed_if_the_run_may_take_minutes(model, monkeypatch):
 def test_more_circuits_take_longer(model, monkeypatch):
     task = random_task(30)
     means = replace(SETTINGS, ablation=Mean())
-    assert forecast(model, [EvaluateWork(task, means, 1)], exact=True).seconds > 0  # means need a task of their own
-    monkeypatch.setattr("edgewise.recipes.forecast._time_job", lambda *args: 2.0 + len(args[4].circuits))
-    few, many = (forecast(model, [EvaluateWork(task, means, n)], exact=True).seconds for n in (1, 1000))
-    assert (few, many) == (3, 1002)
+    assert (
+        forecast(model, [EvaluateWork(task, means, random_circuits(model, 1))], exact=True).seconds > 0
+    )  # means need a task of their own
+    groups = len(circuit_groups(IN_PROCESS, model, 100, 10))
+    monkeypatch.setattr("edgewise.recipes.forecast.Timer.job", lambda *args: (2.0 + len(args[3].circuits), None))
+    few, many = (
+        forecast(model, [EvaluateWork(task, means, random_circuits(model, n))], exact=True).seconds for n in (1, 100)
+    )
+    assert few == 3 and many == pytest.approx(100 + 2 * groups)
+
+
+def test_equal_circuits_are_counted_once(model):
+    circuits = random_circuits(model, 3)
+    (stage,) = forecast(model, [EvaluateWork(random_task(7), SETTINGS, circuits * 5)], exact=True).stages
+    assert stage.passes == 3
+
+
+def test_the_forecast_of_a_run_has_the_circuits_that_recipes_select(monkeypatch):
+    """The oracle is the run itself: its distinct circuits. Two rows of equal work take about as long."""
+    model = load_model("demo")
+    train, test = (load_task("ioi", model, split, 24) for split in ("train", "test"))
+    pairs = tuple(list_recipes(paper_recipes(Bootstrap())))
+    settings = Settings()
+    works = [ScoreWork(train, settings), SelectWork(train, settings, pairs),
+             *(EvaluateWork(test, settings, recipes=pairs, train=train) for _ in range(2))]  # fmt: skip
+    _, select, first, second = forecast(model, works, exact=True).stages
+    selected = {circuit for outcome in discover(model, train, test, settings).outcomes for circuit in outcome.circuits}
+    assert len(selected) / 2 < first.passes < 2 * len(selected) < len(pairs) * len(settings.sizes)
+    assert first.passes == second.passes and select.passes == len(pairs)
+    # With no time for more than one recipe, its circuits are extrapolated to all.
+    monkeypatch.setattr("edgewise.recipes.forecast.SELECT_SECONDS", 0.0)
+    one_recipe = forecast(model, works, exact=True).stages[2]
+    assert first.passes < one_recipe.passes <= len(pairs) * len(settings.sizes)
+
+
+def test_the_difference_of_two_noisy_times_is_never_zero(model, monkeypatch):
+    """A measurement of the circuits that is shorter than one without any must not make them free."""
+    times = iter([1.0, 1.0, 0.9, 0.9])
+    monkeypatch.setattr("edgewise.recipes.forecast.Timer._run", lambda *_: (next(times), None))
+    (stage,) = forecast(model, [EvaluateWork(random_task(3), SETTINGS, random_circuits(model, 4))], exact=True).stages
+    assert stage.seconds > 1.0
+
+
+def test_the_first_run_is_warm_up_unless_it_takes_long(model, monkeypatch):
+    scores = [np.ones((1, model.graph.n_edges), np.float32)]
+    for times, expected in (([2.0, 3.0], 3.0 * 7 / 3), ([2.9, 0.5], 0.5 * 7 / 3), ([4.0], 4.0 * 7)):
+        left = iter(times)
+        monkeypatch.setattr(
+            "edgewise.recipes.forecast.Timer._run",
+            lambda *_, left=left: (next(left), scores),
+        )
+        assert forecast(model, [ScoreWork(random_task(7), SETTINGS)], exact=True).seconds == pytest.approx(expected)
 
 
 def test_too_little_memory_raises_with_advice(model, monkeypatch):
@@ -101,12 +163,12 @@ def test_free_memory_of_a_cpu():
 @pytest.mark.parametrize(
     "words, stages",
     [
-        (("run", "--no-learned"), ["score", "evaluate", "evaluate"]),
-        (("run", "--learned"), ["score", "learn", "learn", "evaluate", "evaluate"]),
+        (("run", "--no-learned"), ["score", "select", "evaluate", "evaluate"]),
+        (("run", "--learned"), ["score", "learn", "learn", "select", "evaluate", "evaluate"]),
         (("score", "--out", "out"), ["score"]),
         (("learn", "--out", "out"), ["learn"]),
         (("evaluate", "full", "--out", "out.json"), ["evaluate"]),
-        (("study", "--learned"), ["score", "learn", "learn", "evaluate", "evaluate"]),
+        (("study", "--learned"), ["score", "learn", "learn", "select", "evaluate", "evaluate"]),
     ],
     ids=" ".join,
 )

@@ -259,9 +259,9 @@ def print_forecast(forecast: Forecast) -> None:
     heads = ("stage", "examples", "tokens", "batches of", "times", "memory", "about")
     rows = [
         (
-            f"{stage.name} {stage.task}", f"{stage.examples:,}", stage.length,
-            f"{stage.batches:,} x {stage.batch_size}", f"{stage.passes:,}", amount(stage.need),
-            duration(stage.with_workers(forecast.workers)),
+            f"{stage.name} {stage.task}", f"{stage.examples:,}", stage.length or "",
+            f"{stage.batches:,} x {stage.batch_size}" if stage.batches else "", f"{stage.passes:,}",
+            amount(stage.need) if stage.need else "", duration(stage.with_workers(forecast.workers)),
         )
         for stage in forecast.stages
     ]  # fmt: skip
@@ -272,7 +272,7 @@ def print_forecast(forecast: Forecast) -> None:
     if forecast.disk:
         say(f"disk: {amount(forecast.disk)} of scores, which are stored per example")
     workers = f" with {forecast.workers} workers" if forecast.workers > 1 else ""
-    say(f"time: about {duration(forecast.seconds or 0)}{workers}, from a first batch; equal circuits run once")
+    say(f"time: about {duration(forecast.seconds or 0)}{workers}, from a first batch; loading and writing come on top")
     explain("nothing was written: this was --dry-run")
 
 
@@ -286,5 +286,5 @@ def amount(n_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """Return a duration as text with a unit."""
     if seconds < 120:
-        return f"{max(seconds, 1):.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 5 else "under 5 s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

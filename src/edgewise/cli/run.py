@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import models
 from ..errors import InputError
-from ..evaluate.curve import SIZES
 from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
@@ -164,15 +163,16 @@ def _load_validation(model: models.Model, task: options.TaskOptions, split: str)
 
 def _list_work(recipes: Recipes, settings: Settings, train: Task, test: Task, validation: Task | None) -> list[Work]:
     """Return the parts of the run whose cost is forecast."""
-    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork
+    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork
 
-    every = [recipe for listed in recipes.values() for recipe in listed]
-    learners = dict.fromkeys(recipe.learner for recipe in every if recipe.learner)
+    pairs = tuple(list_recipes(recipes))
+    learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner)
     evaluated = [test] if validation is None else [test, validation]
     return [
         ScoreWork(train, settings),
         *(LearnWork(train, settings, learner) for learner in learners),
-        *(EvaluateWork(examples, settings, len(every) * len(SIZES)) for examples in evaluated),
+        SelectWork(train, settings, pairs),
+        *(EvaluateWork(examples, settings, recipes=pairs, train=train) for examples in evaluated),
     ]
 
 

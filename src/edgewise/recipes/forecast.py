@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..core.circuit import Circuit
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..core.statistics import NO_FILTER, Filter, summarise
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
@@ -21,27 +24,32 @@ from ..models.placement import free_bytes
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob
 from ..tasks import Example, Task
+from .recipe import select_circuits
 from .settings import Settings
+from .stages import MeasureRecipe
 
 Job = Callable[[Model, Sequence[Example]], Any]
 # Runs that are expected to take fewer seconds are started without a word.
 LONG_SECONDS = 60.0
-# The share of edges of the circuit that is timed: most circuits of a curve are smaller.
-TIMED_SHARE = 0.1
+# Seconds after which no further recipe is sampled, and the number of its circuits that are timed.
+SELECT_SECONDS, TIMED_CIRCUITS = 5.0, 8
+# A job that takes longer than this on one example isn't run again; one that takes longer on a batch is timed on an
+# example.
+LONG_JOB, LONG_BATCH = 3.0, 10.0
 # To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
-SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "learn": 10, "evaluate": 1}
+SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "select": 0, "learn": 10, "evaluate": 1}
 
 
 @dataclass(frozen=True)
 class Stage:
     """The cost of a part of a run.
 
-    name                 'score', 'learn' or 'evaluate'
+    name                 'score', 'select', 'learn' or 'evaluate'
     task                 the examples, and the measure that is learned for
     examples, length     number of examples, and tokens of the longest
     batches, batch_size  number of batches, and examples in the largest
     passes               how often all batches are run: the number of circuits, or of learning steps (each of a single
-                         batch)
+                         batch); for 'select' the number of recipes
     need, least          bytes of a batch, and of a single example, beyond the model
     pieces               how many workers can share it at most
     seconds              in one process, roughly. None if nothing was timed.
@@ -116,23 +124,103 @@ class Forecast:
         return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a stage is timed: `repeats` times a job on all examples. What the job `shared` does is done only once."""
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What recipes select from the scores of a few examples. It stands for what they select from all of them.
 
-    task: Task
-    stage: Stage
-    job: Job
-    repeats: float = 1.0
-    shared: Job | None = None
+    circuits    the distinct circuits of the sampled recipes, without the empty and the full one
+    n_distinct  how many distinct circuits all recipes select, roughly
+    seconds     of selecting the circuits of all recipes, roughly
+    """
 
-    def seconds(self, model: Model, engine: Engine, enough: float) -> float:
-        """Return the seconds of the stage. A short job is timed on one example; see `_time_job`."""
-        shared = 0.0
-        if self.shared is not None:
-            shared = _time_job(model, engine, self.task, self.stage, self.shared, enough)
-        seconds = _time_job(model, engine, self.task, self.stage, self.job, enough)
-        return shared + self.repeats * max(0.0, seconds - shared)
+    circuits: tuple[Circuit, ...]
+    n_distinct: int
+    seconds: float
+
+
+class Timer:
+    """Times parts of the work of a run. Scores and samples are made once and shared by the works."""
+
+    def __init__(self, model: Model, engine: Engine) -> None:
+        self.model, self.engine = model, engine
+        self._scores: dict[str, EdgeScores] = {}
+        self._samples: dict[tuple[str, tuple[MeasureRecipe, ...]], Sample] = {}
+
+    def job(self, task: Task, stage: Stage, job: Job) -> tuple[float, Any]:
+        """Return the seconds of a job on all examples, and its result on a few.
+
+        The first run, on one example, warms up. If it took long, it counts; else a second run on a batch does.
+        """
+        batches = plan_batches(task.examples, stage.batch_size)
+        rows = batches[len(batches) // 2]
+        seconds, result = self._run(task, stage, job, rows[:1])
+        if seconds < LONG_JOB:
+            rows = rows if seconds * len(rows) < LONG_BATCH else rows[:1]
+            seconds, result = self._run(task, stage, job, rows)
+        else:
+            rows = rows[:1]
+        return seconds * len(task) / len(rows), result
+
+    def _run(self, task: Task, stage: Stage, job: Job, rows: Sequence[int]) -> tuple[float, Any]:
+        with use_threads(threads_for(self.model, min(self.engine.workers(self.model), stage.pieces))):
+            started = time.perf_counter()
+            result = job(self.model, [task.examples[row] for row in rows])
+            return time.perf_counter() - started, result
+
+    def score(self, work: ScoreWork, stage: Stage) -> float:
+        """Return the seconds of scoring all examples; keep the scores of those that were timed."""
+        seconds, (values, *_) = self.job(work.task, stage, ScoreJob(work.settings.scorer, work.settings.metric))
+        self._scores[work.task.digest] = EdgeScores(self.model.graph, values)
+        return seconds
+
+    def sample(self, train: Task, settings: Settings, pairs: tuple[MeasureRecipe, ...]) -> Sample:
+        """Select circuits by as many recipes as a few seconds allow, in random order, and extrapolate to all."""
+        key = (train.digest, pairs)
+        if key not in self._samples:
+            if train.digest not in self._scores:
+                work = ScoreWork(train, settings)
+                self.score(work, work.plan(self.model, self.engine))
+            self._samples[key] = self._select(self._scores[train.digest], settings, pairs)
+        return self._samples[key]
+
+    def _select(self, scores: EdgeScores, settings: Settings, pairs: tuple[MeasureRecipe, ...]) -> Sample:
+        rankings: dict[Filter, Ranking] = {}
+        distinct: dict[Circuit, None] = {}
+        counts: list[int] = []
+        started = time.perf_counter()
+        for row in np.random.default_rng(0).permutation(len(pairs)):
+            measure, recipe = pairs[row]
+            chosen_filter = recipe.filter if scores.n_examples > 1 else NO_FILTER
+            if chosen_filter not in rankings:
+                rankings[chosen_filter] = summarise(scores, chosen_filter).ranking
+            # A learned ranking isn't known yet, so scores stand for it.
+            selections = select_circuits(rankings[chosen_filter], replace(recipe, learner=None), measure, settings)
+            distinct |= dict.fromkeys(selection.circuit.prune() for selection in selections)
+            counts.append(len(distinct))
+            if time.perf_counter() - started > SELECT_SECONDS:
+                break
+        share, half = len(pairs) / len(counts), counts[max(0, len(counts) // 2 - 1)]
+        # Recipes repeat each other's circuits: the number of distinct ones grows as a power of the number of recipes.
+        power = min(1.0, float(np.log2(counts[-1] / half))) if len(counts) > 3 else 1.0
+        seconds = (time.perf_counter() - started) * share
+        inner = tuple(circuit for circuit in distinct if 0 < circuit.n_edges < circuit.graph.n_edges)
+        return Sample(inner, round(counts[-1] * share**power), seconds)
+
+    def evaluate(self, work: Work, stage: Stage, circuits: Sequence[Circuit], n_distinct: int) -> float:
+        """Return the seconds of evaluating `n_distinct` circuits like these. Some of them are timed together."""
+        settings = work.settings
+        job = EvaluateJob(settings.metric, _without_task(settings.ablation), (), (), settings.memory)
+        shared, _ = self.job(work.task, stage, job)
+        by_cost = sorted(circuits, key=lambda circuit: int(circuit.nodes.sum()))
+        places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)
+        timed = tuple(by_cost[place] for place in places)
+        if not timed:
+            return shared
+        together, _ = self.job(work.task, stage, replace(job, circuits=timed))
+        n_groups = len(circuit_groups(self.engine, self.model, n_distinct, stage.batches))
+        # The difference of two measurements may be noise; a circuit doesn't take less than a share of the whole.
+        each = max(together - shared, together / (len(timed) + 2)) / len(timed)
+        return n_groups * shared + n_distinct * each
 
 
 @dataclass(frozen=True)
@@ -144,40 +232,68 @@ class Work(ABC):
     times: int = field(default=1, kw_only=True)
 
     @abstractmethod
-    def plan(self, model: Model, engine: Engine) -> Plan:
-        """Return the cost of one repetition, without running anything, and how to time it."""
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Return the cost of one repetition, without running anything."""
+
+    @abstractmethod
+    def time(self, stage: Stage, timer: Timer) -> Stage:
+        """Return the stage with its seconds, and the passes as far as they are known only now."""
 
 
 @dataclass(frozen=True)
 class ScoreWork(Work):
     """Scoring all edges on a task."""
 
-    def plan(self, model: Model, engine: Engine) -> Plan:
+    def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan one pass of the scorer."""
         need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
-        stage = _plan_stage("score", model, engine, self.task, need, self.settings, 1)
-        # For a scorer that reads the mean scores of another one first, any scores will do.
-        scorer = self.settings.scorer.with_first_scores(np.zeros(model.graph.n_edges))
-        return Plan(self.task, stage, ScoreJob(scorer, self.settings.metric))
+        return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
+
+    def time(self, stage: Stage, timer: Timer) -> Stage:
+        """Time a batch."""
+        return replace(stage, seconds=timer.score(self, stage))
+
+
+@dataclass(frozen=True)
+class SelectWork(Work):
+    """Selecting circuits by recipes, from the scores of a task."""
+
+    recipes: tuple[MeasureRecipe, ...]
+
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Plan one pass per recipe."""
+        label = f"{self.task.name} ({self.task.split})"
+        return Stage("select", label, len(self.task), 0, 0, 0, len(self.recipes), 0, 0, pieces=1)
+
+    def time(self, stage: Stage, timer: Timer) -> Stage:
+        """Select from the scores of a few examples."""
+        return replace(stage, seconds=timer.sample(self.task, self.settings, self.recipes).seconds)
 
 
 @dataclass(frozen=True)
 class EvaluateWork(Work):
-    """Evaluating at most `n_circuits` circuits on a task."""
+    """Evaluating circuits on a task: known ones, or those that recipes select from the scores of `train`."""
 
-    n_circuits: int = 1
+    circuits: tuple[Circuit, ...] = ()
+    recipes: tuple[MeasureRecipe, ...] = ()
+    train: Task | None = None
 
-    def plan(self, model: Model, engine: Engine) -> Plan:
-        """Plan one pass per circuit. A batch is timed with one circuit, and without any."""
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Plan one pass per circuit."""
+        n_circuits = len(self.circuits) + len(self.recipes) * len(self.settings.sizes)
         need = circuit_need(model.transformer.shape, self.task.longest)
-        stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, self.n_circuits)
-        groups = circuit_groups(engine, model, self.n_circuits, stage.batches)
-        inside = np.random.default_rng(0).random(model.graph.n_edges) < TIMED_SHARE
-        inside[-1] = True
-        circuit = Circuit(model.graph, inside).prune()
-        shared = EvaluateJob(self.settings.metric, _without_task(self.settings.ablation), (), (), self.settings.memory)
-        stage = replace(stage, pieces=stage.batches * len(groups))
-        return Plan(self.task, stage, replace(shared, circuits=(circuit,)), self.n_circuits, shared)
+        stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, n_circuits)
+        groups = circuit_groups(engine, model, n_circuits, stage.batches)
+        return replace(stage, pieces=stage.batches * len(groups))
+
+    def time(self, stage: Stage, timer: Timer) -> Stage:
+        """Time some of the circuits together. Equal circuits run once."""
+        circuits = tuple(dict.fromkeys(circuit.prune() for circuit in self.circuits))
+        n_distinct = len(circuits)
+        if self.train is not None:
+            sample = timer.sample(self.train, self.settings, self.recipes)
+            circuits, n_distinct = sample.circuits, sample.n_distinct
+        return replace(stage, passes=n_distinct, seconds=timer.evaluate(self, stage, circuits, n_distinct))
 
 
 @dataclass(frozen=True)
@@ -186,48 +302,64 @@ class LearnWork(Work):
 
     learner: Learner = field(default_factory=TopKLearner)
 
-    def plan(self, model: Model, engine: Engine) -> Plan:
-        """Plan the steps of all rankings. One step is timed."""
-        settings, task = self.settings, self.task
-        ablation = _without_task(settings.ablation)
-        problem = LearningProblem(model, task, settings.metric, ablation, settings.sizes, settings.memory)
-        cost = self.learner.cost(problem)
-        stage = _plan_stage("learn", model, engine, task, cost.need, replace(settings, batch_size=None), cost.steps)
+    def plan(self, model: Model, engine: Engine) -> Stage:
+        """Plan the steps of all rankings."""
+        cost = self._cost(model)
+        stage = _plan_stage(
+            "learn", model, engine, self.task, cost.need, replace(self.settings, batch_size=None), cost.steps
+        )
         label = f"{stage.task} for {self.learner.measure.name}"
-        stage = replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
-        return Plan(task, stage, cost.job, cost.steps * cost.batch / len(task))
+        return replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
+
+    def time(self, stage: Stage, timer: Timer) -> Stage:
+        """Time one step."""
+        cost = self._cost(timer.model)
+        seconds, _ = timer.job(self.task, stage, cost.job)
+        return replace(stage, seconds=seconds * cost.steps * cost.batch / len(self.task))
+
+    def _cost(self, model: Model) -> Any:
+        settings, ablation = self.settings, _without_task(self.settings.ablation)
+        problem = LearningProblem(model, self.task, settings.metric, ablation, settings.sizes, settings.memory)
+        return self.learner.cost(problem)
 
 
 def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, exact: bool = False) -> Forecast:
     """Forecast the cost of a run with as many workers as the engine has. Raise InputError if it can't fit.
 
-    With `exact`, batches of every stage are timed. Otherwise they are timed only if the run may take minutes, judged by
-    the sizes of model and examples.
+    With `exact`, every stage is timed on a few examples. Otherwise stages are timed only if the run may take minutes,
+    judged by the sizes of model and examples. Circuits are selected from the scores of the timed examples.
     """
-    transformer = model.transformer
-    plans = [(work, work.plan(model, engine)) for work in works]
-    stages = tuple(replace(plan.stage, passes=work.times * plan.stage.passes) for work, plan in plans)
+    transformer, works = model.transformer, list(works)
+    stages = [work.plan(model, engine) for work in works]
     free = {str(device): free_bytes(device) for device in transformer.devices}
     weights = [] if model.module is None else list(model.module.parameters())
     workers = engine.workers(model)
-    n_scored = sum(stage.examples * stage.passes for stage in stages if stage.name == "score")
+    n_scored = sum(s.examples * work.times for work, s in zip(works, stages, strict=True) if s.name == "score")
     planned = Forecast(
         model.name,
         model.graph.n_edges,
         sum(weight.nbytes for weight in weights),
         {name: amount for name, amount in free.items() if amount is not None},
-        stages,
+        _repeat(works, stages),
         4 * model.graph.n_edges * n_scored,
         workers if transformer.device.type == "cpu" else 1,  # workers on other devices have memory of their own
     )
     planned.check()
-    n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in stages)
+    n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in planned.stages)
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
     if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
-        enough = 0.0 if exact else LONG_SECONDS / 4
-        timed = [work.times * plan.seconds(model, engine, enough) for work, plan in plans]
-        planned = replace(planned, stages=tuple(replace(s, seconds=t) for s, t in zip(stages, timed, strict=True)))
+        timer = Timer(model, engine)
+        timed = [work.time(stage, timer) for work, stage in zip(works, stages, strict=True)]
+        planned = replace(planned, stages=_repeat(works, timed))
     return replace(planned, workers=workers)
+
+
+def _repeat(works: Sequence[Work], stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Return the stages of all repetitions."""
+    return tuple(
+        replace(s, passes=work.times * s.passes, seconds=None if s.seconds is None else work.times * s.seconds)
+        for work, s in zip(works, stages, strict=True)
+    )
 
 
 def _without_task(ablation: Ablation) -> Ablation:
@@ -248,21 +380,3 @@ def _plan_stage(
     return Stage(
         name, label, len(task), task.longest, batches, size, passes, need.total(size), need.total(1), pieces=batches
     )
-
-
-def _time_job(model: Model, engine: Engine, task: Task, stage: Stage, job: Job, enough: float) -> float:
-    """Return the seconds of a job on all examples, from one example, or from a batch if the job takes long.
-
-    One example decides if all passes take fewer than `enough` seconds.
-    """
-    batches = plan_batches(task.examples, stage.batch_size)
-    rows = batches[len(batches) // 2]
-    seconds = 0.0
-    for timed_rows in (rows[:1], rows):
-        with use_threads(threads_for(model, min(engine.workers(model), stage.pieces))):
-            started = time.perf_counter()
-            job(model, [task.examples[row] for row in timed_rows])
-            seconds = (time.perf_counter() - started) * len(task) / len(timed_rows)
-        if seconds * stage.passes < enough:
-            break
-    return seconds

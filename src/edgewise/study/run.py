@@ -16,7 +16,7 @@ from ..evaluate import BOTH_MEASURES, Measure
 from ..models import Model, load_source
 from ..pipeline import discover
 from ..recipes.discovery import Discovery
-from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
+from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, SelectWork, Work, forecast
 from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
@@ -162,9 +162,8 @@ def _over_seeds(
 
 def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
     """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
-    recipes = [recipe for _, recipe in plan.recipes(0)]
-    learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
-    n_circuits, settings = len(recipes) * len(plan.settings.sizes), plan.settings
+    learners = dict.fromkeys(recipe.learner for _, recipe in plan.recipes(0) if recipe.learner is not None)
+    settings = plan.settings
     forecasts = []
     for name in plan.models:
         model = load_source(plan.source(name, cache))
@@ -173,6 +172,14 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
             splits, draws = _load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
             works.append(ScoreWork(splits[TRAIN], settings, times=draws))
             works += [LearnWork(splits[TRAIN], settings, learner, times=draws) for learner in learners]
-            works += [EvaluateWork(splits[s], settings, n_circuits, times=plan.seeds) for s in (VALIDATION, TEST)]
+            # Seeds that share examples evaluate their recipes together.
+            seeds = range(plan.seeds if draws == 1 else 1)
+            recipes = tuple(dict.fromkeys(pair for seed in seeds for pair in plan.recipes(seed)))
+            tested = tuple({(measure, recipe.name): (measure, recipe) for measure, recipe in recipes}.values())
+            works.append(SelectWork(splits[TRAIN], settings, recipes, times=draws))
+            works += [
+                EvaluateWork(splits[split], settings, recipes=pairs, train=splits[TRAIN], times=draws)
+                for split, pairs in ((VALIDATION, recipes), (TEST, tested))
+            ]
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts
