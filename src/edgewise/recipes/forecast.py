@@ -211,7 +211,7 @@ class Timer:
         settings = work.settings
         job = EvaluateJob(settings.metric, _without_task(settings.ablation), (), (), settings.memory)
         shared, _ = self.job(work.task, stage, job)
-        by_cost = sorted(circuits, key=lambda circuit: int(circuit.nodes.sum()))
+        by_cost = sorted(circuits, key=lambda circuit: len(circuit.nodes))
         places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)
         timed = tuple(by_cost[place] for place in places)
         if not timed:
