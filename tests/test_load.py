@@ -306,3 +306,16 @@ def test_a_model_folder_with_an_adapter_raises_an_input_error(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(InputError, match=r"adapter_config\.json.*merge_and_unload"):
         load_model(tmp_path)
+
+
+def test_something_else_than_a_model_raises_an_input_error_in_one_line():
+    """A HuggingFace model that wasn't wrapped, and a pipeline, which also has a tokenizer."""
+
+    class Pipeline:
+        tokenizer = model = None
+
+    for value, name in ((build("gpt2"), "a GPT2LMHeadModel"), (Pipeline(), "a Pipeline"), ("demo", "'demo'")):
+        for call in (score_edges, lambda model, task: discover(model, task, task)):
+            with pytest.raises(InputError, match=rf"a loaded model is needed, not {name}; .*wrap_model") as error:
+                call(value, random_task(2))
+            assert "\n" not in str(error.value)

@@ -158,8 +158,12 @@ def is_task_file(name: str) -> bool:
 
 def check_model(model: object) -> None:
     """Raise InputError if `model` isn't a loaded model, but its name, for example."""
-    if not hasattr(model, "tokenizer"):
-        raise InputError(f"a loaded model is needed, not {model!r}; load it first: load_model(name)")
+    if not all(hasattr(model, name) for name in ("tokenizer", "bos", "vocabulary", "max_length")):
+        value = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        raise InputError(
+            f"a loaded model is needed, not {value}; load it first: load_model(name), or wrap_model(module) for a "
+            "HuggingFace model in memory"
+        )
 
 
 def check_examples(model: TokenReader, task: Task) -> None:
