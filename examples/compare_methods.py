@@ -17,6 +17,6 @@ for measure in (edgewise.CMD, edgewise.CPR):
         difference = f"{comparison.difference:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
         print(f"  {outcome.recipe.name:27} {outcome.area:.4f}  {difference}  {comparison.verdict}")
 
-greedy, ilp = (outcome.selections[5].circuit for outcome in discovery.of(edgewise.CMD)[:2])
+greedy, ilp = (outcome.circuit(0.05) for outcome in discovery.of("CMD")[:2])
 print(f"at 5 % of the edges, the Jaccard overlap of greedy and ILP is {edgewise.jaccard(greedy, ilp):.2f}")
 print("edges in the ILP circuit only:", ", ".join(sorted(set(ilp.edges) - set(greedy.edges))) or "none")

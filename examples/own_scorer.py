@@ -26,7 +26,7 @@ recipes = {edgewise.CMD: [edgewise.Recipe(edgewise.Ilp())]}
 curves = {}
 for scorer in (Halfway(), edgewise.EapIg(steps=5), edgewise.Eap()):
     discovery = edgewise.discover(model, train, test, edgewise.Settings(scorer=scorer), recipes)
-    curves[scorer.name] = discovery.best(edgewise.CMD).curve
+    curves[scorer.name] = discovery.best("CMD").curve
     print(f"{scorer.name:8} CMD {curves[scorer.name].cmd:.4f}")
 
 comparison = edgewise.compare(curves["Halfway"], curves["eap-ig"], edgewise.CMD)

@@ -18,9 +18,9 @@ with open("gifts.jsonl", "w", encoding="utf-8") as file:
             file.write(json.dumps(row | {"correct": f" {a}", "incorrect": f" {b}", "split": split}) + "\n")
 
 model = edgewise.load_model("demo")
-train, test = (edgewise.load_task("gifts.jsonl", model, split) for split in ("train", "test"))
+train, validation, test = (edgewise.load_task("gifts.jsonl", model, split) for split in PLACES)
 print(train, test)
 
-discovery = edgewise.discover(model, train, test)
+discovery = edgewise.discover(model, train, test, validation=validation)
 print(discovery)
 print("on the command line: edgewise run --task gifts.jsonl")

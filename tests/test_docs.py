@@ -59,7 +59,7 @@ def test_custom_methods_of_the_page_run(tmp_path, monkeypatch):
 def test_readme_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python_blocks("README.md"):
-        exec(block.replace('"train")', '"train", 20)').replace('"test")', '"test", 20)'), {})
+        exec(block.replace("model, split)", "model, split, 20)"), {})
     assert "->" in capsys.readouterr().out
 
 
