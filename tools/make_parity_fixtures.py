@@ -34,7 +34,7 @@ VOCABULARY, CONTEXT = 29, 16
 # Uneven within a batch, longer than Gemma's window; the two shortest prompts have nothing after them to average in.
 LENGTHS, BATCH = (7, 5, 9, 5, 8, 6), 3
 STEPS = 5
-METHODS = ("EAP", "EAP-IG-inputs", "clean-corrupted", "EAP-IG-activations", "exact")
+METHODS = ("EAP", "EAP-IG-inputs", "clean-corrupted", "EAP-IG-activations", "information-flow-routes", "exact")
 ABLATIONS = ("patching", "zero", "mean-positional")
 # Sizes of circuits, as shares of all edges.
 SHARES = (0.1, 0.25, 0.5, 0.9)
