@@ -6,9 +6,9 @@
                                                                  # transformer-lens 2.18
 
 The minimum cost of EAP-IG with five steps is one forward pass and five forward + backward passes (gradients of the
-embeddings, logits at the last position only). The minimum cost of a weighted circuit with the gradient of all weights
-is one forward + backward pass. Seconds are CPU time per example, the minimum of several repetitions; wall time is also
-shown. Rows marked `half` use prompts with an equal first half.
+embeddings, logits at the last position only); `SCORERS` has that of every scorer. The minimum cost of a weighted
+circuit with the gradient of all weights is one forward + backward pass. Seconds are CPU time per example, the minimum
+of several repetitions; wall time is also shown. Rows marked `half` use prompts with an equal first half.
 """
 
 from __future__ import annotations
@@ -35,10 +35,44 @@ from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer
 from edgewise.models.weighted import run_weighted
+from edgewise.score import (
+    AttnLrp,
+    CleanCorrupted,
+    EapIgActivations,
+    ExpectedGradients,
+    Gim,
+    GradDrop,
+    InformationFlowRoutes,
+    RelP,
+    RelPQk,
+    Scorer,
+)
+from edgewise.score.exact import ExactEdges
 from edgewise.select import solve_path
 from edgewise.tasks import Example, LogitDifference
 
 BATCH, LENGTH = 10, 20
+# Scorer -> the plain passes that it needs, from the seconds of a forward, of a forward + backward, and of a backward
+# pass, and the number of layers. Exact patching of ten edges needs a forward pass for each.
+SCORERS: dict[str, tuple[Scorer, Callable[[float, float, float, int], float]]] = {
+    "EAP": (Eap(), lambda forward, both, backward, layers: forward + both),
+    "EAP-IG-5": (EapIg(5), lambda forward, both, backward, layers: forward + 5 * both),
+    "clean-corrupted": (CleanCorrupted(), lambda forward, both, backward, layers: 2 * both),
+    "expected gradients": (ExpectedGradients(), lambda forward, both, backward, layers: 2 * forward + both),
+    "EAP-IG-activations-2": (
+        EapIgActivations(2), lambda forward, both, backward, layers: 2 * forward + (2 * layers + 1) * 2 * both,
+    ),
+    "GIM": (Gim(), lambda forward, both, backward, layers: forward + both),
+    "GIM, 5 steps": (Gim(steps=5), lambda forward, both, backward, layers: forward + 5 * both),
+    "RelP": (RelP(), lambda forward, both, backward, layers: forward + both),
+    "RelP with q and k": (RelPQk(), lambda forward, both, backward, layers: forward + both),
+    "AttnLRP": (AttnLrp(), lambda forward, both, backward, layers: forward + both),
+    "GradDrop": (GradDrop(), lambda forward, both, backward, layers: 2 * forward + layers * backward),
+    "information flow routes": (InformationFlowRoutes(), lambda forward, both, backward, layers: 2 * forward),
+    "exact, 10 edges": (
+        ExactEdges(tuple(range(1000, 30000, 3000))), lambda forward, both, backward, layers: 12 * forward,
+    ),
+}  # fmt: skip
 PEER = Path(__file__).with_name("peer_eap_ig.py")
 
 
@@ -129,7 +163,7 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
     for label, batch in batches.items():
         rows |= weighted_rows(transformer, batch, label, repeats)
     for label, batch in batches.items():
-        for scorer, title in ((Eap(), "EAP"), (EapIg(5), "EAP-IG-5")):
+        for title, (scorer, _) in SCORERS.items():
             rows[title + label] = clock(
                 lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
             )
@@ -234,7 +268,10 @@ def main() -> None:
     forward, last, both = (
         rows[name][0] for name in ("forward, all logits", "forward, last logits", "forward + backward")
     )
-    limits = {"EAP-IG": last + 5 * both, "EAP": last + both, "weighted": both}
+    needed = {title: passes(last, both, both - last, model.graph.n_layers) for title, (_, passes) in SCORERS.items()}
+    limits = {name + half: seconds for name, seconds in needed.items() for half in ("", ", half")}
+    limits |= {label: both for label in rows if label.startswith("weighted")}
+    limits["peer EAP-IG-5"] = limits["EAP-IG-5"]
     table = Table(
         title=f"{args.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {args.threads} threads",
         title_justify="left",
@@ -242,12 +279,12 @@ def main() -> None:
     for column in ("", "CPU s / example", "wall s / example", "forwards", "times the minimum"):
         table.add_column(column, justify="left" if not column else "right")
     for label, (cpu, wall) in rows.items():
-        limit = next((limit for name, limit in limits.items() if name in label), None)
+        limit = limits.get(label)
         table.add_row(label, f"{cpu:.4f}", f"{wall:.4f}", f"{cpu / forward:.2f}", f"{cpu / limit:.2f}" if limit else "")
     console = Console(width=120)
     console.print(table)
     console.print(
-        f"minimum costs: EAP-IG-5 {limits['EAP-IG']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
+        f"minimum costs: EAP-IG-5 {limits['EAP-IG-5']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
         "forwards: plain forward passes with all logits"
     )
     for label, value in facts.items():

@@ -26,6 +26,18 @@ from edgewise.models import make_batch, wrap_model
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import circuit_need, scoring_need, weighted_need
 from edgewise.models.prepare import prepare
+from edgewise.score import (
+    AttnLrp,
+    CleanCorrupted,
+    EapIgActivations,
+    Exact,
+    ExpectedGradients,
+    Gim,
+    GradDrop,
+    InformationFlowRoutes,
+    RelP,
+)
+from edgewise.score.exact import ExactEdges
 from edgewise.tasks import Example, LogitDifference
 
 VOCABULARY, LENGTH, BUDGET = 50, 12, 40_000_000
@@ -164,8 +176,25 @@ WORK = {
     "eap": (lambda batch: Eap().score(batch, LogitDifference()), scoring_need),
     "eap-ig-5": (lambda batch: EapIg(5).score(batch, LogitDifference()), partial(scoring_need, runs=5)),
     "evaluate": (evaluate, circuit_need),
+    "exact": (lambda batch: ExactEdges(tuple(range(100, 110))).score(batch, LogitDifference()), Exact().need),
     "learn": (partial(learn, keep=True), partial(weighted_need, keep_streams=True)),
     "learn, streams mixed again": (partial(learn, keep=False), partial(weighted_need, keep_streams=False)),
+}
+
+
+class Midpoints(ExpectedGradients):
+    """Without tokens, which the device `meta` has none of."""
+
+    def draw_points(self, batch):
+        return [0.5] * len(batch.clean)
+
+
+# Every scorer with its own estimate; Mask-IG runs what learners run.
+SCORED = [CleanCorrupted(), EapIgActivations(5), Midpoints(), GradDrop(), InformationFlowRoutes()]
+SCORED += [Gim(), RelP(), AttnLrp(), Gim(steps=5), RelP(steps=5)]
+WORK |= {
+    f"{scorer.name} {getattr(scorer, 'steps', '')}": (partial(scorer.score, metric=LogitDifference()), scorer.need)
+    for scorer in SCORED
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..core.circuit import Circuit
 from ..errors import InputError
@@ -16,6 +16,8 @@ MAX_BATCH_SIZE = 64
 # tensors, take at most this many bytes. Common allocators return larger blocks to the system immediately, and getting
 # them again is slow.
 MAX_STREAM_BYTES = 2**25
+# Memory for several circuits at once is planned for if so many circuits of one example may run together.
+MIN_AT_ONCE = 4
 # The number of values that are normalised at once, so that temporary copies are small and fit into a cache.
 NORMED_AT_ONCE = 2**18
 # Streams of one example are kept for the backward pass if they take at most this many bytes.
@@ -99,11 +101,14 @@ class Need:
         return held + self.fixed + self.layer + (self.each - self.layer) // n_devices
 
 
-def scoring_need(shape: Shape, length: int, runs: int = 1, kept_traces: int = 0, keeps_graph: bool = False) -> Need:
+def scoring_need(
+    shape: Shape, length: int, runs: int = 1, kept_traces: int | None = None, keeps_graph: bool = False
+) -> Need:
     """Return the memory for scoring examples of `length` tokens with gradients of `runs` runs.
 
-    `kept_traces` counts the runs that are kept, without what autograd needs, while others run with gradients. With
-    `keeps_graph`, what autograd needs is kept to the end, and so are the gradients at the streams.
+    kept_traces  how many other runs are kept while runs with gradients follow; None for 0, or if there is only one
+                 run, for a scorer that computes the differences after it
+    keeps_graph  whether what autograd needs is kept for several backward passes, with the gradients at the streams
 
     It holds the differences of all sources, and the gradients at all destinations, which are summed over runs except
     for one stream per layer and run. On top comes the largest of: a run with its gradients, two runs whose differences
@@ -120,24 +125,35 @@ def scoring_need(shape: Shape, length: int, runs: int = 1, kept_traces: int = 0,
     else:
         summed = gradients + graph.n_layers * (runs - 1)
         contracting += (summed - gradients + runs) * itemsize
-        running += summed * itemsize
-    running += kept_traces * shape.trace_bytes
-    if runs == 1:  # scorers of one run keep the clean and the corrupted trace
+        running += summed * itemsize if runs > 1 else 0
+    kept = (kept_traces or 0) * shape.trace_bytes
+    running, contracting = running + kept, contracting + kept
+    if runs == 1 and kept_traces is None:  # the differences come later, from the clean and the corrupted trace
+        running = 0
         contracting += 2 * shape.trace_bytes
     if keeps_graph:
         contracting += shape.backward_bytes(length) - shape.trace_bytes + graph.n_layers * shape.itemsize
-    each = graph.n_sources * itemsize + max(running if runs > 1 else 0, subtracting, contracting)
+    each = graph.n_sources * itemsize + max(running, subtracting, contracting)
     fixed = shape.projection_size * (2 * itemsize + shape.itemsize)
     return _scale_need(shape, length, fixed, each, 4 * graph.n_heads * itemsize)
 
 
-def circuit_need(shape: Shape, length: int, n_circuits: int = 1) -> Need:
-    """Return the memory for running circuits: the clean run, the reference run, and `n_circuits` full circuits."""
+def circuit_need(shape: Shape, length: int) -> Need:
+    """Return the memory for running circuits: the clean run, the reference run, and the full circuit."""
     streams, indices = _head_input_bytes(shape, shape.graph.n_sources)
-    each = 2 * shape.trace_bytes + n_circuits * _circuit_bytes(shape, length, shape.graph.n_sources)
+    each = 2 * shape.trace_bytes + _circuit_bytes(shape, length, shape.graph.n_sources)
     # Sums of other devices' rows arrive at the running layer as separate tensors.
-    return _scale_need(
-        shape, length, 3 * shape.sum_itemsize * NORMED_AT_ONCE, each, n_circuits * (2 * streams + indices)
+    return _scale_need(shape, length, 3 * shape.sum_itemsize * NORMED_AT_ONCE, each, 2 * streams + indices)
+
+
+def circuits_need(shape: Shape, length: int) -> Need:
+    """Return the memory for running several full circuits at once, about half as many as is fast."""
+    need, values = circuit_need(shape, length), length * shape.graph.d_model
+    at_once = _max_circuits(shape, values) // 2
+    if at_once < MIN_AT_ONCE:
+        return need
+    return replace(
+        need, fixed=need.fixed + int(at_once * values * _circuit_bytes(shape, length, shape.graph.n_sources))
     )
 
 
@@ -165,7 +181,7 @@ def group_circuits(
     start, used = 0, 0.0
     values = n_examples * length * shape.graph.d_model
     available = (budget - circuit_need(shape, length).fixed) / values - 2 * shape.trace_bytes
-    max_circuits = MAX_STREAM_BYTES // (3 * shape.graph.n_heads * shape.itemsize * values)
+    max_circuits = _max_circuits(shape, values)
     for index, circuit in enumerate(circuits):
         needed = _circuit_bytes(shape, length, int(circuit.node_mask.sum()))
         if index > start and (used + needed > available or index - start >= max_circuits):
@@ -176,13 +192,17 @@ def group_circuits(
         yield start, len(circuits)
 
 
+def _max_circuits(shape: Shape, values: int) -> int:
+    """Return how many circuits may run together on examples with this many values of a stream."""
+    return MAX_STREAM_BYTES // (3 * shape.graph.n_heads * shape.itemsize * values)
+
+
 def flow_need(shape: Shape, length: int) -> Need:
     """Return the memory for shares of sources in streams: a run, the outputs of all sources twice, and all streams."""
     graph, itemsize = shape.graph, shape.sum_itemsize
     readers = 2 * graph.n_layers + 1
     shares = 2 * graph.n_sources * readers / graph.d_model
-    copies = 3 if shape.post_norm else 2
-    each = shape.trace_bytes + (copies * graph.n_sources + 2 * readers + shares) * itemsize
+    each = shape.trace_bytes + (2 * graph.n_sources + 2 * readers + shares) * itemsize
     return _scale_need(shape, length, shape.projection_size * itemsize, each, 0)
 
 

@@ -11,16 +11,13 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..method import check_is
-from ..models.memory import Need, Shape, circuit_need, group_circuits
+from ..models.memory import Need, Shape, circuits_need, group_circuits
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer
 from .eap_ig import EapIg
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared
-
-# Circuits that run together, if they are small.
-AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ class Exact(Scorer):
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory of several circuits."""
-        return circuit_need(shape, length, AT_ONCE)
+        return circuits_need(shape, length)
 
     @property
     def first_scorer(self) -> Scorer | None:
@@ -78,7 +75,7 @@ class ExactEdges(Scorer):
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory of several circuits."""
-        return circuit_need(shape, length, AT_ONCE)
+        return circuits_need(shape, length)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """Run the circuits of all edges but one, several at a time."""

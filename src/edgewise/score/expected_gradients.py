@@ -29,7 +29,7 @@ class ExpectedGradients(Scorer):
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory of one run with gradients, beside the differences."""
-        return scoring_need(shape, length, 2)
+        return scoring_need(shape, length, kept_traces=0)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """Run the clean, the corrupted and the random embedding."""
