@@ -38,7 +38,7 @@ def test_custom_methods_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     blocks = python_blocks("docs/how-to-extend.md")
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(block, names)
     for kind in ("Halfway", "LogitsFirst", "LogProbability", "Blend"):
@@ -47,6 +47,8 @@ def test_custom_methods_of_the_page_run(tmp_path, monkeypatch):
 
     model, train, circuit = (names[name] for name in ("model", "train", "circuit"))
     assert names["scores"].values.shape == (20, model.graph.n_edges) and circuit.n_edges <= 60
+    gim = edgewise.score_edges(model, train, edgewise.score.Gim()).values
+    np.testing.assert_allclose(names["gim_scores"].values, gim, rtol=1e-5, atol=1e-6 * np.abs(gim).max())
     # Halfway is the gradient of EAP-IG with two steps minus the gradient at the corrupted end.
     two, one = (edgewise.score_edges(model, train, edgewise.EapIg(steps)).values for steps in (2, 1))
     np.testing.assert_allclose(names["scores"].values, 2 * two - one, rtol=1e-3, atol=1e-4)
