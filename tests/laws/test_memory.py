@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -27,7 +27,6 @@ from edgewise.models.families import build_transformer
 from edgewise.models.memory import circuit_need, scoring_need, weighted_need
 from edgewise.models.prepare import prepare
 from edgewise.score import (
-    AttnLrp,
     CleanCorrupted,
     EapIgActivations,
     Exact,
@@ -191,23 +190,32 @@ class Midpoints(ExpectedGradients):
 
 # Every scorer with its own estimate; Mask-IG runs what learners run.
 SCORED = [CleanCorrupted(), EapIgActivations(5), Midpoints(), GradDrop(), InformationFlowRoutes()]
-SCORED += [Gim(), RelP(), AttnLrp(), Gim(steps=5), RelP(steps=5)]
-WORK |= {
+SCORED += [Gim(), RelP(), RelP(steps=5)]
+SCORED_IN_WORK = {
     f"{scorer.name} {getattr(scorer, 'steps', '')}": (partial(scorer.score, metric=LogitDifference()), scorer.need)
     for scorer in SCORED
 }
+WORK |= SCORED_IN_WORK
 
 
-CASES = [("gpt2", torch.float32), ("llama-3.1-8b", torch.bfloat16), ("llama-3.1-8b", torch.float32)]
+CASES = [("gpt2", torch.float32), ("llama-3.1-8b", torch.bfloat16), ("gemma-2-2b", torch.bfloat16)]
 
 
-@pytest.mark.parametrize("name, dtype", [*CASES, ("gemma-2-2b", torch.bfloat16)], ids=str)
-def test_the_estimate_is_the_memory_that_work_takes(name, dtype):
-    """At the width of real models."""
+@cache
+def on_meta(name, dtype):
+    """A model at the width of real ones, without weights."""
     with torch.device("meta"):
-        model = build_transformer(SHAPES[name]().to(dtype).eval().requires_grad_(False))
-    for verb, (work, need) in WORK.items():
-        with Held() as held:
-            work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
-        expected = need(model.shape, 20).total(3)
-        assert 0.9 < expected / held.most < 1.35, (verb, expected / held.most)
+        return build_transformer(SHAPES[name]().to(dtype).eval().requires_grad_(False))
+
+
+@pytest.mark.parametrize("verb", WORK)
+@pytest.mark.parametrize("name, dtype", [*CASES, ("llama-3.1-8b", torch.float32)], ids=str)
+def test_the_estimate_is_the_memory_that_work_takes(name, dtype, verb):
+    if (name, dtype) not in CASES and verb in SCORED_IN_WORK:
+        pytest.skip("Llama's shape in half precision is enough for this scorer")
+    work, need = WORK[verb]
+    model = on_meta(name, dtype)
+    with Held() as held:
+        work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
+    expected = need(model.shape, 20).total(3)
+    assert 0.9 < expected / held.most < 1.35, expected / held.most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from conftest import FAMILIES, VOCABULARY, random_task
 from slow import SlowExample, SlowModel
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from edgewise import Accuracy, Circuit, Eap, EapIg, InputError
+from edgewise import Accuracy, Circuit, Eap, EapIg, InputError, Settings
 from edgewise.evaluate import Patching, Zero
 from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.models import make_batch, wrap_model
@@ -185,6 +186,14 @@ def test_the_random_points_of_expected_gradients_are_uniform_and_depend_on_the_s
 def test_a_metric_without_a_gradient_raises_an_input_error(name):
     with pytest.raises(InputError, match="accuracy"):
         SCORERS[name]().check(Accuracy())
+
+
+@pytest.mark.parametrize(
+    "scorer", [*(kind() for kind in SCORERS.values()), Exact(5, Eap())], ids=lambda value: value.name
+)
+def test_settings_with_any_scorer_survive_writing_and_reading(scorer):
+    settings = Settings(scorer=scorer)
+    assert Settings.from_record(json.loads(json.dumps(settings.record()))) == settings
 
 
 def test_scorers_without_gradients_take_every_metric():
