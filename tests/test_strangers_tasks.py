@@ -184,7 +184,22 @@ def test_a_long_list_ends_with_a_count(demo, tmp_path):
     with pytest.raises(InputError) as error:
         load_task(write(tmp_path / "a.jsonl", [{}] * 25), demo)
     lines = str(error.value).splitlines()
-    assert len(lines) == 22 and lines[-1] == "  and 5 more" and lines[1].startswith("  example 1 lacks")
+    assert len(lines) == 5 and lines[1].startswith("  example 1 lacks") and lines[4].startswith("  and 22 more with ")
+
+
+def test_errors_are_grouped_by_cause_with_columns_and_tokens(demo, tmp_path):
+    longer = {"clean": GOOD["clean"] + " and", "corrupted": GOOD["corrupted"]}
+    rows = [GOOD | longer if number % 2 else {"prompt": "x", "answer": "y"} for number in range(12)]
+    with pytest.raises(InputError) as error:
+        load_task(write(tmp_path / "a.jsonl", rows), demo)
+    lacks, unequal = error.value.details[:4], error.value.details[4:]
+    assert [line.split()[1] for line in lacks[:3]] == ["1", "3", "5"] and lacks[3].endswith("problem: 7, 9, 11")
+    assert "it has 'prompt', 'answer', but a row needs clean" in lacks[0]
+    assert len(unequal) == 4 and "|to|and' against 'Mary|gave|a|drink|to'" in unequal[0] and unequal[3].startswith("and 3 more")
+    table = tmp_path / "a.csv"
+    table.write_text("prompt,answer\nx,y\n")
+    with pytest.raises(InputError, match="it has 'prompt', 'answer', but needs clean, corrupted"):
+        load_task(table, demo)
 
 
 def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(demo):
@@ -236,7 +251,7 @@ def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):
     lines.write_text("1\n" * 100_000)
     with pytest.raises(InputError, match="100,000 of its rows") as refusal:
         read_rows(lines)
-    assert str(refusal.value).endswith("and 99,980 more") and len(refusal.value.details) == 20
+    assert str(refusal.value).endswith("and 99,980 more") and len(refusal.value.details) == 4
     table = tmp_path / "table.csv"
     table.write_text("a,b\n" * 100_000)
     with pytest.raises(InputError, match="lacks the columns clean, corrupted, correct, incorrect"):

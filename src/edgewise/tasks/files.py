@@ -138,7 +138,8 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
         if names and not set(TEXT) <= set(names) and not set(TOKENS) <= set(names):
             missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
-                f"{path} lacks the columns {missing}; it needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
+                f"{path} lacks the columns {missing}; it has {', '.join(map(short, names[:MAX_DETAILS]))}, but needs "
+                f"{', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
             )
         # Without the cells that a short row lacks: many columns and many short rows would fill the memory.
         rows, too_long = [], []
@@ -171,7 +172,11 @@ def _columns(row: Any, columns: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
     missing = [column for column in columns if row.get(column) is None]
     if missing:
-        raise InputError(f" lacks {', '.join(missing)}; a row needs {', '.join(TEXT)} as text, or {', '.join(TOKENS)}")
+        names = ", ".join(short(name) for name in list(row)[:MAX_DETAILS])
+        raise InputError(
+            f" lacks {', '.join(missing)}; it has {names or 'no columns'}, but a row needs {', '.join(TEXT)} as "
+            f"text, or {', '.join(TOKENS)}"
+        )
     return {column: row[column] for column in columns}
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, overload
 
-from ..errors import InputError, warn
+from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import wrap_read_errors
 
 # Bootstrap intervals from fewer examples than this are too narrow.
+# Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
+SHOWN_PER_CAUSE = 3
+VARIABLE_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 FEW_EXAMPLES = 10
 
 
@@ -209,6 +213,8 @@ def try_tokenize(
             for text, token in zip(texts, tokens, strict=True):
                 if token == unknown:
                     raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
+            if len(clean) != len(corrupted):
+                raise InputError(_describe_lengths(clean, corrupted, tokenizer))
             example = Example(clean, corrupted, tokens[0], tokens[1], pair, tuple(tokens[2:]))
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
@@ -218,6 +224,19 @@ def try_tokenize(
         except InputError as error:
             problems[number] = f"example {number}: {error}"
     return examples, problems
+
+
+def _describe_lengths(clean: Sequence[int], corrupted: Sequence[int], tokenizer: Any) -> str:
+    """Return what is wrong with prompts of unequal lengths: the tokens between their common start and end."""
+    n_shorter = min(len(clean), len(corrupted))
+    start = next((place for place in range(n_shorter) if clean[place] != corrupted[place]), n_shorter)
+    common_end = range(1, n_shorter - start + 1)
+    end = next((place - 1 for place in common_end if clean[-place] != corrupted[-place]), n_shorter - start)
+    parts = ["|".join(tokenizer.decode([t]) for t in ids[start : len(ids) - end]) for ids in (clean, corrupted)]
+    return (
+        f"the clean prompt has {len(clean)} tokens, the corrupted one {len(corrupted)}: {parts[0]!r} against "
+        f"{parts[1]!r} (| separates tokens); patching needs equally many: reword one of them"
+    )
 
 
 def tokenize_usable(
@@ -251,8 +270,17 @@ def check_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
     if len(problems) + more == 1:
         raise InputError(f"{source}, {next(iter(problems.values()))}")
     if problems:
-        listed = [problem for _, problem in sorted(problems.items())]
-        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", listed, more)
+        causes: dict[str, list[tuple[int, str]]] = {}
+        for number, problem in sorted(problems.items()):
+            causes.setdefault(VARIABLE_TEXT.sub("", problem), []).append((number, problem))
+        details = []
+        for rows in sorted(causes.values(), key=len, reverse=True):
+            details += [problem for _, problem in rows[:SHOWN_PER_CAUSE]]
+            rest = ", ".join(str(number) for number, _ in rows[SHOWN_PER_CAUSE:MAX_DETAILS])
+            if rest:
+                dots = ", ..." * (len(rows) > MAX_DETAILS)
+                details.append(f"and {len(rows) - SHOWN_PER_CAUSE:,} more with this problem: {rest}{dots}")
+        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", details, more)
 
 
 def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
