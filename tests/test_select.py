@@ -340,7 +340,7 @@ def test_the_nearest_possible_pnr_is_feasible():
         try:
             solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, 1.0))
         except Infeasible as error:
-            share = float(re.search(r"--pnr ([\d.]+\d)", str(error)).group(1))
+            share = float(re.search(r"pnr=([\d.]+\d)", str(error)).group(1))
             assert solve(SelectionProblem.build(GRAPHS[4], score, "absolute", budget, share)).n_kept
 
 
