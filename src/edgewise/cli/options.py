@@ -38,8 +38,17 @@ from .console import detail, redirect_prints, status
 
 AUTO = "auto"
 # The order of the groups in `--help`.
+COMMON_PANEL = "Common options"
 PANELS = (
-    "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine", "Output",
+    COMMON_PANEL, "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine",
+    "Output",
+)  # fmt: skip
+
+
+# `--help` of a command with more options than this lists these first.
+MANY_OPTIONS = 25
+COMMON_OPTIONS = (
+    "model", "task", "examples", "split", "seed", "seeds", "learned", "device", "out_folder", "dry_run", "json",
 )  # fmt: skip
 
 
@@ -74,8 +83,17 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
         }
         command(**values, **built)
 
+    if len(expanded) > MANY_OPTIONS:
+        expanded = [_as_common(p) if p.name in COMMON_OPTIONS else p for p in expanded]
     expanded.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
     return expanded, call
+
+
+def _as_common(parameter: Parameter) -> Parameter:
+    """Return an option as one of the group that `--help` lists first."""
+    default = copy(parameter.default)
+    default.rich_help_panel = COMMON_PANEL
+    return parameter.replace(default=default)
 
 
 def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
@@ -269,7 +287,8 @@ class LearningOptions:
     """Whether rankings are learned too, and how. None means that the command decides."""
 
     learned: bool | None = option(
-        None, "Learning", "Learn rankings too. By default `run` does if the graph is small.", "--learned/--no-learned"
+        None, "Learning", "Learn rankings too: better, but slower. Default: `run` does up to 2,000 edges.",
+        "--learned/--no-learned",
     )
     learn_steps: int | None = option(None, "Learning", f"Number of steps (default: {TopKLearner.steps}).", min=1)
     learning_rate: float | None = LEARNING_RATE

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..io.atomic import to_plain
 from ..method import plain
-from ..models import Model
 from ..recipes.run_info import versions
-from ..tasks import Task
 from .console import note
+
+if TYPE_CHECKING:
+    from ..models import Model
+    from ..tasks import Task
 
 KEY = "made_from"
 # Longer values, such as digests, aren't shown.

@@ -89,6 +89,8 @@ def command(
         is_small = loaded.graph.n_edges <= SMALL_GRAPH
         learns = is_small and not common.as_published if common.learned is None else common.learned
         common.check_learning(learns)
+        if common.learned is None and not learns and not common.as_published:
+            note(f"no rankings are learned for graphs of more than {SMALL_GRAPH:,} edges; --learned turns it on")
         if learns:
             recipes = merge_recipes(recipes, by_learning)
         # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
