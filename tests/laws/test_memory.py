@@ -175,7 +175,7 @@ WORK = {
     "eap": (lambda batch: Eap().score(batch, LogitDifference()), scoring_need),
     "eap-ig-5": (lambda batch: EapIg(5).score(batch, LogitDifference()), partial(scoring_need, runs=5)),
     "evaluate": (evaluate, circuit_need),
-    "exact": (lambda batch: ExactEdges(tuple(range(100, 110))).score(batch, LogitDifference()), Exact().need),
+    "exact": (lambda batch: ExactEdges(tuple(range(100, 106))).score(batch, LogitDifference()), Exact().need),
     "learn": (partial(learn, keep=True), partial(weighted_need, keep_streams=True)),
     "learn, streams mixed again": (partial(learn, keep=False), partial(weighted_need, keep_streams=False)),
 }
@@ -189,7 +189,7 @@ class Midpoints(ExpectedGradients):
 
 
 # Every scorer with its own estimate; Mask-IG runs what learners run.
-SCORED = [CleanCorrupted(), EapIgActivations(5), Midpoints(), GradDrop(), InformationFlowRoutes()]
+SCORED = [CleanCorrupted(), EapIgActivations(2), Midpoints(), GradDrop(), InformationFlowRoutes()]
 SCORED += [Gim(), RelP(), RelP(steps=5)]
 SCORED_IN_WORK = {
     f"{scorer.name} {getattr(scorer, 'steps', '')}": (partial(scorer.score, metric=LogitDifference()), scorer.need)
