@@ -231,7 +231,7 @@ def refused(edgewise, *words):
         ("study --faithfulness magic", "'mib', 'ratio'"),
         ("select", "missing argument"),
         ("select scores.json --edges 480", "the graph has 479"),
-        ("select scores.json --edges ten", "neither a count"),
+        ("select scores.json --edges ten", "takes counts of edges"),
         ("select scores.json --edges 10 --pnr 1.5", "from 0 to 1"),
         ("select scores.json --edges 10 --pnr -0.5", "from 0 to 1"),
         ("select scores.json --edges 10 --solver magic", "'top-n', 'greedy', 'ilp'"),

@@ -286,5 +286,5 @@ def amount(n_bytes: float) -> str:
 def duration(seconds: float) -> str:
     """Return a duration as text with a unit."""
     if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 5 else "under 5 s"
+        return f"{seconds:.0f} s" if seconds >= 5 else "5 s or less"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
