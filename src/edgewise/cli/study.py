@@ -1,22 +1,35 @@
-"""edgewise study: the paper's experiments."""
+"""edgewise study: the paper's experiments, or with --scorers a comparison of scorers and learners."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .. import recipes, runtime, study as studies
 from ..errors import InputError
+from ..io.atomic import check_folder
+from ..learn import LEARNERS
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import duration, note, print_forecast, print_json, say, show_progress
+from .console import (
+    duration,
+    explain,
+    note,
+    out,
+    print_forecast,
+    print_json,
+    print_tables,
+    say,
+    show_progress,
+)
 from .options import option
 from .report import report_study
 
 Number = TypeVar("Number", int, float)
+PNR_GRID, RESAMPLES_GRID, KAPPA_GRID = ".3,.4,.45,.5,.55,.6,.7,.8,.9", "5,10,15", "0.5,1,2"
 
 
 @dataclass(frozen=True)
@@ -35,12 +48,25 @@ def command(
     task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: as in `run`."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
     examples: int | None = options.EXAMPLES,
-    pnr_grid: str = option(".3,.4,.45,.5,.55,.6,.7,.8,.9", "Selection", "Values of PNR to try."),
-    resamples_grid: str = option("5,10,15", "Selection", "Numbers of bootstrap resamples to try."),
-    kappa_grid: str = option(
-        "0.5,1,2", "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
+    scorers: str | None = option(
+        None,
+        "Scoring",
+        "Compare these scorers and learners instead, in one table: names with commas, such as eap-ig,eap,learned; all: "
+        f"every scorer that the metric and the size of the graph allow. Learners: {', '.join(LEARNERS)}.",
     ),
-    out_folder: Path = option(Path("results/study"), "Output", "The study's folder.", "--out"),
+    truth: str | None = option(
+        None,
+        "Evaluation",
+        "With --scorers: the true circuit, a circuit file or known/NAME. Default: that of known/NAME models.",
+    ),
+    pnr_grid: str = option(PNR_GRID, "Selection", "Values of PNR to try."),
+    resamples_grid: str = option(RESAMPLES_GRID, "Selection", "Numbers of bootstrap resamples to try."),
+    kappa_grid: str = option(
+        KAPPA_GRID, "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
+    ),
+    out_folder: Path | None = option(
+        None, "Output", "The study's folder. Default: results/study, with --scorers results/methods.", "--out"
+    ),
     overwrite: bool = option(False, "Output", "Start again instead of resuming the study in the folder."),
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
@@ -49,8 +75,15 @@ def command(
 
     Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Run the same command
     again to resume a stopped study; the tables are the same.
+
+    With --scorers, it compares scorers and learners instead: a row for each, with CPR, CMD, their differences from
+    EAP-IG, seconds, memory and, if the circuit is known, AUROC and precision. One integer program
+    selects circuits of equal size. --steps and --learn-steps are for the methods that have steps.
     """
-    common.check_learning(bool(common.learned))
+    if scorers is None and truth is not None:
+        raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
+    if scorers is None:
+        common.check_learning(bool(common.learned))
     names = _names(model.model or ["demo"])
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
@@ -76,6 +109,14 @@ def command(
     )
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
+    if scorers is not None:
+        grids = {"pnr-grid": (pnr_grid, PNR_GRID), "resamples-grid": (resamples_grid, RESAMPLES_GRID),
+                 "kappa-grid": (kappa_grid, KAPPA_GRID)}  # fmt: skip
+        _check_unused(common, [name for name, (value, default) in grids.items() if value != default])
+        folder = out_folder or Path("results/methods")
+        _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, uses_cache, dry_run, json)
+        return
+    out_folder = out_folder or Path("results/study")
     _show_notes(plan, common.time_limit)
     if dry_run:
         with common.session() as session:
@@ -89,6 +130,65 @@ def command(
         with show_progress(session) as session:
             study = studies.resume_study(plan, opened, uses_cache, session)
         report_study(out_folder, study, json)
+
+
+def _check_unused(common: options.RunOptions, given: list[str]) -> None:
+    """Raise InputError for options that a comparison of scorers doesn't use; `given` are those of no group."""
+    given += [name for name in ("learned", "as_published", "fill") if getattr(common, name)]
+    given += list(common.given_intervals)
+    given += ["scorer"] * (common.scorer != "eap-ig")
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise InputError(f"{names} would have no effect with --scorers, which compares scorers and learners by name")
+
+
+def _compare_methods(
+    plan: studies.Plan,
+    names: tuple[str, ...],
+    truth: str | None,
+    common: options.RunOptions,
+    folder: Path,
+    overwrite: bool,
+    cache: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run and print a comparison of scorers and learners."""
+    from ..report import methods_table  # imports torch
+
+    check_folder(folder, overwrite, methods_table.FILE_PATTERN)
+    learning = {"steps": common.learn_steps, "rate": common.learning_rate}
+    parameters: dict[str, Any] = {"scorer_parameters": {"steps": common.steps}, "learner_parameters": learning}
+    methods, _ = studies.choose_methods(names, plan.settings.metric, **parameters)
+    if not any(method.name in LEARNERS for method in methods):
+        unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
+        if unused:
+            raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
+    if not studies.list_cells(plan):
+        raise InputError(f"no task fits a model: {', '.join(plan.models)} on {', '.join(plan.tasks)}")
+    _show_notes(plan, common.time_limit)
+    with common.session(folder, dry_run) as session:
+        if dry_run:
+            forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
+            _show_forecasts(forecasts, as_json)
+            return
+        with show_progress(session) as session:
+            comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
+        content = methods_table.write_methods(comparison, folder, overwrite)
+    if as_json:
+        print_json(content | {"out": str(folder)})
+        return
+    print_tables(methods_table.methods_terminal(content, out.width))
+    for line in methods_table.rank_lines(content):
+        say(line)
+    for cell in content["cells"]:
+        explain(methods_table.describe_method_cell(cell))
+    for line in (
+        *methods_table.LEGEND,
+        *[methods_table.TRUTH_LEGEND] * any(cell["true_edges"] for cell in content["cells"]),
+    ):
+        explain(line)
+    say(f"results in {folder}: methods.md, methods.csv, methods.json, figure.png, figure.svg")
 
 
 def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:

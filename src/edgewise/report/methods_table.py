@@ -1,0 +1,223 @@
+"""A comparison of scorers and learners as one table: for the terminal, and as Markdown, CSV, JSON and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from ..evaluate import BOTH_MEASURES, CONFIDENCE, Measure
+from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
+from ..runtime.engine import thread_count
+from ..study import MethodCell, MethodComparison, MethodRow, mean_ranks
+from ..study.methods import BASELINE, FullSizeIlp
+from .figures import figure_settings, render
+from .figures.methods import methods_figure
+from .formatting import DIGITS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
+from .study_tables import SPREAD_LEGEND, csv_text
+from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
+
+FORMAT, VERSION = "edgewise-methods", 1
+# A regular expression of the files in the folder of a comparison.
+FILE_PATTERN = r"methods\.(md|csv|json)|figure\.(png|svg)"
+# The order of the table's columns.
+MEASURES = BOTH_MEASURES[::-1]
+LEGEND = (
+    f"{BEST}: of this measure in this cell; compared with {BASELINE} on the same examples, {MARKS_LEGEND}",
+    f"{SPREAD_LEGEND}; one integer program selects the circuits of all methods, of equal size, by signed values for "
+    "CPR and absolute values for CMD",
+    "s/example: wall seconds of scoring per training example; for a learner, of learning the rankings of both "
+    "measures, divided by the number of examples",
+    "memory: estimated peak beyond the model for one example",
+)
+TRUTH_LEGEND = (
+    "AUROC, precision: of absolute scores, or of the ranking that is learned for CMD, against the known circuit; "
+    "precision at its size"
+)
+
+
+def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
+    """Return one record per cell and method. Differences are from EAP-IG, paired over the evaluated examples."""
+    records: list[dict[str, Any]] = []
+    for cell in comparison.cells:
+        baseline = next(row for row in cell.rows if row.name == BASELINE)
+        for row in cell.rows:
+            record: dict[str, Any] = {"model": cell.model, "task": cell.task, "method": row.name}
+            for measure in MEASURES:
+                repeats, name = row.repeats[measure], measure.name
+                interval = repeats.resampled.interval()
+                record |= {name: repeats.mean, f"{name} spread": repeats.spread, f"{name} low": interval.low}
+                record |= {f"{name} high": interval.high, f"{name} best": _is_best(cell, row, measure)}
+                difference = None
+                if row is not baseline:
+                    difference = repeats.resampled.minus(baseline.repeats[measure].resampled)
+                for field in ("difference", "low", "high", "p", "verdict"):
+                    key = f"{name} {field}" if field in ("difference", "verdict", "p") else f"{name} difference {field}"
+                    record[key] = None if difference is None else getattr(difference, field)
+                record[f"{name} kept"] = _kept(repeats.curves)
+            record |= {
+                "seconds per example": row.seconds,
+                "memory": row.memory,
+                "AUROC": float(np.mean(row.aurocs)) if row.aurocs else None,
+                "precision": float(np.mean(row.precisions)) if row.precisions else None,
+            }
+            records.append(record)
+    return records
+
+
+def _is_best(cell: MethodCell, row: MethodRow, measure: Measure) -> bool:
+    """Return whether a row has the best area of its cell, as rounded."""
+    areas = [round(measure.better * other.repeats[measure].mean, DIGITS) for other in cell.rows]
+    return round(measure.better * row.repeats[measure].mean, DIGITS) == max(areas)
+
+
+def _kept(curves: Sequence[Any]) -> float:
+    """Return the edges of all circuits as a share of those asked for."""
+    return sum(sum(curve.n_kept) for curve in curves) / sum(sum(curve.n_requested) for curve in curves)
+
+
+def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
+    """Return the content of methods.json."""
+    plan = comparison.plan
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "seeds": plan.seeds,
+        "solver": FullSizeIlp.name,
+        "threads": thread_count(),
+        "settings": {name: value for name, value in plan.settings.record().items() if name != "scorer"},
+        "cells": [
+            {"model": cell.model, "task": cell.task, "edges": cell.n_edges, "examples": dict(cell.examples),
+             "true_edges": cell.n_true, "left_out": dict(cell.left_out)}
+            for cell in comparison.cells
+        ],
+        "rows": method_records(comparison),
+        "mean_ranks": {
+            measure.name: [asdict(rank) for rank in mean_ranks(comparison, measure)]
+            for measure in (MEASURES if len(comparison.cells) > 1 else ())
+        },
+    }  # fmt: skip
+
+
+def write_methods(comparison: MethodComparison, folder: str | Path, overwrite: bool = False) -> dict[str, Any]:
+    """Write the table and the figure into a folder, atomically; return the content of methods.json."""
+    content = methods_summary(comparison)
+    with figure_settings():
+        images = render(methods_figure(comparison))
+    with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
+        write_text(draft / "methods.md", methods_markdown(content))
+        write_text(draft / "methods.csv", csv_text(content["rows"]))
+        write_json(draft / "methods.json", content)
+        for file_type, image in images.items():
+            write_bytes(draft / f"figure.{file_type}", image)
+    return content
+
+
+def describe_method_cell(cell: Mapping[str, Any]) -> str:
+    """Return a sentence on the examples of a cell, its known circuit and the methods that were left out."""
+    counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
+    circuit = f"; the known circuit has {cell['true_edges']:,}" if cell["true_edges"] else ""
+    reasons = "".join(f"; without {name}: {reason}" for name, reason in cell["left_out"].items())
+    return f"{_cell_name(cell)}: {cell['edges']:,} edges{circuit}; examples {counts}{reasons}"
+
+
+def _cell_name(record: Mapping[str, Any]) -> str:
+    task, model = record["task"], record["model"]
+    return str(model) if task == model else f"{short_name(task)}, {short_name(model)}"
+
+
+def _area(row: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+    """Return the marks, the number and the spread of an area."""
+    spread = row[f"{name} spread"]
+    marks = mark_words(row[f"{name} best"], row[f"{name} verdict"] or "")
+    return marks, format_number(row[name]), "" if spread is None else f" ±{format_number(spread)}"
+
+
+def _costs(row: Mapping[str, Any]) -> list[str]:
+    """Return seconds, memory, AUROC and precision as text; empty if they are unknown."""
+    known = ["" if row[name] is None else format_number(row[name], digits=3) for name in ("AUROC", "precision")]
+    return [f"{row['seconds per example']:.2g}", f"{row['memory'] / 1e6:,.3g} MB", *known]
+
+
+def methods_terminal(content: Mapping[str, Any], width: int) -> list[Table]:
+    """Return the table for a terminal. The cells are below each other, each under its name."""
+    rows: list[Sequence[Any]] = []
+    ends: list[int] = []
+    for cell in content["cells"]:
+        members = [row for row in content["rows"] if (row["model"], row["task"]) == (cell["model"], cell["task"])]
+        ends += [len(rows) - 1] if rows else []
+        rows.append((Text(one_line(_cell_name(cell)), "bold"), *[""] * (len(MEASURES) + 4)))
+        for row in members:
+            areas = []
+            for measure in MEASURES:
+                marks, number, spread = _area(row, measure.name)
+                areas.append(Text(f"{marks} ".lstrip()) + Text(number, "bold" * row[f"{measure.name} best"]) + spread)
+            rows.append((f"  {row['method']}", *areas, *_costs(row)))
+    heads = ["method", *(measure.name for measure in MEASURES), "s/example", "memory", "AUROC", "precision"]
+    shown = range(len(heads) if any(cell["true_edges"] for cell in content["cells"]) else len(heads) - 2)
+    return number_tables([heads[i] for i in shown], [[row[i] for i in shown] for row in rows], width, ends=ends)
+
+
+def rank_lines(content: Mapping[str, Any]) -> list[str]:
+    """Return the mean ranks of all methods in a line per measure. Empty for a single cell."""
+    lines = []
+    for name, ranks in content["mean_ranks"].items():
+        listed = (f"{r['method']} {r['mean']:.1f} {format_interval(r['low'], r['high'], digits=1)}" for r in ranks)
+        lines.append(f"mean rank for {name} over {len(content['cells'])} cells, 1 is best: {', '.join(listed)}")
+    return lines
+
+
+def methods_markdown(content: Mapping[str, Any]) -> str:
+    """Return the table as a page without a heading."""
+    lines = [f"- {_escape(describe_method_cell(cell))}" for cell in content["cells"]]
+    plain = content["settings"]
+    seeds, threads = (
+        f"{n} {word}{'s' * (n > 1)}" for n, word in ((content["seeds"], "seed"), (content["threads"], "thread"))
+    )
+    lines += ["", f"{seeds}, {threads}; metric {_name(plain['metric'])}, ablation {_name(plain['ablation'])}, "
+              f"faithfulness {_name(plain['faithfulness'])}.", ""]  # fmt: skip
+    lines += [f"- {_escape(text)}" for text in (*LEGEND, TRUTH_LEGEND)]
+    heads = ["task, model", "method"]
+    heads += [head for m in MEASURES for head in (f"{m.name} ({m.improves})", f"{m.name} minus {BASELINE}'s")]
+    heads += ["s/example", "memory", "AUROC", "precision"]
+    lines += ["", f"| {' | '.join(heads)} |", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
+    for row in content["rows"]:
+        cells = [_escape(_cell_name(row)), f"`{_escape(row['method'])}`"]
+        for measure in MEASURES:
+            name = measure.name
+            _, number, spread = _area(row, name)
+            number = f"**{number}**" if row[f"{name} best"] else number
+            cells.append(with_minus_signs(f"{number}{spread}"))
+            difference = ""
+            if row[f"{name} difference"] is not None:
+                interval = format_interval(row[f"{name} difference low"], row[f"{name} difference high"], signed=True)
+                text = f"{format_number(row[f'{name} difference'], signed=True)} {interval}"
+                verdict = mark_words(False, row[f"{name} verdict"])
+                difference = f"{verdict} {with_minus_signs(text)}".strip()
+            cells.append(difference)
+        lines.append(f"| {' | '.join([*cells, *_costs(row)])} |")
+    if content["mean_ranks"]:
+        over = f"Mean rank over the {len(content['cells'])} cells, 1 is best, with its {CONFIDENCE:.0%} interval"
+        lines += ["", f"{over} over resampled cells, of methods that are in every cell:", ""]
+        names = list(content["mean_ranks"])
+        by_method = {name: {r["method"]: r for r in ranks} for name, ranks in content["mean_ranks"].items()}
+        lines += [f"| method | {' | '.join(names)} |", "|---" + "|---:" * len(names) + "|"]
+        for method in by_method[names[0]]:
+            ranks = [by_method[name][method] for name in names]
+            texts = [f"{r['mean']:.1f} {format_interval(r['low'], r['high'], digits=1)}" for r in ranks]
+            lines.append(f"| `{_escape(method)}` | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _name(record: Any) -> str:
+    return str(record["name"] if isinstance(record, Mapping) else record)
+
+
+def _escape(text: str) -> str:
+    """Escape text for a Markdown table: a bar would end a cell, and < would begin HTML."""
+    return one_line(safe_text(text).plain).replace("<", "&lt;").replace("|", r"\|")

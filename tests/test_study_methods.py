@@ -1,0 +1,311 @@
+"""`edgewise study --scorers`: one table of scorers and learners on the same tasks."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import test_cli
+from test_cli import refused
+
+from edgewise import (
+    CMD,
+    CPR,
+    Eap,
+    EapIg,
+    Graph,
+    Greedy,
+    Ilp,
+    InputError,
+    Recipe,
+    SelectionProblem,
+    Settings,
+    TopKLearner,
+    discover,
+    known_circuit,
+    load_model,
+    load_task,
+    solve,
+)
+from edgewise.evaluate import compare
+from edgewise.learn import LEARNERS
+from edgewise.runtime.session import Session
+from edgewise.score import SCORERS
+from edgewise.study import Plan, choose_methods, compare_methods, list_cells, mean_ranks
+from edgewise.study.cell import Repeats
+from edgewise.study.methods import FullSizeIlp, MethodCell, MethodComparison, MethodRow
+from edgewise.tasks import METRICS, LogitDifference
+
+edgewise = test_cli.edgewise
+MODEL = "known/induction"
+WORDS = ("study", "--scorers", "eap,learned", "--learn-steps", "3", "--model", MODEL, "--seeds", "2", "--examples", "8")
+FILES = {"methods.md", "methods.csv", "methods.json", "figure.png", "figure.svg"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The folder and the JSON of a comparison. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("methods") / "methods"
+    code, out, err = test_cli.run_command(*WORDS, "--out", folder, "--json")
+    assert code == 0, err
+    return folder, json.loads(out)
+
+
+def by_hand(method, seed):
+    """What `discover` finds for a scorer or a learner, with the examples of a seed."""
+    model = load_model(MODEL)
+    train, test = (load_task(MODEL, model, split, 8, seed) for split in ("train", "test"))
+    settings = Settings(scorer=EapIg())
+    if isinstance(method, TopKLearner):
+        learners = {measure: replace(method, measure=measure, seed=seed) for measure in (CMD, CPR)}
+    else:
+        settings, learners = replace(settings, scorer=method), dict.fromkeys((CMD, CPR))
+    recipes = [(measure, Recipe(FullSizeIlp(), learner=learners[measure])) for measure in (CMD, CPR)]
+    return discover(model, train, test, settings, recipes, attention=0, session=Session(progress=lambda *_: None))
+
+
+def brute_force_auroc(score, inside):
+    """The chance that a true edge scores higher than another one, pair by pair."""
+    pairs = list(product(score[inside], score[~inside]))
+    return sum((a > b) + (a == b) / 2 for a, b in pairs) / len(pairs)
+
+
+@pytest.mark.parametrize("name, method", [("eap-ig", EapIg()), ("eap", Eap()), ("learned", TopKLearner(steps=3))])
+def test_numbers_of_the_table_are_those_of_discover(finished, name, method):
+    row = next(row for row in finished[1]["rows"] if row["method"] == name)
+    results, truth = [by_hand(method, seed) for seed in range(2)], known_circuit(MODEL).mask
+    for measure in (CMD, CPR):
+        areas = [result.of(measure)[0].area for result in results]
+        assert row[measure.name] == pytest.approx(np.mean(areas), abs=1e-6)
+        assert row[f"{measure.name} spread"] == pytest.approx(np.std(areas, ddof=1), abs=1e-6)
+    values = [np.abs(result.of(CMD)[0].rankings[0].value) for result in results]
+    assert row["AUROC"] == pytest.approx(np.mean([brute_force_auroc(value, truth) for value in values]), abs=1e-9)
+    best = [np.argsort(-value)[: truth.sum()] for value in values]
+    assert row["precision"] == pytest.approx(np.mean([truth[edges].mean() for edges in best]), abs=1e-9)
+    assert row["memory"] > 0 and row["seconds per example"] > 0
+
+
+def test_differences_are_paired_with_eap_ig(finished):
+    row = next(row for row in finished[1]["rows"] if row["method"] == "eap")
+    one, other = by_hand(Eap(), 0), by_hand(EapIg(), 0)
+    plan = Plan(MODEL, MODEL, seeds=1, examples=8)
+    alone = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0].rows
+    for measure in (CMD, CPR):
+        expected = compare(one.of(measure)[0].curve, other.of(measure)[0].curve, measure)
+        areas = {row.name: row.repeats[measure].resampled for row in alone}
+        assert areas["eap"].minus(areas["eap-ig"]).record() == pytest.approx(expected.record(), abs=1e-6)
+        assert row[f"{measure.name} verdict"] in ("better", "worse", "no significant difference")
+    baseline = next(row for row in finished[1]["rows"] if row["method"] == "eap-ig")
+    assert baseline["CMD difference"] is None and baseline["CMD verdict"] is None
+
+
+def test_random_is_last_and_differs_between_seeds(finished):
+    folder, content = finished
+    assert [row["method"] for row in content["rows"]] == ["eap-ig", "eap", "learned", "random"]
+    random = content["rows"][-1]
+    assert random["seconds per example"] == random["memory"] == 0 and random["CMD spread"] > 0
+    assert random["CMD verdict"] == "worse" and 0.3 < random["AUROC"] < 0.7
+    assert {path.name for path in folder.iterdir()} == FILES
+    with (folder / "methods.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["CPR"]) for row in rows] == [row["CPR"] for row in content["rows"]]
+
+
+def test_circuits_of_all_methods_have_equal_sizes():
+    plan = Plan(MODEL, MODEL, seeds=1, examples=6)
+    rows = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0].rows
+    for measure in (CMD, CPR):
+        curves = [row.repeats[measure].curves[0] for row in rows]
+        assert {curve.n_requested for curve in curves} == {curve.n_kept for curve in curves} and len(curves) == 3
+
+
+def test_the_solver_uses_its_whole_budget_for_the_largest_total_value():
+    graph = Graph(2, 2, 4)
+    for seed in range(20):
+        value = np.random.default_rng(seed).normal(-0.5, 1, graph.n_edges)
+        for budget in (5, graph.n_edges // 2, graph.n_edges - 2):
+            problem = SelectionProblem.build(graph, value, "signed", budget)
+            selection, greedy = solve(problem, FullSizeIlp()), solve(problem, Greedy(), fill=True)
+            assert selection.n_kept == budget and selection.bound >= selection.objective - 1e-9
+            if greedy.n_kept == budget:
+                assert selection.objective >= greedy.objective - 1e-9
+            positive = SelectionProblem.build(graph, np.abs(value), "absolute", budget)
+            assert solve(positive, FullSizeIlp()).circuit == solve(positive, Ilp()).circuit
+
+
+def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, tmp_path, monkeypatch):
+    folder = tmp_path / "methods"
+    calls = []
+
+    def stop_later(*arguments, **options):
+        calls.append(arguments)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return discover(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("edgewise.study.methods.discover", stop_later)
+        assert edgewise(*WORDS, "--out", folder)[0] == 130
+    assert not folder.exists() and (tmp_path / ".methods.partial").is_dir()
+    scored = []
+    monkeypatch.setattr(Eap, "score", lambda *_: scored.append(1))
+    monkeypatch.setattr("edgewise.study.methods.WARM_UP_EXAMPLES", 1)
+    code, out, err = edgewise(*WORDS, "--out", folder, "--json")
+    # EAP's second draw of examples was scored when the command was stopped in the call after it.
+    assert code == 0 and not scored, err
+    times = ("seconds per example",)
+    for row, expected in zip(json.loads(out)["rows"], finished[1]["rows"], strict=True):
+        assert {k: v for k, v in row.items() if k not in times} == {k: v for k, v in expected.items() if k not in times}
+    assert not (tmp_path / ".methods.partial").exists()
+
+
+def test_a_finished_comparison_is_only_replaced_with_overwrite(edgewise, tmp_path):
+    words = (
+        "study",
+        "--scorers",
+        "eap",
+        "--model",
+        MODEL,
+        "--seeds",
+        "1",
+        "--examples",
+        "4",
+        "--out",
+        tmp_path / "out",
+    )
+    assert edgewise(*words)[0] == 0
+    assert "--overwrite" in refused(edgewise, *words)
+    assert edgewise(*words, "--overwrite")[0] == 0
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert "notes.txt" in refused(edgewise, *words, "--overwrite")
+
+
+def test_the_terminal_has_one_table_and_a_legend(edgewise, tmp_path):
+    models = ("--model", f"demo,{MODEL}", "--task", f"ioi,{MODEL}")
+    words = ("study", "--scorers", "eap", *models, "--seeds", "1", "--examples", "4", "--out", tmp_path / "out")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and out.count("  random") >= 2
+    for text in (
+        "ioi, demo",
+        MODEL,
+        "AUROC",
+        "s/example",
+        "mean rank for CMD over 2 cells",
+        "no significant difference",
+    ):
+        assert text in out
+    content = json.loads((tmp_path / "out" / "methods.json").read_text())
+    assert [row["AUROC"] is None for row in content["rows"]] == [True] * 3 + [False] * 3
+
+
+def test_known_models_go_with_their_own_task_only():
+    plan = Plan(("demo", "known/ioi"), ("ioi", "mcqa", "known/ioi"))
+    assert list_cells(plan) == [("demo", "ioi"), ("demo", "mcqa"), ("known/ioi", "known/ioi")]
+    assert list_cells(Plan("my-model", ("known/ioi",))) == [("my-model", "known/ioi")]
+
+
+def test_all_has_every_scorer_that_metric_and_graph_allow():
+    metric = LogitDifference()
+    names = [method.name for method in choose_methods(["all"], metric, 10)[0]]
+    assert names == [*SCORERS, "random"]
+    large, left_out = choose_methods(["all"], metric, 10**6)
+    assert {method.name for method in large} | set(left_out) == {*SCORERS, "random"}
+    assert set(left_out) == {"exact"} & set(SCORERS)
+    divergence = METRICS["kl"]()
+    flat, reasons = choose_methods(["all"], divergence, 10)
+    assert "eap" in reasons and "eap" not in [method.name for method in flat]
+    every, _ = choose_methods(["all", *LEARNERS, "all"], metric, 10, {"steps": 3}, {"steps": 4})
+    steps = {method.name: method.steps for method in every if hasattr(method, "steps")}
+    assert steps["eap-ig"] == 3 and steps["learned"] == 4 and len({m.name for m in every}) == len(every)
+
+
+def test_a_custom_scorer_is_compared():
+    @dataclass(frozen=True)
+    class Mine(Eap):
+        name: ClassVar[str] = "mine"
+
+    plan = Plan(MODEL, MODEL, seeds=1, examples=4)
+    rows = compare_methods(plan, [Mine(), "eap"], session=Session(progress=lambda *_: None)).cells[0].rows
+    areas = {row.name: row.repeats[CMD].mean for row in rows}
+    assert list(areas) == ["eap-ig", "mine", "eap", "random"] and areas["mine"] == areas["eap"]
+
+
+@dataclass(frozen=True)
+class FixedRepeats(Repeats):
+    """Repeats of a given mean."""
+
+    value: float = 0.0
+
+    @property
+    def mean(self):
+        return self.value
+
+
+def cell_of(**areas):
+    rows = [
+        MethodRow(name, {m: FixedRepeats(m, Recipe(), (), (), value) for m in (CMD, CPR)}, 1.0, 1)
+        for name, value in areas.items()
+    ]
+    return MethodCell("m", "t", 10, {}, tuple(rows), {})
+
+
+def test_mean_ranks():
+    cells = [cell_of(a=0.1, b=0.3, c=0.3), cell_of(a=0.2, b=0.1, c=0.4, extra=0.0), cell_of(a=0.1, b=0.2, c=0.3)]
+    comparison = MethodComparison(Plan(), tuple(cells))
+    cmd = {rank.method: rank for rank in mean_ranks(comparison, CMD)}
+    # Ties share their places; a method that isn't in all cells has no rank.
+    assert {name: rank.mean for name, rank in cmd.items()} == pytest.approx({"a": 4 / 3, "b": 5.5 / 3, "c": 8.5 / 3})
+    assert (cmd["a"].low, cmd["a"].high) == (1, 2) and (cmd["c"].low, cmd["c"].high) == (2.5, 3)
+    cpr = {rank.method: rank.mean for rank in mean_ranks(comparison, CPR)}
+    assert cpr == pytest.approx({name: 4 - rank.mean for name, rank in cmd.items()})
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("--scorers", "magic"), "'magic'"),
+        (("--scorers", "eap", "--metric", "accuracy"), "no gradient"),
+        (("--scorers", "all", "--metric", "accuracy"), "no gradient"),
+        (("--scorers", "eap", "--metric", "kl"), "no slope"),
+        (("--scorers", "eap", "--truth", "known/ioi"), "is a circuit of"),
+        (("--scorers", "eap", "--truth", "missing.json"), "missing.json"),
+        (("--truth", "known/induction"), "needs --scorers"),
+        (("--scorers", "eap", "--pnr-grid", ".5"), "--pnr-grid would have no effect"),
+        (("--scorers", "eap", "--learned"), "--learned would have no effect"),
+        (("--scorers", "eap", "--learn-steps", "3"), "nothing would be learned"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(edgewise, "study", "--model", MODEL, "--examples", "4", *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_truth_may_be_a_file(edgewise, tmp_path):
+    known_circuit(MODEL).save(tmp_path / "truth.json")
+    words = ("study", "--scorers", "eap", "--model", MODEL, "--seeds", "1", "--examples", "4", "--json")
+    results = []
+    for name, more in (("a", ()), ("b", ("--truth", tmp_path / "truth.json"))):
+        code, out, err = edgewise(*words, *more, "--out", tmp_path / name)
+        assert code == 0, err
+        results.append([row["AUROC"] for row in json.loads(out)["rows"]])
+    assert results[0] == results[1]
+
+
+def test_unknown_objects_raise():
+    with pytest.raises(InputError, match="scorer or learner"):
+        choose_methods(["nothing"], LogitDifference())
+
+
+def test_a_dry_run_estimates_and_writes_nothing(edgewise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("study", "--scorers", "eap,learned", "--model", MODEL, "--examples", "4", "--dry-run", "--json")
+    code, out, err = edgewise(*words)
+    assert code == 0, err
+    stages = [stage["name"] for stage in json.loads(out)["forecasts"][0]["stages"]]
+    assert stages == ["score", "score", "learn", "learn", "evaluate"] and list(tmp_path.iterdir()) == []
