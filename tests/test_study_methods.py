@@ -286,15 +286,13 @@ def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_truth_may_be_a_file(edgewise, tmp_path):
+def test_truth_may_be_a_file(tmp_path):
     known_circuit(MODEL).save(tmp_path / "truth.json")
-    words = ("study", "--scorers", "eap", "--model", MODEL, "--seeds", "1", "--examples", "4", "--json")
-    results = []
-    for name, more in (("a", ()), ("b", ("--truth", tmp_path / "truth.json"))):
-        code, out, err = edgewise(*words, *more, "--out", tmp_path / name)
-        assert code == 0, err
-        results.append([row["AUROC"] for row in json.loads(out)["rows"]])
-    assert results[0] == results[1]
+    plan, session = Plan(MODEL, MODEL, seeds=1, examples=4), Session(progress=lambda *_: None)
+    cells = [compare_methods(plan, [], truth, session=session).cells[0] for truth in (None, tmp_path / "truth.json")]
+    assert [row.aurocs for row in cells[0].rows] == [row.aurocs for row in cells[1].rows]
+    assert [row.precisions for row in cells[0].rows] == [row.precisions for row in cells[1].rows]
+    assert cells[0].n_true == cells[1].n_true == known_circuit(MODEL).n_edges
 
 
 def test_unknown_objects_raise():

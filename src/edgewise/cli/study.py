@@ -164,8 +164,6 @@ def _compare_methods(
         unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
         if unused:
             raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
-    if not studies.list_cells(plan):
-        raise InputError(f"no task fits a model: {', '.join(plan.models)} on {', '.join(plan.tasks)}")
     _show_notes(plan, common.time_limit)
     with common.session(folder, dry_run) as session:
         if dry_run:

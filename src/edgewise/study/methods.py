@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -220,7 +221,7 @@ def list_cells(plan: Plan) -> list[tuple[str, str]]:
 def compare_methods(
     plan: Plan,
     methods: Sequence[str | AnyMethod],
-    truth: str | None = None,
+    truth: str | Path | None = None,
     *,
     scorer_parameters: Mapping[str, Any] | None = None,
     learner_parameters: Mapping[str, Any] | None = None,
@@ -249,7 +250,7 @@ def compare_methods(
         If a method is unknown or can't use the metric, or if the true circuit has another graph than a model.
     """
     choose_methods(methods, plan.settings.metric, None, scorer_parameters, learner_parameters)  # raises before any work
-    known = None if truth is None else read_truth(truth)
+    known = None if truth is None else read_truth(str(truth))
     pairs = list_cells(plan)
     cells: list[MethodCell] = []
     with session.reporting() as session:
