@@ -105,7 +105,22 @@ def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
 
 
 def write_methods(comparison: MethodComparison, folder: str | Path, overwrite: bool = False) -> dict[str, Any]:
-    """Write the table and the figure into a folder, atomically; return the content of methods.json."""
+    """Write the table and the figure into a folder, atomically.
+
+    Parameters
+    ----------
+    comparison
+        What `compare_methods` returns.
+    folder
+        The folder to write methods.md, methods.csv, methods.json, figure.png and figure.svg to.
+    overwrite
+        Replace an earlier comparison.
+
+    Returns
+    -------
+    dict
+        The content of methods.json.
+    """
     content = methods_summary(comparison)
     with figure_settings():
         images = render(methods_figure(comparison))

@@ -164,6 +164,10 @@ def choose_methods(
     scorer_parameters, learner_parameters
         Parameters for those that have them, such as `steps`. None stands for the default.
 
+    Returns
+    -------
+    The methods, and name -> reason for those that are left out.
+
     Raises
     ------
     InputError
@@ -243,6 +247,11 @@ def compare_methods(
         As in `load_model`.
     session
         Store, engine and progress. With a store, a stopped call resumes, and EAP-IG scores are computed once.
+
+    Returns
+    -------
+    MethodComparison
+        A cell for every model and task, with a row per method. `write_methods` writes it as a table and a figure.
 
     Raises
     ------
@@ -405,7 +414,9 @@ def method_forecasts(
                 elif not isinstance(method, RandomRanking):
                     learners = dict.fromkeys(method.for_measure(measure) for measure in BOTH_MEASURES)
                     works += [LearnWork(splits[TRAIN], settings, one, times=plan.seeds) for one in learners]
-            n_circuits = len(BOTH_MEASURES) * len(listed) * len(settings.sizes)
-            works.append(EvaluateWork(splits[TEST], settings, n_circuits, times=plan.seeds))
+            # Circuits of EAP-IG stand for those of all methods.
+            recipes = tuple((measure, Recipe(FullSizeIlp(plan.grid.time_limit))) for measure in BOTH_MEASURES)
+            times = plan.seeds * len(listed)
+            works.append(EvaluateWork(splits[TEST], settings, recipes=recipes, train=splits[TRAIN], times=times))
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts

@@ -58,20 +58,24 @@ def methods_figure(comparison: MethodComparison) -> Figure:
 def _draw_cell(axes: Axes, cell: MethodCell, measure: Measure, looks: dict[str, dict[str, Any]]) -> None:
     """Draw one point per method. Methods without a cost, such as random, are lines."""
     points = [row for row in cell.rows if row.seconds > 0]
-    for row in points:
-        axes.plot([row.seconds], [row.repeats[measure].mean], **looks[row.name] | {"linestyle": "none"})
     is_log = measure.least == 0 and all(row.repeats[measure].mean > 0 for row in cell.rows)
-    limits = None if is_log else axes.get_ylim()  # random would leave no room for the differences between the others
-    for row in cell.rows:
-        if row not in points:
-            axes.axhline(row.repeats[measure].mean, color=looks[row.name]["color"], linestyle=(0, (4, 2)), linewidth=1)
-    axes.set_ylim(limits)
-    for axis, is_logarithmic in ((axes.xaxis, bool(points)), (axes.yaxis, is_log)):
+    for axis, set_scale, is_logarithmic in (
+        (axes.xaxis, axes.set_xscale, bool(points)),
+        (axes.yaxis, axes.set_yscale, is_log),
+    ):
         if is_logarithmic:
-            axes.set_xscale("log") if axis is axes.xaxis else axes.set_yscale("log")
+            set_scale("log")
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_minor_formatter(NullFormatter())
         axis.set_major_formatter(FuncFormatter(lambda value, _: with_minus_signs(f"{value:g}")))
+    for row in points:
+        axes.plot([row.seconds], [row.repeats[measure].mean], **looks[row.name] | {"linestyle": "none"})
+    limits = axes.get_ylim()
+    for row in cell.rows:
+        if row not in points:
+            axes.axhline(row.repeats[measure].mean, color=looks[row.name]["color"], linestyle=(0, (4, 2)), linewidth=1)
+    if not is_log:
+        axes.set_ylim(limits)  # random would leave no room for the differences between the others
     axes.set_xlabel("seconds per example")
     place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
     place = shorten(cell.model) if cell.task == cell.model else place
