@@ -130,12 +130,12 @@ def test_the_solver_uses_its_whole_budget_for_the_largest_total_value():
         value = np.random.default_rng(seed).normal(-0.5, 1, graph.n_edges)
         for budget in (5, graph.n_edges // 2, graph.n_edges - 2):
             problem = SelectionProblem.build(graph, value, "signed", budget)
-            selection, greedy = solve(problem, FullSizeIlp()), solve(problem, Greedy(), fill=True)
+            selection, greedy = solve(problem, solver=FullSizeIlp()), solve(problem, solver=Greedy(), fill=True)
             assert selection.n_kept == budget and selection.bound >= selection.objective - 1e-9
             if greedy.n_kept == budget:
                 assert selection.objective >= greedy.objective - 1e-9
             positive = SelectionProblem.build(graph, np.abs(value), "absolute", budget)
-            assert solve(positive, FullSizeIlp()).circuit == solve(positive, Ilp()).circuit
+            assert solve(positive, solver=FullSizeIlp()).circuit == solve(positive, solver=Ilp()).circuit
 
 
 def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, tmp_path, monkeypatch):
