@@ -213,6 +213,8 @@ def on_meta(name, dtype):
 def test_the_estimate_is_the_memory_that_work_takes(name, dtype, verb):
     if (name, dtype) not in CASES and verb in SCORED_IN_WORK:
         pytest.skip("Llama's shape in half precision is enough for this scorer")
+    if verb == "exact" and name == "llama-3.1-8b" and dtype == torch.bfloat16:
+        pytest.skip("Llama's shape in float32 is enough for exact patching, which takes long to plan")
     work, need = WORK[verb]
     model = on_meta(name, dtype)
     with Held() as held:
