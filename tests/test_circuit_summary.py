@@ -372,7 +372,7 @@ def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):
             assert open_circuit(runs / name, measure=metric, size=size).circuit == Circuit.load(file)
     for words, expected in (
         ({"recipe": "magic"}, "Greedy, Mine"), ({"measure": "kl"}, "choose one of: CMD, CPR"),
-        ({"size": "0.2"}, "0.05, 0.3, 1"), ({"size": "51"}, "shares of the edges"), ({"size": "nan"}, "shares of the edges"),
+        ({"size": "0.2"}, "0.05, 0.3, 1"), ({"size": "51"}, "takes shares"), ({"size": "nan"}, "takes shares"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=expected):
             open_circuit(runs / "one", **words)
