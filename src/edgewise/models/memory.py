@@ -16,7 +16,7 @@ MAX_BATCH_SIZE = 64
 # tensors, take at most this many bytes. Common allocators return larger blocks to the system immediately, and getting
 # them again is slow.
 MAX_STREAM_BYTES = 2**25
-# Memory for several circuits at once is planned for if so many circuits of one example may run together.
+# Memory for several circuits at once is planned for if at least this many circuits of one example may run together.
 MIN_AT_ONCE = 4
 # The number of values that are normalised at once, so that temporary copies are small and fit into a cache.
 NORMED_AT_ONCE = 2**18

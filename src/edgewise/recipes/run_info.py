@@ -41,7 +41,7 @@ class ModelAccuracy:
 
     @property
     def problem(self) -> str:
-        """What is wrong if the model doesn't do the task; empty if it does."""
+        """A sentence on how the model fails the task; empty if it does the task."""
         if self.beats <= SWAPPED:
             return (
                 f"the model prefers the incorrect answer in {1 - self.beats:.0%} of the examples: correct and "

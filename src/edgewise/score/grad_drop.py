@@ -47,7 +47,7 @@ class GradDrop(Scorer):
         runs = batch.dropped_layer_gradients(clean, loss(metric, readout, clean_readout))
         values = batch.contract(differences, [next(runs)]).abs_()
         for index, block in enumerate(graph.blocks):
-            # So many layers are before the destinations of this block. Leaving out one of them changes nothing there.
+            # The gradient at this block does not change if a layer before it is dropped: index // 2 layers.
             values[:, block] *= index // 2
         for gradients in runs:
             values += batch.contract(differences, [gradients]).abs_()
