@@ -376,7 +376,7 @@ def test_a_folder_of_circuits_converts_to_eap_ig_files(edgewise, tmp_path):
             f"{name}.{suffix}": circuit for name, (circuit, _) in circuits.items()
         }
     for words, message in (
-        (("as json",), "choose another folder"),
+        (("as json", "--format", "pt"), "with other content; choose another"),
         (("x", "--format", "npz"), "'pt', 'json'"),
     ):
         target, *options = words
