@@ -105,7 +105,8 @@ def command(
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             recipes=list_recipes(recipes),
-            tuned_among=list_recipes(candidates) if tune else None, eap_ig_json=eap_ig_json,
+            tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
+            eap_ig_json=eap_ig_json,
         )  # fmt: skip
         if is_made:
             discovery = _read_made(folder, inputs)
