@@ -148,7 +148,7 @@ def test_numbers_of_a_config_that_no_model_has_are_refused_at_once(folder, name)
         ({"layer_norm_epsilon": "small"}, "layer_norm_epsilon"),
         ({"layer_norm_epsilon": float("nan")}, "layer_norm_epsilon|NaN|JSON"),
         ({"activation_function": "none such"}, "none such"),
-        ({"activation_function": 5}, "activation_function"),
+        ({"activation_function": 5}, "activation_function|there is no 5"),
         ({"dtype": "nn"}, "dtype|can't be read"),
         ({"dtype": "int64"}, "dtype"),
         ({"quantization_config": 5}, "can't be read"),

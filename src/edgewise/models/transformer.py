@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import InputError
 from ..graph import Graph
 from .memory import Shape
 from .rules import NO_RULES, BackwardRules
@@ -27,6 +28,13 @@ class Norm:
     eps: float
     centred: bool
     is_minus_one: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.eps, float) or not 0 <= self.eps < 1:
+            raise InputError(
+                f"a norm of the model adds {self.eps!r} to the variance, but a number of at least 0 and below 1 is "
+                "expected; check layer_norm_epsilon or rms_norm_eps in config.json"
+            )
 
     @property
     def weight(self) -> Tensor:
