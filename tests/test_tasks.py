@@ -246,6 +246,9 @@ def test_a_split_column_is_honoured_and_without_one_the_file_is_used_whole(demo,
     rows = [GOOD | {"split": "train"}, GOOD | {"split": "test"}, GOOD | {"split": "test"}]
     path = write(tmp_path / "splits.jsonl", rows)
     assert [len(load_task(path, demo, split)) for split in ("train", "test")] == [1, 2]
+    for name in ("validation", "val", "valid", "dev"):
+        other = write(tmp_path / f"{name}.jsonl", [*rows, GOOD | {"split": name}])
+        assert len(load_task(other, demo, "validation")) == 1
     with pytest.raises(InputError, match="its splits are: test, train"):
         load_task(path, demo, "validation")
     assert len(load_task(write(tmp_path / "whole.jsonl", [GOOD] * 3), demo, "validation")) == 3

@@ -299,7 +299,7 @@ def test_a_failing_tokenizer_does_not_lose_the_run(tmp_path, piece):
 
 def test_a_failing_figure_does_not_lose_the_run(tmp_path, monkeypatch):
     result = tiny_run()
-    monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda found: 1 / 0})
+    monkeypatch.setattr(figures, "FIGURES", {"circuit": lambda *_: 1 / 0})
     with pytest.warns(NotShownWarning, match=r"all data.*division by zero.*edgewise report"):
         write_result(result, tmp_path / "r")
     assert [row.name for row in read_result(tmp_path / "r").outcomes] == ["Greedy"]

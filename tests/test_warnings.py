@@ -9,7 +9,19 @@ from dataclasses import replace
 import pytest
 import test_cli
 
-from edgewise import CMD, EdgewiseWarning, Ilp, PromptPair, Recipe, Settings, discover, load_model, load_task, make_task
+from edgewise import (
+    CMD,
+    EdgewiseWarning,
+    Ilp,
+    PromptPair,
+    Recipe,
+    Settings,
+    discover,
+    load_model,
+    load_task,
+    make_task,
+    score_edges,
+)
 from edgewise.recipes.run_info import ModelAccuracy
 
 edgewise = test_cli.edgewise
@@ -56,7 +68,8 @@ def test_swapped_answers_are_warned_of(model):
         )
 
     train, test = (swap(load_task("ioi", model, split, 12)) for split in ("train", "test"))
-    (swapped,) = messages(lambda: discover(model, train, test, *FAST, attention=0))
+    (lower, swapped) = messages(lambda: discover(model, train, test, *FAST, attention=0))
+    assert "lower on clean prompts" in lower
     assert "correct and incorrect may be swapped" in swapped and "100%" in swapped
 
 
@@ -88,3 +101,11 @@ def test_the_command_prints_each_warning_once(edgewise, tmp_path):
     assert code == 0 and len(lines) == len(set(lines))
     for part in ("end in a space", "6 of the 6 evaluated examples are also scored", "few examples (6)"):
         assert sum(part in line for line in lines) == 1, (part, err)
+
+
+def test_scores_of_swapped_answers_are_warned_of(model):
+    task = load_task("ioi", model, "train", 12)
+    swapped = replace(task, examples=tuple(replace(e, correct=e.incorrect, incorrect=e.correct) for e in task.examples))
+    assert not messages(lambda: score_edges(model, task))
+    (message,) = messages(lambda: score_edges(model, swapped))
+    assert "lower on clean prompts" in message and "may be swapped" in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -36,8 +37,9 @@ class EdgewiseWarning(UserWarning):
 
 def warn(message: str, category: type[EdgewiseWarning] = EdgewiseWarning) -> None:
     """Issue a warning at the line outside this package that led to it."""
-    package, frame, level = f"{Path(__file__).parent}/", sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    # Context managers that decorate functions of the package add frames of contextlib.
+    inside, frame, level = (f"{Path(__file__).parent}/", contextlib.__file__), sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
         frame, level = frame.f_back, level + 1
     warnings.warn(_shorten(message), category, stacklevel=level)
 

@@ -147,8 +147,10 @@ def evaluate_circuits(
     check_is("session", Session, session)
     check_examples(model, task)
     model = model.pin()
-    if isinstance(circuits, Circuit):
-        raise InputError("circuits come in a list, even a single one: [circuit]")
+    if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
+        raise InputError(
+            "circuits are a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"
+        )
     for circuit in circuits:
         if circuit.graph != model.graph:
             raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, choose_batch_size
@@ -177,6 +177,11 @@ def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -
         raise InputError(
             f"the metric {metric.name!r} of task {task.name!r} is {clean:.6g} on clean prompts and {corrupted:.6g} on "
             "corrupted ones: without a difference there is no circuit to find; check the prompts and answers"
+        )
+    if clean < corrupted:
+        warn(
+            f"the metric {metric.name!r} of task {task.name!r} is lower on clean prompts ({clean:.4g}) than on "
+            f"corrupted ones ({corrupted:.4g}): correct and incorrect, or clean and corrupted, may be swapped"
         )
 
 

@@ -24,12 +24,15 @@ TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
 LARGEST_FILE = 1 << 30
+# Other names of the split validation.
+VALIDATION_NAMES = ("val", "valid", "dev")
 
 
 def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
-    Rows may have a `split` column. Without one, all rows are used for every split.
+    Rows may have a `split` column; val, valid and dev are other names of validation. Without the column, all rows are
+    used for every split.
     """
     # Rows are numbered before any is left out, so that errors have the numbers that the user sees.
     rows = dict(enumerate(read_rows(path), start=1))
@@ -38,9 +41,12 @@ def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
         advice = "has no split, but others have; give every row one, or none"
         check_rows(str(path), {number: f"example {number} {advice}" for number in without})
         known = sorted({row["split"] for row in rows.values()})
-        rows = {number: row for number, row in rows.items() if row["split"] == split}
+        rows = {number: row for number, row in rows.items() if _has_split(row, split)}
         if not rows:
-            raise InputError(f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}")
+            raise InputError(
+                f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}; add such rows, or remove "
+                "the column to use all rows for every split"
+            )
     task = task_of_rows(rows, str(path), split or "all", model, is_csv=path.suffix.lower() == ".csv")
     return replace(task, name=path.stem)
 
@@ -80,7 +86,11 @@ def task_of_rows(
 
 def has_splits(path: Path, split: str | None = None) -> bool:
     """Whether a file has rows with a split, or rows of that split."""
-    return any("split" in row and split in (None, row["split"]) for row in read_rows(path))
+    return any("split" in row and (split is None or _has_split(row, split)) for row in read_rows(path))
+
+
+def _has_split(row: Mapping[str, Any], split: str) -> bool:
+    return row["split"] == split or (split == "validation" and row["split"] in VALIDATION_NAMES)
 
 
 def count_copies(path: Path) -> tuple[int, int]:
