@@ -209,3 +209,10 @@ def test_errors_of_the_library_name_arguments_not_options():
             if has_option and not re.search(r"pip install|ray start|`edgewise |--edges|--size", line):
                 offenders.append(f"{name}:{number}: {line.strip()}")
     assert offenders == []
+
+
+def test_a_selection_in_place_of_a_circuit_gets_advice(model, run):
+    selection = run.best("CMD").selections[1]
+    for circuits in (selection, [selection], selection.circuit):
+        with pytest.raises(InputError, match=r"\[circuit\].*`\.circuit`"):
+            evaluate_circuits(model, random_task(5, seed=1), circuits)
