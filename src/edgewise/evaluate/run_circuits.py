@@ -149,7 +149,7 @@ def evaluate_circuits(
     model = model.pin()
     if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
         raise InputError(
-            "circuits are a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"
+            "circuits come in a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"
         )
     for circuit in circuits:
         if circuit.graph != model.graph:

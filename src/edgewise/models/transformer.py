@@ -30,10 +30,10 @@ class Norm:
     is_minus_one: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.eps, float) or not 0 <= self.eps < 1:
+        if not isinstance(self.eps, (int, float)) or not 0 <= self.eps < float("inf"):
             raise InputError(
-                f"a norm of the model adds {self.eps!r} to the variance, but a number of at least 0 and below 1 is "
-                "expected; check layer_norm_epsilon or rms_norm_eps in config.json"
+                f"a norm of the model adds {self.eps!r} to the variance, but a number of at least 0 is expected; check "
+                "layer_norm_epsilon or rms_norm_eps in config.json"
             )
 
     @property
