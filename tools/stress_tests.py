@@ -1,6 +1,6 @@
 """Run the tests that depend on other processes again and again while all cores are busy.
 
-    python tools/stress_tests.py                            # five runs; about five minutes each on two cores
+    python tools/stress_tests.py                            # five runs
     python tools/stress_tests.py --runs 20 tests/browser    # other tests
 
 These are the tests of the browser, processes, signals, engines, locks and files: a test that relies on time or on a
