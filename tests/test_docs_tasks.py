@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -36,6 +37,15 @@ ERRORS = {
     "isn't JSON": '{"clean": 1, "clean": 2}\n',
     "outside the model's vocabulary": json_lines(IDS | {"correct_id": 10**6}),
     "token ids must be whole numbers": json_lines(IDS | {"correct_id": 1.5}),
+    "every prompt the same spans": json_lines(ROW, ROW | {"spans": {"name": [5, 9]}}),
+    "a token belongs to one span": json_lines(ROW | {"spans": {"a": [5, 7], "b": [7, 9]}}),
+    "spans need the same positions in both": json_lines(
+        ROW | {"clean": f"<<a:When>>{ROW['clean'][4:]}", "corrupted": ROW["corrupted"].replace("Mary", "<<a:Mary>>", 1)}
+    ),
+    "a span needs a start, and a larger stop": json_lines(ROW | {"spans": {"a": [5, 5]}}),
+    "times in the clean prompt": json_lines(ROW | {"spans": {"a": "John"}}),
+    "isn't closed by '>>'": json_lines(ROW | {"clean": "<<a:" + ROW["clean"]}),
+    "spans must be a mapping": json_lines(ROW | {"spans": 5}),
     "isn't UTF-8 text": "\udcff",
 }
 
@@ -58,7 +68,7 @@ def test_example_is_read_in_all_splits_and_shown(edgewise, demo, tmp_path):
 
 
 def test_page_lists_every_column():
-    assert all(f"`{name}`" in PAGE for name in (*TEXT, *TOKENS, "split"))
+    assert all(f"`{name}`" in PAGE for name in (*TEXT, *TOKENS, "spans", "split"))
 
 
 @pytest.mark.parametrize("words", ERRORS)
@@ -68,6 +78,29 @@ def test_quoted_errors_are_raised(words, demo, tmp_path):
     path.write_bytes(ERRORS[words].encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=re.escape(words)):
         load_task(path, demo, "train")
+
+
+def test_spans_are_read_as_described(demo, tmp_path):
+    marked, by_column = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.S)[1:])
+    path = tmp_path / "a.jsonl"
+    path.write_text(json_lines(marked))
+    (example,) = load_task(path, demo).examples
+    assert "<<" not in example.text.clean
+    assert span_words(demo, example) == {"IO": "Mary", "S1": "John", "S2": "John", "end": "to", "other": None}
+    path.write_text(json_lines(by_column))
+    assert span_words(demo, load_task(path, demo).examples[0]) == {"IO": "Mary", "S2": "John", "other": None}
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        cells = by_column | {"spans": json.dumps(by_column["spans"])}
+        csv.writer(file).writerows([cells.keys(), cells.values()])
+    assert span_words(demo, load_task(path, demo).examples[0]) == {"IO": "Mary", "S2": "John", "other": None}
+
+
+def span_words(model, example):
+    return {
+        name: None if name == "other" else model.tokenizer.decode([example.clean[place] for place in places])
+        for name, places in example.spans.items()
+    }
 
 
 def test_every_error_on_the_page_is_tested():

@@ -60,6 +60,41 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
     return Batch(clean, corrupted, real, last, answers, right, shared)
 
 
+def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:
+    """Return the index of the span that each position of a batch belongs to.
+
+    Parameters
+    ----------
+    examples
+        The examples that the batch was made of, in the same order. All have the spans of one task.
+    batch
+        The batch, padded on either side.
+
+    Returns
+    -------
+    Tensor
+        [example, position] indices into `Task.span_names`, the same for both prompts; -1 for padding.
+
+    Raises
+    ------
+    InputError
+        If examples have no spans.
+
+    Examples
+    --------
+    To sum a value [example, position] over the positions of each span, padding included as a last column to drop:
+
+    >>> spans = span_indices(examples, batch)
+    >>> sums = torch.zeros(len(examples), n_spans + 1).scatter_add(1, spans % (n_spans + 1), values)[:, :-1]
+    """
+    if not all(example.span_names for example in examples):
+        raise InputError("examples have no spans; name spans in the task's prompts, or use spans='token'")
+    spans = torch.full(batch.real.shape, -1)
+    # Rows of a mask are read in order, and padding is outside it, so this fits padding on either side.
+    spans[batch.real.cpu()] = torch.tensor([index for example in examples for index in example.span_indices])
+    return spans.to(batch.real.device)
+
+
 def _unshared_length(example: Example) -> int:
     """Return how many tokens follow the shared prefix: at least 1, because the metric reads the last token."""
     return max(1, example.length - example.shared_prefix)

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import InputError
 from .draw import Draw
 from .ioi import NAMES
+from .spans import end_span, mark, read_markers
 from .task import PromptPair, answer_tokens, next_token, unknown_token
 
 TEMPLATES = {
@@ -66,7 +67,10 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
         if right == wrong or not draw.belongs((corrupted,), split):
             continue
         if draw.is_new((clean,), split):
-            yield PromptPair(clean, corrupted, f"{lead}{right}", f"{lead}{wrong}")
+            first, second = (mark(operand, str(value)) for operand, value in zip(("a", "b"), asked, strict=True))
+            _, named = read_markers(template.format(name=name, a=first, b=second))
+            spans = (*sorted(named), end_span(clean))  # by name: some sentences have b first
+            yield PromptPair(clean, corrupted, f"{lead}{right}", f"{lead}{wrong}", spans=spans)
 
 
 add = partial(generate, "arithmetic-addition")

@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
+from .spans import assign_positions, name_spans, parse_spans, read_markers
 from .task import Example, PromptPair, Task, TokenReader, check_rows, try_tokenize, warn_of_spaces
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
@@ -31,11 +32,13 @@ VALIDATION_NAMES = ("val", "valid", "dev")
 def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
-    Rows may have a `split` column; val, valid and dev are other names of validation. Without the column, all rows are
+    Rows may have a `spans` column, or prompts with markers (see spans.py).
+    They may have a `split` column; val, valid and dev are other names of validation. Without the column, all rows are
     used for every split.
     """
     # Rows are numbered before any is left out, so that errors have the numbers that the user sees.
     rows = dict(enumerate(read_rows(path), start=1))
+    span_names = _span_names(next(iter(rows.values()), {}))  # of the first row of the file, so all splits agree
     if split is not None and any("split" in row for row in rows.values()):
         without = [number for number, row in rows.items() if not row.get("split") or not isinstance(row["split"], str)]
         advice = "has no split, but others have; give every row one, or none"
@@ -47,7 +50,7 @@ def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
                 f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}; add such rows, or remove "
                 "the column to use all rows for every split"
             )
-    task = task_of_rows(rows, str(path), split or "all", model, is_csv=path.suffix.lower() == ".csv")
+    task = task_of_rows(rows, str(path), split or "all", model, path.suffix.lower() == ".csv", span_names)
     return replace(task, name=path.stem)
 
 
@@ -57,8 +60,12 @@ def task_of_rows(
     split: str,
     model: TokenReader,
     is_csv: bool = False,
+    span_names: tuple[str, ...] = (),
 ) -> Task:
-    """Return the task of numbered rows, which are all text or all tokens. Errors name their `source`."""
+    """Return the task of numbered rows, which are all text or all tokens. Errors name their `source`.
+
+    `span_names` has the names of the spans in their order; by default that of the first row.
+    """
     if not rows:
         raise InputError(f"{source} has no rows")
     first = next(iter(rows.values()))
@@ -68,16 +75,17 @@ def task_of_rows(
     examples: dict[int, Example] = {}
     pairs: dict[int, PromptPair] = {}
     problems: dict[int, str] = {}
+    span_names = span_names or _span_names(first)
     for number, row in rows.items():
         try:
             if has_tokens:
-                examples[number] = _parse_tokens(row, model.vocabulary, is_csv)
+                examples[number] = _parse_tokens(row, model.vocabulary, is_csv, span_names)
             else:
                 pairs[number] = _parse_text(row)
         except InputError as error:
             problems[number] = f"example {number}{error}"
     if not has_tokens:
-        examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos)
+        examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
         problems |= unusable
     check_rows(source, problems)
     warn_of_spaces(pairs.values(), source)
@@ -173,7 +181,28 @@ def _parse_text(row: Any) -> PromptPair:
     for column, value in columns.items():
         if has_surrogate(value):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
-    return row if isinstance(row, PromptPair) else PromptPair(**columns)
+    if isinstance(row, PromptPair):
+        return row
+    try:
+        if row.get("spans") is not None:  # then text that looks like a marker is text
+            return PromptPair(**columns, spans=parse_spans(row["spans"], columns["clean"]))
+        columns["clean"], spans = read_markers(columns["clean"])
+        columns["corrupted"], corrupted_spans = read_markers(columns["corrupted"])
+    except InputError as error:
+        raise InputError(f": {error}") from None
+    return PromptPair(**columns, spans=spans, corrupted_spans=corrupted_spans)
+
+
+def _span_names(row: Any) -> tuple[str, ...]:
+    """Return the names of the spans of a row in their order; () if it has none or isn't valid."""
+    if isinstance(row, PromptPair):
+        return name_spans(row.spans)
+    try:
+        if row.get("spans") is not None:
+            return name_spans(parse_spans(row["spans"], row.get("clean")))
+        return name_spans(read_markers(row["clean"])[1])
+    except (InputError, AttributeError, KeyError, TypeError):
+        return ()
 
 
 def _columns(row: Any, columns: tuple[str, ...]) -> dict[str, Any]:
@@ -195,13 +224,18 @@ def has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _parse_tokens(row: Any, vocabulary: int, is_csv: bool) -> Example:
-    """Return a row of token ids as an example. Cells of a CSV file are text."""
+def _parse_tokens(row: Any, vocabulary: int, is_csv: bool, span_names: tuple[str, ...]) -> Example:
+    """Return a row of token ids as an example. Cells of a CSV file are text. Spans are [start, stop) in tokens."""
     columns = _columns(row, TOKENS)
     try:
         values = [_parse_cell(value, column) if is_csv else value for column, value in columns.items()]
         clean, corrupted = map(_token_ids, values[:2])
         example = Example(clean, corrupted, _token_id(values[2]), _token_id(values[3]))
+        spans = () if row.get("spans") is None else parse_spans(row["spans"], None)
+        if names := span_names or name_spans(spans):
+            offsets = [(position, position + 1) for position in range(example.length)]
+            indices = assign_positions(spans, names, offsets, None)
+            example = replace(example, span_names=names, span_indices=indices)
     except InputError as error:
         raise InputError(f": {error}") from None
     tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)

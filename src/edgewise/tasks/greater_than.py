@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 from .draw import Draw
+from .spans import end_span, mark, read_markers
 from .task import PromptPair, answer_tokens, next_token
 
 EVENTS = (
@@ -83,4 +84,8 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         earlier = draw.choice([answer for answer in endings.answers if answer < first])
         clean, corrupted = (template.format(event=event, century=century, year=y) for y in (year, 1))
         correct, incorrect, *also = (f"{answer:0{endings.digits}d}" for answer in (later, earlier, *right))
-        yield PromptPair(clean, corrupted, correct, incorrect, also_correct=tuple(also))
+        named = {"event": mark("event", event), "century": mark("century", str(century)), "year": year}
+        start, _, _ = template.rpartition("{century}")
+        _, named_spans = read_markers(start.replace("{year:02d}", mark("year", "{year:02d}")).format(**named))
+        spans = (*named_spans, end_span(clean))
+        yield PromptPair(clean, corrupted, correct, incorrect, also_correct=tuple(also), spans=spans)

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from .draw import Draw
+from .spans import end_span, mark, read_markers
 from .task import PromptPair, answer_tokens
 
 NAMES = (
@@ -31,6 +32,8 @@ TEMPLATES = (
     "Yesterday {a} and {b} met at the {place}. In the end, {s} offered a {object} to",
 )
 LEAST_NAMES = 6
+# Subject, indirect object, and the subject's second mention; the last token is the span `end`.
+SPANS = ("S1", "IO", "S2")
 
 
 def usable_names(tokenizer: Any) -> tuple[str, ...]:
@@ -63,5 +66,10 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
             continue
         subject, indirect = (first, second) if swap else (second, first)
         swap = not swap
-        clean, corrupted = (story.format(s=name) for name in (subject, indirect))
-        yield PromptPair(clean, corrupted, f" {indirect}", f" {subject}", first_token_decides=True)
+        role = {subject: "S1", indirect: "IO"}
+        a, b = (mark(role[name], name) for name in (first, second))
+        clean, named = read_markers(template.format(a=a, b=b, s=mark("S2", subject), place=place, object=object_))
+        # The same order of the spans in all prompts, whichever name comes first.
+        spans = (*sorted(named, key=lambda span: SPANS.index(span.name)), end_span(clean))
+        corrupted = story.format(s=indirect)
+        yield PromptPair(clean, corrupted, f" {indirect}", f" {subject}", first_token_decides=True, spans=spans)

@@ -6,12 +6,14 @@ greater-than, where the correct answer is the larger number.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from ..errors import InputError
 from .draw import Draw
+from .spans import CharacterSpan
 from .task import PromptPair, answer_tokens, unknown_token
 
 PREFIX = "known/"
@@ -32,7 +34,8 @@ def induction(draw: Draw) -> Iterator[PromptPair]:
         queries, answers = zip(*(words[at : at + 2] for words, at in zip(contexts, places, strict=True)), strict=True)
         if queries[0] != queries[1] and not _same_half(answers[0], answers[1], INDUCTION_WORDS):
             clean, corrupted = (" ".join([*words, word]) for words, word in zip(contexts, queries, strict=True))
-            yield PromptPair(clean, corrupted, f" {answers[0]}", f" {answers[1]}")
+            spans = _word_spans(clean, A=places[0], B=places[0] + 1, end=-1)
+            yield PromptPair(clean, corrupted, f" {answers[0]}", f" {answers[1]}", spans=spans)
 
 
 def ioi(draw: Draw) -> Iterator[PromptPair]:
@@ -54,7 +57,9 @@ def ioi(draw: Draw) -> Iterator[PromptPair]:
         if all(a != b for a, b in zip(*layouts, strict=True)):
             answer, repeated = draw.sample(names, 2)
             clean, corrupted = prompt(repeated, layouts[0]), prompt(answer, layouts[1])
-            yield PromptPair(clean, corrupted, f" {answer}", f" {repeated}")
+            places = dict(zip(names, layouts[0], strict=False))
+            spans = _word_spans(clean, S1=places[repeated], IO=places[answer], S2=layouts[0][-1] + 1, end=-1)
+            yield PromptPair(clean, corrupted, f" {answer}", f" {repeated}", spans=spans)
 
 
 def greater_than(draw: Draw) -> Iterator[PromptPair]:
@@ -72,7 +77,8 @@ def greater_than(draw: Draw) -> Iterator[PromptPair]:
         places = draw.sample(range(NUMBER_LENGTH - 1), 2)
         clean, corrupted = prompt(start, places[0]), prompt(lowest, places[1])
         larger = tuple(f" {number}" for number in NUMBERS[start + 1 :])
-        yield PromptPair(clean, corrupted, f" {correct}", f" {incorrect}", also_correct=larger)
+        spans = _word_spans(clean, number=places[0], end=-1)
+        yield PromptPair(clean, corrupted, f" {correct}", f" {incorrect}", also_correct=larger, spans=spans)
 
 
 def backup(draw: Draw) -> Iterator[PromptPair]:
@@ -85,7 +91,14 @@ def backup(draw: Draw) -> Iterator[PromptPair]:
         incorrect = draw.choice([word for word in BACKUP_WORDS if word != query])
         if others[place + 1] != answer and not _same_half(answer, incorrect, BACKUP_WORDS):
             clean, corrupted = (" ".join(words) for words in ([*context, query], [*others, new]))
-            yield PromptPair(clean, corrupted, f" {answer}", f" {incorrect}")
+            spans = _word_spans(clean, A=place, B=place + 1, end=-1)
+            yield PromptPair(clean, corrupted, f" {answer}", f" {incorrect}", spans=spans)
+
+
+def _word_spans(prompt: str, **places: int) -> tuple[CharacterSpan, ...]:
+    """Return spans of a word each, by the number of the word in the clean prompt. -1 is the last."""
+    words = list(re.finditer("[^ ]+", prompt))
+    return tuple(CharacterSpan(name, *words[place].span()) for name, place in places.items())
 
 
 def _same_half(word: str, other: str, words: list[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from .draw import SPLITS
 from .files import read_task, task_of_rows
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
-from .task import PromptPair, Task, TokenReader, check_rows, tokenize
+from .task import PromptPair, Task, TokenReader, check_rows, has_offsets, tokenize
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
@@ -43,7 +44,12 @@ DEFAULT_EXAMPLES, MOST_EXAMPLES = 200, 10**6
 
 
 def load_task(
-    name: str | Path, model: TokenReader, split: str = "train", examples: int | None = None, seed: int = 0
+    name: str | Path,
+    model: TokenReader,
+    split: str = "train",
+    examples: int | None = None,
+    seed: int = 0,
+    spans: str | None = None,
 ) -> Task:
     """Load a task in the model's tokens. The same arguments give the same task.
 
@@ -60,6 +66,9 @@ def load_task(
         The largest number of examples. None means 200 for a generator, and all for anything else.
     seed
         Seed of a generator.
+    spans
+        'token' makes every token position a span, for prompts of equal length. By default `Task.span_names` are those
+        that the task names, if any.
 
     Returns
     -------
@@ -78,6 +87,8 @@ def load_task(
     """
     check_model(model)
     name = str(name)
+    if spans is not None:
+        return _use_spans(load_task(name, model, split, examples, seed), spans)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     if is_task_file(name):
@@ -93,12 +104,24 @@ def load_task(
     if known in DATA_SETS:
         where = Path(copy).expanduser() if equals else None
         return read_data_set(known, where, split, model.tokenizer, model.bos).head(examples)
-    pairs = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
+    pairs: Iterable[PromptPair] = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
+    if not has_offsets(model.tokenizer):
+        pairs = (replace(pair, spans=()) for pair in pairs)
     return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
 
 
+def _use_spans(task: Task, spans: str) -> Task:
+    if spans != "token":
+        raise unknown_name("kind of spans", spans, ["token"])
+    return task.with_token_spans()
+
+
 def make_task(
-    prompts: Iterable[PromptPair | Mapping[str, Any]], model: TokenReader, name: str = "prompts", split: str = "all"
+    prompts: Iterable[PromptPair | Mapping[str, Any]],
+    model: TokenReader,
+    name: str = "prompts",
+    split: str = "all",
+    spans: str | None = None,
 ) -> Task:
     """Return a task of prompts in memory.
 
@@ -111,6 +134,9 @@ def make_task(
         A loaded model; its tokenizer encodes the prompts.
     name, split
         For reports.
+    spans
+        'token' makes every token position a span, for prompts of equal length. By default `Task.span_names` are those
+        that the prompts name, if any.
 
     Returns
     -------
@@ -124,7 +150,8 @@ def make_task(
     check_model(model)
     if isinstance(prompts, PromptPair | Mapping | str):
         raise InputError(f"prompts must be in a list, even a single {type(prompts).__name__}: [prompt]")
-    return task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
+    task = task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
+    return task if spans is None else _use_spans(task, spans)
 
 
 def check_task(name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..errors import InputError
 from .draw import Draw
+from .spans import end_span, mark, read_markers
 from .task import PromptPair, answer_tokens
 
 THINGS = "box cup hat chair ball bag coat car bike door lamp shirt kite boat vase rug".split()
@@ -18,6 +19,7 @@ COLOURS = "red blue green black white brown yellow orange purple pink gray gold"
 LETTERS = "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z".split()
 TEMPLATE = "Question: The {thing} is {colour}. What color is the {thing}?{choices}\nAnswer:"
 CHOICES = 4
+SPANS = ("colour", "right letter", "right choice", "wrong letter", "wrong choice")
 
 
 def usable_letters(tokenizer: Any) -> tuple[str, ...]:
@@ -48,4 +50,13 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
             )
             for symbols in (drawn[:CHOICES], drawn[CHOICES:])
         )
-        yield PromptPair(clean, corrupted, f" {drawn[right]}", f" {drawn[CHOICES + right]}")
+        kinds = ["right" if place == right else "wrong" for place in range(CHOICES)]
+        letters_and_colours = (
+            f"\n{mark(f'{kind} letter', letter)}. {mark(f'{kind} choice', colour)}"
+            for kind, letter, colour in zip(kinds, drawn, colours, strict=False)
+        )
+        _, named = read_markers(
+            TEMPLATE.format(thing=thing, colour=mark("colour", colours[right]), choices="".join(letters_and_colours))
+        )
+        spans = (*sorted(named, key=lambda span: SPANS.index(span.name)), end_span(clean))
+        yield PromptPair(clean, corrupted, f" {drawn[right]}", f" {drawn[CHOICES + right]}", spans=spans)

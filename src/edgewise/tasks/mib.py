@@ -21,6 +21,7 @@ from ..errors import InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from .draw import SPLITS
 from .files import has_surrogate, read_rows
+from .spans import CharacterSpan, end_span
 from .task import PromptPair, Task, answer_tokens, check_rows, tokenize_usable
 
 TokenCount = Callable[[str], int]
@@ -81,7 +82,18 @@ def _names(row: Row, count: TokenCount) -> PromptPair | str:
     if not count(indirect) == count(subject) == count(third):
         return "with names of unequal token length"
     prompt, flipped = row.text("prompt"), row.text("s2_io_flip_counterfactual.prompt")
-    return PromptPair(prompt, flipped, indirect, subject, first_token_decides=True)
+    spans = _name_spans(prompt, subject.strip(), indirect.strip())
+    return PromptPair(prompt, flipped, indirect, subject, first_token_decides=True, spans=spans)
+
+
+def _name_spans(prompt: str, subject: str, indirect: str) -> tuple[CharacterSpan, ...]:
+    """Return the spans of the names, as the generator `ioi` has them; () unless each occurs as often as it should."""
+    places = {name: [m.span() for m in re.finditer(rf"\b{re.escape(name)}\b", prompt)] for name in (subject, indirect)}
+    if [len(places[name]) for name in (subject, indirect)] != [2, 1] or not prompt:
+        return ()
+    first, second = places[subject]
+    named = zip(("S1", "IO", "S2"), (first, places[indirect][0], second), strict=True)
+    return (*(CharacterSpan(name, *place) for name, place in named), end_span(prompt))
 
 
 def _choice(row: Row, count: TokenCount) -> PromptPair | str:

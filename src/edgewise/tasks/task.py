@@ -12,6 +12,7 @@ from typing import Any, Protocol, overload
 
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import wrap_read_errors
+from .spans import CharacterSpan, assign_positions, name_spans
 
 # Bootstrap intervals from fewer examples than this are too narrow.
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
@@ -47,6 +48,8 @@ class PromptPair:
     correct, incorrect   text that follows the clean prompt, with its leading space if it has one
     first_token_decides  represent an answer of several tokens by its first one, as MIB does for names and labels
     also_correct         further correct answers. They count for accuracy, not for differences.
+    spans                named parts of the clean prompt; () if it has none. Tokens of no part belong to `other`
+    corrupted_spans      the same parts of the corrupted prompt, checked if given: they must have the same tokens
 
     Examples
     --------
@@ -59,11 +62,17 @@ class PromptPair:
     incorrect: str
     first_token_decides: bool = False
     also_correct: tuple[str, ...] = ()
+    spans: tuple[CharacterSpan, ...] = ()
+    corrupted_spans: tuple[CharacterSpan, ...] = ()
 
 
 @dataclass(frozen=True)
 class Example:
-    """A prompt pair as tokens. Both prompts have equally many tokens; the metric reads the last position."""
+    """A prompt pair as tokens. Both prompts have equally many tokens; the metric reads the last position.
+
+    span_names    the names of the spans; () if the example has none
+    span_indices  [position] the index in `span_names` of the span that each token of both prompts belongs to
+    """
 
     clean: tuple[int, ...]
     corrupted: tuple[int, ...]
@@ -71,6 +80,8 @@ class Example:
     incorrect: int
     text: PromptPair | None = None
     also_correct: tuple[int, ...] = ()
+    span_names: tuple[str, ...] = ()
+    span_indices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clean:
@@ -82,6 +93,10 @@ class Example:
             )
         if self.correct == self.incorrect:
             raise InputError(f"the correct and the incorrect answer are the same token, {self.correct}")
+        if len(self.span_indices) != (self.length if self.span_names else 0):
+            raise InputError(f"an example of {self.length} tokens has {len(self.span_indices)} indices of spans")
+        if any(not 0 <= index < len(self.span_names) for index in self.span_indices):
+            raise InputError(f"an index of a span is outside the {len(self.span_names)} spans of the example")
 
     @property
     def length(self) -> int:
@@ -92,6 +107,14 @@ class Example:
     def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]]:
         """All tokens that a result can depend on."""
         return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct
+
+    @property
+    def spans(self) -> dict[str, tuple[int, ...]]:
+        """The token positions of each span, in the order of `span_names`. Every position is in exactly one."""
+        return {
+            name: tuple(position for position, index in enumerate(self.span_indices) if index == number)
+            for number, name in enumerate(self.span_names)
+        }
 
     @property
     def shared_prefix(self) -> int:
@@ -120,6 +143,12 @@ class Task:
             raise InputError(
                 f"task {self.name!r}, split {self.split!r} has no examples" + (f" ({reasons})" if reasons else "")
             )
+        different = next((e.span_names for e in self.examples if e.span_names != self.span_names), self.span_names)
+        if different != self.span_names:
+            raise InputError(
+                f"the examples of task {self.name!r} have different spans: {', '.join(self.span_names) or 'none'} and "
+                f"{', '.join(different) or 'none'}; give all of them the same, in the same order"
+            )
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -143,10 +172,40 @@ class Task:
         """The number of tokens of the longest prompt."""
         return max(example.length for example in self.examples)
 
+    @property
+    def span_names(self) -> tuple[str, ...]:
+        """The names of the spans that all examples have, in order; () if they have none."""
+        return self.examples[0].span_names
+
     @cached_property
     def digest(self) -> str:
-        """A hash of the tokens of all examples, in their order."""
+        """A hash of the tokens of all examples, in their order. Spans have no part in it: see `span_digest`."""
         return hashlib.sha256(repr([example.tokens for example in self.examples]).encode()).hexdigest()
+
+    @cached_property
+    def span_digest(self) -> str:
+        """A hash of the names and positions of the spans of all examples, for results that depend on them."""
+        spans = [self.span_names, [example.span_indices for example in self.examples]]
+        return hashlib.sha256(repr(spans).encode()).hexdigest()
+
+    def with_token_spans(self) -> Task:
+        """Return the task with a span per token position, named by its number from 0.
+
+        Raises
+        ------
+        InputError
+            If prompts differ in length: their positions don't correspond.
+        """
+        lengths = sorted({example.length for example in self.examples})
+        if len(lengths) > 1:
+            raise InputError(
+                f"prompts of task {self.name!r} have {lengths[0]} to {lengths[-1]} tokens; spans='token' needs prompts "
+                "of equal length, whose positions correspond: name spans instead"
+            )
+        positions = range(lengths[0])
+        names = tuple(map(str, positions))
+        examples = (replace(e, span_names=names, span_indices=tuple(positions)) for e in self.examples)
+        return replace(self, examples=tuple(examples))
 
     @cached_property
     def copies(self) -> int:
@@ -201,12 +260,18 @@ def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, sourc
 
 
 def try_tokenize(
-    pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None
+    pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None, span_names: tuple[str, ...] = ()
 ) -> tuple[dict[int, Example], dict[int, str]]:
-    """Return the usable pairs as tokens, and what is wrong with the others, both by number."""
+    """Return the usable pairs as tokens, and what is wrong with the others, both by number.
+
+    `span_names` has the names of the spans in their order; by default that of the first pair with spans.
+    """
     encoded, unknown = _encode_pairs(list(pairs.values()), tokenizer, bos), unknown_token(tokenizer)
+    names = span_names or next((name_spans(pair.spans) for pair in pairs.values() if pair.spans), ())
+    offsets = _encode_offsets(list(pairs.values()), tokenizer, bos) if names else [((), ())] * len(pairs)
     examples, problems = {}, {}
-    for number, pair, (clean, corrupted, answers) in zip(pairs, pairs.values(), encoded, strict=True):
+    rows = zip(pairs, pairs.values(), encoded, offsets, strict=True)
+    for number, pair, (clean, corrupted, answers), characters in rows:
         try:
             texts = (pair.correct, pair.incorrect, *pair.also_correct)
             tokens = [_answer_token(text, pair, answers[text], tokenizer) for text in texts]
@@ -215,7 +280,8 @@ def try_tokenize(
                     raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
             if len(clean) != len(corrupted):
                 raise InputError(_describe_lengths(clean, corrupted, tokenizer))
-            example = Example(clean, corrupted, tokens[0], tokens[1], pair, tuple(tokens[2:]))
+            indices = _span_indices(pair, names, *characters) if names else ()
+            example = Example(clean, corrupted, tokens[0], tokens[1], pair, tuple(tokens[2:]), names, indices)
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
                     word = _first_unknown_word(text, tokenizer)
@@ -224,6 +290,44 @@ def try_tokenize(
         except InputError as error:
             problems[number] = f"example {number}: {error}"
     return examples, problems
+
+
+def _span_indices(
+    pair: PromptPair, names: tuple[str, ...], clean: Sequence[tuple[int, int]], corrupted: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the span index of each token of a pair, given the characters of the tokens of its two prompts."""
+    indices = assign_positions(pair.spans, names, clean, pair.clean)
+    if pair.corrupted_spans:
+        others = assign_positions(pair.corrupted_spans, names, corrupted, pair.corrupted)
+        both = enumerate(zip(indices, others, strict=True))
+        different = next((position for position, (index, other) in both if index != other), None)
+        if different is not None:
+            raise InputError(
+                f"token {different} belongs to span {names[indices[different]]!r} in the clean prompt, but to "
+                f"{names[others[different]]!r} in the corrupted one; spans need the same positions in both"
+            )
+    return indices
+
+
+def _encode_offsets(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """Return for each pair the characters [start, stop) of each token, BOS included, of its two prompts."""
+    if not has_offsets(tokenizer):
+        raise InputError(
+            "spans need a tokenizer that reports the characters of each token (a fast one); use prompts without spans"
+        )
+    prefix = [] if bos is None else [(0, 0)]
+    prompts = [text for pair in pairs for text in (pair.clean, pair.corrupted)]
+    with wrap_read_errors("the text", "the tokenizer fails on it"):
+        encoded = tokenizer(prompts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    offsets = [prefix + tokens for tokens in encoded]
+    return list(zip(offsets[::2], offsets[1::2], strict=True))
+
+
+def has_offsets(tokenizer: Any) -> bool:
+    """Whether a tokenizer reports the characters of each token, which spans need."""
+    return bool(getattr(tokenizer, "is_fast", False))
 
 
 def _describe_lengths(clean: Sequence[int], corrupted: Sequence[int], tokenizer: Any) -> str:
@@ -249,7 +353,10 @@ def tokenize_usable(
     examples: list[Example] = []
     dropped: Counter[str] = Counter()
     unknown = unknown_token(tokenizer)
-    for pair, (clean, corrupted, answers) in zip(pairs, _encode_pairs(pairs, tokenizer, bos), strict=True):
+    names = name_spans(pairs[0].spans) if pairs and has_offsets(tokenizer) and all(pair.spans for pair in pairs) else ()
+    offsets = _encode_offsets(pairs, tokenizer, bos) if names else [((), ())] * len(pairs)
+    rows = zip(pairs, _encode_pairs(pairs, tokenizer, bos), offsets, strict=True)
+    for pair, (clean, corrupted, answers), characters in rows:
         texts = (pair.correct, pair.incorrect)
         correct, incorrect = (_answer_token(text, pair, answers[text], tokenizer) for text in texts)
         if len(clean) != len(corrupted):
@@ -261,7 +368,8 @@ def tokenize_usable(
         elif _has_unknown(pair.clean, clean, tokenizer, bos) or _has_unknown(pair.corrupted, corrupted, tokenizer, bos):
             dropped["with a prompt that the tokenizer doesn't know all of"] += 1
         else:
-            examples.append(Example(clean, corrupted, correct, incorrect, pair))
+            indices = _span_indices(pair, names, *characters) if names else ()
+            examples.append(Example(clean, corrupted, correct, incorrect, pair, (), names, indices))
     return tuple(examples), dropped
 
 
