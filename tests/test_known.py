@@ -30,9 +30,9 @@ from edgewise import (
     score_edges,
 )
 from edgewise.cli import main
+from edgewise.evaluate.check_truth import MAX_OUTSIDE, MIN_INSIDE, check_truth
 from edgewise.evaluate.known import CUTS, read_truth
 from edgewise.evaluate.roc import auroc, precision_at_true_size
-from edgewise.evaluate.verify import MAX_OUTSIDE, MIN_INSIDE, verify_circuit
 from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN
@@ -52,7 +52,7 @@ def known_task(name: str, split: str = "test", examples: int = 20):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_patching_of_every_edge_agrees_with_the_known_circuit(name):
-    result = verify_circuit(known_model(name), known_task(name), known_circuit(name), CUTS.get(name, ()))
+    result = check_truth(known_model(name), known_task(name), known_circuit(name), CUTS.get(name, ()))
     assert result.strongest_outside <= MAX_OUTSIDE == 0.01
     assert result.weakest_inside >= MIN_INSIDE == 0.05
     assert result.faithfulness >= 0.99
@@ -74,21 +74,21 @@ def test_a_wrong_circuit_is_not_verified():
         known_circuit("greater-than"),
     )
     edges = truth.edges
-    missing = verify_circuit(model, task, Circuit.from_edges(model.graph, edges[1:]))
+    missing = check_truth(model, task, Circuit.from_edges(model.graph, edges[1:]))
     assert missing.strongest_outside > MAX_OUTSIDE and not missing.is_verified
-    extra = verify_circuit(model, task, Circuit.from_edges(model.graph, [*edges, "m0->m1"]))
+    extra = check_truth(model, task, Circuit.from_edges(model.graph, [*edges, "m0->m1"]))
     assert extra.weakest_inside < MIN_INSIDE and not extra.is_verified
     with pytest.raises(InputError, match="has none"):
-        verify_circuit(model, task, Circuit.empty(model.graph))
+        check_truth(model, task, Circuit.empty(model.graph))
 
 
 def test_a_backup_head_matters_only_if_the_other_head_is_cut():
     model, task, truth = known_model("backup"), known_task("backup", examples=8), known_circuit("backup")
-    effects = verify_circuit(model, task, truth).effects
+    effects = check_truth(model, task, truth).effects
     edge = model.graph.edge_index
     assert abs(effects[edge("a2.h2->logits")]) < 0.01 and abs(effects[edge("input->a1.h0<q>")]) < 0.01
     assert effects[edge("a1.h0->a2.h2<q>")] < -0.5  # cut, both heads copy
-    cut = verify_circuit(model, task, truth, CUTS["backup"]).effects
+    cut = check_truth(model, task, truth, CUTS["backup"]).effects
     assert cut[edge("a2.h2->logits")] > 0.5 and cut[edge("input->a1.h0<q>")] > 0.5
 
 

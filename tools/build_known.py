@@ -29,8 +29,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from edgewise import Circuit, load_model, load_task
+from edgewise.evaluate.check_truth import TruthCheck, check_truth
 from edgewise.evaluate.known import CIRCUIT_FILE, CUTS
-from edgewise.evaluate.verify import Verification, verify_circuit
 from edgewise.tasks import known
 
 Array = NDArray[np.float64]
@@ -423,7 +423,7 @@ def write_folder(folder: Path, draft: Draft) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def build(name: str, folder: Path) -> Verification:
+def build(name: str, folder: Path) -> TruthCheck:
     """Build a model, write it with its true circuit, and verify the circuit on test examples."""
     make, edges = DRAFTS[name]
     draft = make()
@@ -433,7 +433,7 @@ def build(name: str, folder: Path) -> Verification:
     truth = Circuit.from_edges(model.graph, edges)
     truth.save(folder / CIRCUIT_FILE, about={"model": f"{known.PREFIX}{name}"})
     task = load_task(f"{known.PREFIX}{name}", model, "test", TESTED)
-    return verify_circuit(model, task, truth, CUTS.get(name, ()))
+    return check_truth(model, task, truth, CUTS.get(name, ()))
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from . import (
     select as select,
     study as study,
     tasks as tasks,
+    verify as verify,
 )
 from .core.circuit import Circuit as Circuit
 from .core.ranking import Ranking as Ranking
@@ -62,5 +63,6 @@ from .study.run import run_study as run_study
 from .tasks.load import load_task as load_task, make_task as make_task
 from .tasks.metrics import Accuracy as Accuracy, Metric as Metric
 from .tasks.task import PromptPair as PromptPair, Task as Task
+from .verify.knock_outs import knock_out as knock_out, knock_out_each as knock_out_each
 
 __version__: str

@@ -204,6 +204,18 @@ class Graph:
         """Return the indices of the edges with these names."""
         return np.array([self.edge_index(name) for name in names], np.intp)
 
+    def edges_of(self, name: str) -> NDArray[np.intp]:
+        """Return the index of the edge with a name, or the indices of all edges out of the node with a name."""
+        if "->" in name:
+            return self.edge_indices([name])
+        if name not in self.source_names:
+            expected = f"a0.h0 to a{self.n_layers - 1}.h{self.n_heads - 1}, m0 to m{self.n_layers - 1} or input"
+            raise InputError(
+                f"there is no node {name!r} with edges out of it in a graph of {self}; "
+                f"give {expected}, or an edge such as {self.edge_names[0]}"
+            )
+        return np.flatnonzero(self.edge_source == self.source_names.index(name))
+
     def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return whether [node] each node has an edge in a mask [edge]."""
         used = np.zeros(self.n_nodes, bool)

@@ -25,6 +25,7 @@ COMMANDS = {
     "select": "Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.",
     "combine": "Combine several rankings of one model's edges into one: the mean of their ranks or values.",
     "evaluate": "Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.",
+    "knock-out": "Cut nodes and edges from the model, and measure how far the metric falls.",
     "view": "Write a page that shows circuits layer by layer: one file that needs no server and no network.",
     "show": "Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.",
     "compare": "Compare recipes of a run on the same examples, or two circuits, or two runs.",
@@ -66,7 +67,7 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import a command. Its option groups are expanded, and it has --quiet and --verbose."""
-    function = import_module(f"{__name__}.{name}").command
+    function = import_module(f"{__name__}.{name.replace('-', '_')}").command
     parameters, call = options.expand(function)
 
     def command(quiet: bool, verbose: bool, **values: Any) -> None:

@@ -16,7 +16,6 @@ from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
-from ..io.records import read_json
 from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
@@ -25,7 +24,7 @@ from ..tasks.task import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from
+from .repeat import KEY, check_same, describe_examples, made_from, read_record
 
 if TYPE_CHECKING:
     from ..evaluate.run_circuits import Evaluation
@@ -88,7 +87,7 @@ def command(
             batch_size=batch_size, memory=settings.memory,
         )  # fmt: skip
         if is_made and out_file is not None:
-            record = _read_record(out_file)
+            record = read_record(out_file)
             check_same(out_file, record.get(KEY), inputs)
         else:
             if not session.store.is_empty:
@@ -110,15 +109,6 @@ def command(
 
 def _digest(circuits: Sequence[Circuit]) -> str:
     return hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in circuits)).hexdigest()
-
-
-def _read_record(path: Path) -> dict[str, Any]:
-    """Return the content of a file that `evaluate` wrote; an empty one of another file."""
-    try:
-        record = read_json(path)
-    except InputError:
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _load(path: Path) -> Circuit:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..io.atomic import to_plain
+from ..io.records import read_json
 from ..method import plain
 from ..recipes.run_info import versions
 from .console import note
@@ -45,6 +46,15 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     if differences:
         raise InputError(f"{path} exists already, made from other inputs ({'; '.join(differences)}); {advice}")
     note(f"{path} was made by the same command from the same inputs: nothing is computed again")
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return the content of a file that a command wrote; an empty one of another file."""
+    try:
+        record = read_json(path)
+    except InputError:
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def is_written(path: Path, text: str) -> bool:

@@ -127,6 +127,37 @@ class Circuit:
         names = self.graph.edge_names
         return tuple(names[edge] for edge in np.flatnonzero(self.mask))
 
+    def complement(self) -> Circuit:
+        """Return the circuit of all other edges."""
+        return Circuit(self.graph, ~self.mask)
+
+    def without(self, nodes_or_edges: str | Iterable[str]) -> Circuit:
+        """Return the circuit without these edges, and without all edges out of these nodes.
+
+        Parameters
+        ----------
+        nodes_or_edges
+            Names such as `a9.h9`, `m0` or `m0->a5.h5<q>`. Edges that aren't in the circuit are ignored.
+
+        Returns
+        -------
+        Circuit
+
+        Raises
+        ------
+        InputError
+            If the graph has no such edge, or no such node with edges out of it.
+
+        Examples
+        --------
+        >>> Circuit.full(model.graph).without(["a2.h3", "m0->logits"])
+        """
+        names = [nodes_or_edges] if isinstance(nodes_or_edges, str) else list(nodes_or_edges)
+        mask = self.mask.copy()
+        for name in names:
+            mask[self.graph.edges_of(name)] = False
+        return Circuit(self.graph, mask)
+
     def prune(self) -> Circuit:
         """Return the circuit without edges that lie on no path from `input` to `logits`."""
         return Circuit(self.graph, connected(self.graph, self.mask))

@@ -18,6 +18,7 @@ from rich.table import Table
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
+from ..evaluate.known import known_circuit
 from ..graph import LETTERS, Graph
 from ..io.edge_file import edge_name
 from ..io.formats import SUFFIX_WORDS, read_edge_file
@@ -27,6 +28,7 @@ from ..recipes.outcome import Outcome
 from ..results import is_result, read_result
 from ..results.submission import circuit_files
 from ..select import parse_share
+from ..tasks.known import PREFIX
 from .formatting import format_number, format_percent, format_score
 from .tables import number_tables
 
@@ -64,7 +66,7 @@ class OpenCircuit:
 def open_circuit(
     path: str | Path, recipe: str | None = None, measure: str | None = None, size: str | None = None
 ) -> OpenCircuit:
-    """Return the circuit of a file (npz, json or pt), of a folder of such files, or of a result folder.
+    """Return the circuit of a file (npz, json or pt), of a folder of such files, of a result folder, or `known/NAME`.
 
     The parameters are those of `open_run_circuit`. Of a folder of files, `size` chooses one, by default the largest.
     """
@@ -78,6 +80,8 @@ def open_circuit(
         return _open_file(*_choose_file(path, size))
     if size is not None:
         raise InputError(f"--size chooses from a folder of circuits, but {path} is one circuit")
+    if not os.path.lexists(path) and path.as_posix().startswith(PREFIX):
+        return OpenCircuit(path.as_posix(), known_circuit(path.as_posix()), None)
     return _open_file(path, str(path))
 
 

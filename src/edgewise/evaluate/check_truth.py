@@ -1,4 +1,4 @@
-"""Verify a known circuit by exact patching: every edge inside matters, no edge outside does."""
+"""Check a circuit that is claimed to be true by exact patching: every edge inside matters, no edge outside does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_OUTSIDE, MIN_INSIDE, MIN_FAITHFULNESS = 0.01, 0.05, 0.99
 
 
 @dataclass(frozen=True, eq=False)
-class Verification:
+class TruthCheck:
     """What exact patching says about a circuit.
 
     truth         the circuit
@@ -52,13 +52,13 @@ class Verification:
         return is_split and self.faithfulness >= MIN_FAITHFULNESS
 
 
-def verify_circuit(
+def check_truth(
     model: Model,
     task: Task,
     truth: Circuit,
     cuts: Sequence[Sequence[str]] = (),
     session: Session = DEFAULT_SESSION,
-) -> Verification:
+) -> TruthCheck:
     """Patch every edge of a model alone, and run a circuit that is claimed to be the true one.
 
     Parameters
@@ -75,7 +75,7 @@ def verify_circuit(
 
     Returns
     -------
-    Verification
+    TruthCheck
 
     Raises
     ------
@@ -94,7 +94,7 @@ def verify_circuit(
     falls = (values[:, :1] - values[:, 1:]) / (ran.full.mean() - ran.empty.mean())
     means = falls.mean(-1)
     strongest = np.abs(means).argmax(0)
-    return Verification(
+    return TruthCheck(
         truth=truth,
         effects=means[strongest, np.arange(graph.n_edges)],
         changes=np.abs(falls).mean(-1).max(0),

@@ -1,0 +1,163 @@
+"""edgewise knock-out: cut nodes and edges from the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..evaluate.intervals import CONFIDENCE
+from ..graph import Graph
+from ..io.atomic import check_file, write_json
+from ..recipes.settings import Settings
+from ..report.circuit_summary import open_circuit
+from ..report.formatting import format_interval, format_number
+from ..report.tables import INTERVAL, number_tables
+from ..tasks.task import warn_of_sample
+from . import options
+from .console import explain, note, out, print_json, print_tables, say, show_forecast, show_progress
+from .options import option
+from .repeat import KEY, check_same, describe_examples, made_from, read_record
+
+if TYPE_CHECKING:
+    from ..verify import KnockOuts
+
+MAX_NAMES = 3
+
+
+def command(
+    *,
+    names: list[str] | None = typer.Argument(
+        None, help='Nodes such as a9.h9, m0 or input, and edges such as "m0->a5.h5<q>"; all are cut at once.'
+    ),
+    model: options.ModelOptions,
+    task: options.TaskOptions,
+    machine: options.MachineOptions,
+    each: bool = option(False, "Circuit", "Cut one at a time: the named ones, the edges of --circuit, or all nodes."),
+    circuit: Path | None = option(None, "Circuit", "With --each: a circuit or result folder whose edges are cut."),
+    split: str = option("test", "Task", "The examples to use: train, validation or test."),
+    metric: str = options.METRIC,
+    ablation: str = options.ABLATION,
+    batch_size: int | None = options.BATCH_SIZE,
+    top: int = option(20, "Output", "Number of knock-outs to list, from the largest effect.", min=1),
+    per_example: bool = option(False, "Output", "With --json or --out: include the effect on every example."),
+    out_file: Path | None = option(None, "Output", "Also write the result to this JSON file.", "--out"),
+    overwrite: bool = options.OVERWRITE,
+    dry_run: bool = options.DRY_RUN,
+    json: bool = options.JSON,
+) -> None:
+    """Cut nodes and edges from the model, and measure how far the metric falls.
+
+    A cut edge carries the corrupted (or zero, or mean) activation. Cutting a node cuts all edges out of it. The effect
+    is the metric of the model minus that of the model without what is cut, with its interval over resamples of the
+    examples. With --out, run the same command again to resume a stopped one.
+    """
+    from ..recipes.forecast import EvaluateWork
+    from ..verify.knock_outs import knock_out, knock_out_each
+
+    is_made = not overwrite and out_file is not None and out_file.is_file()
+    if out_file is not None:
+        check_file(out_file, overwrite or is_made, [model.model, task.task, *([circuit] if circuit else [])])
+    if per_example and not json and out_file is None:
+        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
+    if not names and not each:
+        raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
+    if circuit is not None and (names or not each):
+        raise InputError("--circuit says which edges --each cuts; give --each --circuit CIRCUIT, and no names")
+    built = options.EvaluationOptions(metric, ablation, "mib").build_evaluation()
+    scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
+    settings = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
+    opened = None if circuit is None else open_circuit(circuit).circuit
+    with machine.session(out_file, dry_run) as session:
+        loaded = model.load()
+        graph = loaded.graph
+        if opened is not None and opened.graph != graph:
+            raise InputError(f"{circuit} is a circuit of {opened.graph}, but model {model.model!r} has {graph}")
+        if opened is not None and not opened.n_edges:
+            raise InputError(f"{circuit} has no edges to cut")
+        sets = _list_sets(graph, names or [], each, opened)
+        circuits = tuple(Circuit.full(graph).without(cut) for cut in sets)
+        examples = task.load(loaded, split)
+        warn_of_sample(examples)
+        if show_forecast(loaded, [EvaluateWork(examples, settings, circuits)], session, dry_run, json):
+            return
+        inputs = made_from(
+            **describe_examples(loaded, task.task, examples), metric=built["metric"], ablation=built["ablation"],
+            sets=sets, per_example=per_example, batch_size=batch_size, memory=settings.memory,
+        )  # fmt: skip
+        if is_made and out_file is not None:
+            record = read_record(out_file)
+            check_same(out_file, record.get(KEY), inputs)
+        else:
+            if not session.store.is_empty:
+                note("resuming a stopped command")
+            how = (built["metric"], built["ablation"])
+            with show_progress(session) as session:
+                more: dict[str, Any] = {"batch_size": batch_size, "memory": settings.memory, "session": session}
+                if each:
+                    ran = knock_out_each(loaded, examples, [cut for (cut,) in sets], *how, **more)
+                else:
+                    ran = knock_out(loaded, examples, sets[0], *how, **more)
+            about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
+            record = about | _record(ran, per_example) | {KEY: inputs}
+            if out_file is not None:
+                check_file(out_file, overwrite)  # another program may have written it meanwhile
+                write_json(out_file, record)
+    print_json(record) if json else _show(record, top)
+
+
+def _list_sets(graph: Graph, names: list[str], each: bool, circuit: Circuit | None) -> list[tuple[str, ...]]:
+    """Return the nodes and edges of every knock-out."""
+    if not each:
+        return [tuple(names)]
+    single = names or (graph.source_names if circuit is None else circuit.edges)
+    return [(name,) for name in single]
+
+
+def _record(ran: KnockOuts, per_example: bool) -> dict[str, Any]:
+    """Return all knock-outs as plain data, from the largest effect."""
+    shares, intervals, effects = ran.shares, ran.intervals(), ran.effects
+    rows = [
+        {
+            "cut": list(ran.names[row]),
+            "effect": intervals[row].estimate,
+            "interval": [intervals[row].low, intervals[row].high],
+            "share": None if shares[row] != shares[row] else float(shares[row]),
+        }
+        | ({"per_example": effects[row].tolist()} if per_example else {})
+        for row in ran.order.tolist()
+    ]
+    return {
+        "metric": ran.metric.name,
+        "ablation": ran.ablation.name,
+        "confidence": CONFIDENCE,
+        "full": float(ran.full.mean()),
+        "empty": float(ran.empty.mean()),
+        "knock_outs": rows,
+    }
+
+
+def _show(record: dict[str, Any], top: int) -> None:
+    knock_outs = record["knock_outs"]
+    rows = [
+        (
+            _shorten(row["cut"]), format_number(row["effect"], signed=True), format_interval(*row["interval"], signed=True),
+            "-" if row["share"] is None else f"{100 * row['share']:.1f} %",
+        )
+        for row in knock_outs[:top]
+    ]  # fmt: skip
+    print_tables(number_tables(("cut", "effect", INTERVAL, "share"), rows, out.width))
+    if len(knock_outs) > top:
+        explain(f"the {top} largest effects of {len(knock_outs):,}; --top shows more")
+    say(f"metric: {record['metric']}, {format_number(record['full'])} for the model and "
+        f"{format_number(record['empty'])} for the empty circuit")  # fmt: skip
+    explain("effect: how far the metric falls; share: of the difference between the model and the empty circuit")
+    say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
+
+
+def _shorten(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

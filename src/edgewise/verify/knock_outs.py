@@ -1,0 +1,187 @@
+"""Knock-outs: how much does the metric fall if nodes or edges of the whole model are cut?
+
+Cutting an edge means that it carries what the ablation puts in its place. Cutting a node cuts all edges out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..core.statistics import resampling_weights
+from ..errors import InputError
+from ..evaluate.ablations import Ablation
+from ..evaluate.intervals import CONFIDENCE, RESAMPLES, Interval
+from ..evaluate.run_circuits import DEFAULT_ABLATION, DEFAULT_METRIC, evaluate_circuits
+from ..models import Model
+from ..models.memory import BUDGET
+from ..runtime.session import DEFAULT_SESSION, Session
+from ..tasks import Metric, Task
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class KnockOuts:
+    """What happens to the metric if sets of nodes and edges are cut from the model, one set at a time.
+
+    names        the nodes and edges of each set
+    values       [set, example] the metric of the model without the set
+    full, empty  [example] the metric of the model and of the empty circuit
+    """
+
+    names: tuple[tuple[str, ...], ...]
+    metric: Metric
+    ablation: Ablation
+    values: FloatArray
+    full: FloatArray
+    empty: FloatArray
+
+    @property
+    def effects(self) -> FloatArray:
+        """[set, example] How far the metric falls: that of the model minus that of the model without the set."""
+        return self.full - self.values
+
+    @property
+    def shares(self) -> FloatArray:
+        """[set] The mean effect as a share of the difference between the model and the empty circuit.
+
+        NaN if there is no difference.
+        """
+        span = self.full.mean() - self.empty.mean()
+        return np.divide(self.effects.mean(1), span, out=np.full(len(self.values), np.nan), where=span != 0)
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """[set] The sets from the largest mean effect to the smallest; negative effects come last."""
+        return np.argsort(-self.effects.mean(1), kind="stable")
+
+    def intervals(
+        self, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
+    ) -> tuple[Interval, ...]:
+        """Return the mean effect of every set with its percentile interval over resampled examples."""
+        tail = (1 - confidence) / 2
+        draws = resampling_weights(len(self.full), resamples, seed) @ self.effects.T
+        lows, highs = np.quantile(draws, [tail, 1 - tail], axis=0).tolist()
+        means = self.effects.mean(1).tolist()
+        return tuple(
+            Interval(mean, low, high, confidence) for mean, low, high in zip(means, lows, highs, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        sets, examples = self.values.shape
+        return f"KnockOuts({sets:,} sets x {examples:,} examples, {self.metric.name}, {self.ablation.name})"
+
+
+def knock_out(
+    model: Model,
+    task: Task,
+    nodes_or_edges: str | Sequence[str],
+    metric: Metric = DEFAULT_METRIC,
+    ablation: Ablation = DEFAULT_ABLATION,
+    *,
+    batch_size: int | None = None,
+    memory: int | str = BUDGET,
+    session: Session = DEFAULT_SESSION,
+) -> KnockOuts:
+    """Cut nodes and edges from the model, all at once, and measure how far the metric falls.
+
+    To run the model without edges in any other way, give `Circuit.full(model.graph).without(names)` to
+    `evaluate_circuits`.
+
+    Parameters
+    ----------
+    model, task
+        The model, and the examples to run it on.
+    nodes_or_edges
+        Names such as `a9.h9`, `m0` or `m0->a5.h5<q>`. A node stands for all edges out of it.
+    metric, ablation, batch_size, memory, session
+        As in `evaluate_circuits`.
+
+    Returns
+    -------
+    KnockOuts
+        One set. `effects[0]` has the effect on every example.
+
+    Raises
+    ------
+    InputError
+        If nothing is given, or the model has no such node or edge.
+
+    Examples
+    --------
+    >>> edgewise.knock_out(model, task, ["a3.h2", "m0->a3.h0<q>"]).intervals()
+    """
+    names = (nodes_or_edges,) if isinstance(nodes_or_edges, str) else tuple(nodes_or_edges)
+    return _run(model, task, [names], metric, ablation, batch_size, memory, session)
+
+
+def knock_out_each(
+    model: Model,
+    task: Task,
+    nodes_or_edges: Sequence[str] | Circuit | None = None,
+    metric: Metric = DEFAULT_METRIC,
+    ablation: Ablation = DEFAULT_ABLATION,
+    *,
+    batch_size: int | None = None,
+    memory: int | str = BUDGET,
+    session: Session = DEFAULT_SESSION,
+) -> KnockOuts:
+    """Cut nodes and edges from the model, one at a time.
+
+    Parameters
+    ----------
+    model, task
+        The model, and the examples to run it on.
+    nodes_or_edges
+        Names as in `knock_out`, or a circuit: each of its edges. By default all nodes.
+    metric, ablation, batch_size, memory, session
+        As in `evaluate_circuits`.
+
+    Returns
+    -------
+    KnockOuts
+        A set per node or edge, in the order in which they were given.
+
+    Raises
+    ------
+    InputError
+        If nothing is given, the circuit is one of another model or empty, or the model has no such node or edge.
+
+    Examples
+    --------
+    >>> ran = edgewise.knock_out_each(model, task)
+    >>> [ran.names[row] for row in ran.order[:5]]
+    """
+    if isinstance(nodes_or_edges, Circuit):
+        if nodes_or_edges.graph != model.graph:
+            raise InputError(
+                f"the circuit is one of {nodes_or_edges.graph}, but model {model.name!r} has {model.graph}"
+            )
+        nodes_or_edges = nodes_or_edges.edges
+    names = model.graph.source_names if nodes_or_edges is None else nodes_or_edges
+    return _run(model, task, [(name,) for name in names], metric, ablation, batch_size, memory, session)
+
+
+def _run(
+    model: Model,
+    task: Task,
+    sets: Sequence[tuple[str, ...]],
+    metric: Metric,
+    ablation: Ablation,
+    batch_size: int | None,
+    memory: int | str,
+    session: Session,
+) -> KnockOuts:
+    if not sets or not all(sets):
+        raise InputError("nothing is to be cut; give names of nodes or edges, such as a0.h1 or input->m0")
+    everything = Circuit.full(model.graph)
+    circuits = [everything.without(names) for names in sets]
+    ran = evaluate_circuits(
+        model, task, circuits, metric, ablation, batch_size=batch_size, memory=memory, session=session
+    )
+    return KnockOuts(tuple(sets), metric, ablation, ran.values, ran.full, ran.empty)
