@@ -144,11 +144,13 @@ def _show(record: dict[str, Any], top: int) -> None:
     knock_outs = record["knock_outs"]
     rows = [
         (
-            _shorten(row["cut"]), format_number(row["effect"], signed=True), format_interval(*row["interval"], signed=True),
+            _shorten(row["cut"]),
+            format_number(row["effect"], signed=True),
+            format_interval(*row["interval"], signed=True),
             "-" if row["share"] is None else f"{100 * row['share']:.1f} %",
         )
         for row in knock_outs[:top]
-    ]  # fmt: skip
+    ]
     print_tables(number_tables(("cut", "effect", INTERVAL, "share"), rows, out.width))
     if len(knock_outs) > top:
         explain(f"the {top} largest effects of {len(knock_outs):,}; --top shows more")
