@@ -146,7 +146,7 @@ def _show(record: dict[str, Any], top: int) -> None:
         (
             _shorten(row["cut"]),
             format_number(row["effect"], signed=True),
-            format_interval(*row["interval"], signed=True),
+            format_interval(row["interval"][0], row["interval"][1], signed=True),
             "-" if row["share"] is None else f"{100 * row['share']:.1f} %",
         )
         for row in knock_outs[:top]
