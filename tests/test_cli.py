@@ -469,6 +469,7 @@ def test_results_are_not_written_over_their_inputs(edgewise, tmp_path):
     before = given.read_bytes()
     assert "is an input" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", given)
     assert "is a folder" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", tmp_path)
+    assert "ends in .csv; use .json" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", "x.csv")
     assert given.read_bytes() == before
 
 

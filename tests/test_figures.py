@@ -457,6 +457,10 @@ def test_the_command_writes_figures_once(edgewise, result_folder, tmp_path):
     assert names == sorted(f"{name}.svg" for name in FIGURES)
     code, _, err = edgewise(*arguments)
     assert code == 2 and "--overwrite" in err
+    # By default beside the result, whatever the current folder is.
+    code, text, _ = edgewise("figures", result_folder)
+    folder = result_folder.with_name(f"{result_folder.name}-figures")
+    assert code == 0 and sorted(path.stem for path in folder.iterdir()) == sorted(FIGURES) and str(folder) in text
 
 
 def test_the_histogram_counts_every_edge_once(discovery):

@@ -27,6 +27,7 @@ from edgewise import (
     known_circuit,
     load_model,
     load_task,
+    read_result,
     score_edges,
 )
 from edgewise.cli import main
@@ -174,6 +175,29 @@ def test_a_run_of_a_known_model_uses_its_task_and_its_rankings_are_compared_with
     truth, score = known_circuit("induction"), EdgeScores.load(tmp_path / "run").mean()
     assert rows[1]["auroc"] == auroc(np.abs(score), truth)
     assert rows[1]["precision"] == precision_at_true_size(np.abs(score), truth)
+    # A run of a known model has its own truth, which its commands use without being told.
+    assert json.loads(edgewise("roc", tmp_path / "run", "--json")[1]) == json.loads(text)
+    plain = (tmp_path / "run" / "viewer.html").read_bytes()
+    code, text, _ = edgewise("view", tmp_path / "run", "--truth", "--no-open", "--json")
+    counts, best = json.loads(text)["shown"], read_result(tmp_path / "run").best("CMD").circuit()
+    assert code == 0 and counts["true"] + counts["missed"] == truth.n_edges
+    assert counts["true"] + counts["wrong"] == best.n_edges and counts["wrong"] == len({*best.edges} - {*truth.edges})
+    assert (tmp_path / "run" / "viewer.html").read_bytes() == plain and Path(json.loads(text)["out"]).is_file()
+    code, text, _ = edgewise("view", tmp_path / "run", "--no-open", "--truth")
+    assert code == 0 and f"true: {counts['true']}; missed: {counts['missed']}; wrong: {counts['wrong']}" in text
+    # The page with the truth is one of the run's own files: the run can still be replaced.
+    assert edgewise("run", *common, "--stability", 0, "--no-learned", "--out", tmp_path / "run", "--overwrite")[0] == 0
+    # Circuits of a run are evaluated on its model and task.
+    for given in (tmp_path / "run", tmp_path / "run" / "circuits", tmp_path / "run" / "circuits" / "cmd-0.05.npz"):
+        code, text, message = edgewise("evaluate", given, "--examples", 4, "--json")
+        record = json.loads(text)
+        assert code == 0 and record["model"] == record["task"] == "known/induction" and "as in the run" in message
+    code, text, message = edgewise("evaluate", "full", "--examples", 4, "--json")
+    assert code == 0 and json.loads(text)["task"] == "ioi" and "no --task was given" in message
+    code, _, message = edgewise("roc", tmp_path / "run" / "circuits" / "cmd-0.05.npz", "--truth", "known/induction")
+    assert code == 2 and "is no ranking: " in message and "edgewise view" in message
+    code, _, message = edgewise("view", tmp_path / "run", "--out")
+    assert code == 2 and "see `edgewise view --help`" in message
 
 
 def test_roc_takes_scores_rankings_and_files_and_a_truth_from_a_file(edgewise, tmp_path):
@@ -203,7 +227,7 @@ def test_roc_takes_scores_rankings_and_files_and_a_truth_from_a_file(edgewise, t
         (("roc", "{scores}", "--truth", "known/ioi"), "known/ioi is a circuit of 4 layers x 4 heads, width 48"),
         (("roc", "{scores}", "--truth", "nothing.json"), "there is no file nothing.json"),
         (("roc", "nothing", "--truth", "known/ioi"), "nothing holds no scores"),
-        (("roc", "{scores}"), "missing option '--truth'"),
+        (("roc", "{scores}"), "there is no true circuit to compare with"),
         (("run", "--model", "known/nothing"), "unknown model 'known/nothing'; choose one of: known/induction"),
         (("score", "--task", "known/ioi", "--out", "{scores}-2"), "task 'known/ioi' is the task of model 'known/ioi'"),
     ],

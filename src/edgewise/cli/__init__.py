@@ -125,7 +125,7 @@ def main() -> None:
     with flush_output():
         try:
             check_arguments(sys.argv[1:])
-            sys.exit(app(prog_name="edgewise", standalone_mode=False))
+            sys.exit(app(_complete_truth(sys.argv[1:]), prog_name="edgewise", standalone_mode=False))
         except UsageError as error:
             _exit(_usage_message(error))
         except InputError as error:
@@ -138,6 +138,13 @@ def main() -> None:
             _exit(f"not enough memory: {error or 'use fewer examples, or a smaller --batch-size'}")
         except typer.Abort:  # typer's form of Ctrl-C
             raise KeyboardInterrupt from None
+
+
+def _complete_truth(arguments: list[str]) -> list[str]:
+    """Return the arguments with `auto` after a --truth that has no value. typer has no options of optional value."""
+    following = [*arguments[1:], "--"]
+    pairs = zip(arguments, following, strict=True)
+    return [part for a, b in pairs for part in ((a, options.AUTO) if a == "--truth" and b.startswith("--") else (a,))]
 
 
 def _name_options(message: str) -> str:
@@ -153,7 +160,9 @@ def _name_options(message: str) -> str:
 def _usage_message(error: Any) -> str:
     """Return what is wrong with the arguments; "" if the help was printed instead."""
     message = error.format_message().replace("Value error, ", "").strip().rstrip(".")
-    command = error.ctx.command_path if error.ctx else "edgewise"
+    # The error of an option without its value has no context.
+    called = next((argument for argument in sys.argv[1:] if argument in COMMANDS), "")
+    command = error.ctx.command_path if error.ctx else f"edgewise {called}".rstrip()
     is_unknown = message.startswith("No such command")
     advice = f"choose from {', '.join(COMMANDS)}" if is_unknown else f"see `{command} --help`"
     return f"{message[0].lower()}{message[1:]}; {advice}" if message else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,12 @@ from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
+from ..models import DEMO
 from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
+from ..results import is_result, read_result
 from ..tasks.task import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
@@ -38,8 +41,8 @@ def command(
     circuits: list[Path] = typer.Argument(
         ..., help="Circuits: files (npz, EAP-IG json or pt), folders of these, `full` or `empty`."
     ),
-    model: options.ModelOptions,
-    task: options.TaskOptions,
+    model: options.RunModelOptions,
+    task: options.RunTaskOptions,
     evaluation: options.EvaluationOptions,
     machine: options.MachineOptions,
     split: str = option("test", "Task", "The examples to use: train, validation or test."),
@@ -52,15 +55,18 @@ def command(
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
-    Faithfulness is printed with its interval over resamples of the examples. With --out, run the same command again to
-    resume a stopped one.
+    Circuits of a run are evaluated on the run's model and task, unless others are given. Faithfulness is printed with
+    its interval over resamples of the examples. With --out, run the same command again to resume a stopped one.
     """
     from ..evaluate.run_circuits import evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
+    model, task = _complete(circuits, model, task)
     is_made = not overwrite and out_file is not None and out_file.is_file()
     if out_file is not None:
         check_file(out_file, overwrite or is_made, [*circuits, model.model, task.task])
+        if out_file.suffix.lower() not in ("", ".json"):
+            raise InputError(f"the result is written as JSON, but {out_file} ends in {out_file.suffix}; use .json")
     if per_example and not json and out_file is None:
         raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
     metric, ablation, definition = evaluation.build_evaluation().values()
@@ -105,6 +111,44 @@ def command(
         print_json(record)
     else:
         _show(record, definition)
+
+
+def _complete(
+    circuits: Sequence[Path], model: options.RunModelOptions, task: options.RunTaskOptions
+) -> tuple[options.RunModelOptions, options.RunTaskOptions]:
+    """Return the options with the model and the task of the circuits' run in place of those that were left out."""
+    if model.model and task.task:
+        return model, task
+    runs = [read_result(folder).run for folder in dict.fromkeys(filter(None, map(_find_run, circuits)))]
+    taken = {}
+    if not model.model and runs:
+        taken["model"] = _common("model", [run.model for run in runs])
+    if not task.task and runs:
+        # The run's record has a task file's stem; what the command was called with has its path.
+        taken["task"] = _common("task", [str(run.made_from.get("task", run.task)) for run in runs])
+    if taken:
+        note(f"{' '.join(f'--{kind} {name}' for kind, name in taken.items())}, as in the run of the circuits")
+    model_name = model.model or taken.get("model", DEMO)
+    task_name = task.task or taken.get("task", "")
+    if not task_name:
+        task_name = options.default_task(model_name)
+        note(f"no --task was given, so circuits are evaluated on {task_name}")
+    return replace(model, model=model_name), replace(task, task=task_name)
+
+
+def _common(kind: str, names: Sequence[str]) -> str:
+    """Return the name that all runs have."""
+    distinct = list(dict.fromkeys(names))
+    if len(distinct) > 1:
+        raise InputError(f"the circuits are from runs of several {kind}s ({', '.join(distinct)}); give --{kind}")
+    return distinct[0]
+
+
+def _find_run(path: Path) -> Path | None:
+    """Return the result folder that a path is, or is in the circuits/ of."""
+    folder = path if path.is_dir() else path.parent
+    folder = folder.parent if folder.name == "circuits" else folder
+    return folder if is_result(folder) else None
 
 
 def _digest(circuits: Sequence[Circuit]) -> str:

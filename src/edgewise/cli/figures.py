@@ -20,7 +20,9 @@ def command(
     folder: Path = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`."),
     file_types: str = option("pdf", "Output", "File types: pdf, svg, png, or several with commas.", "--format"),
     width: float = option(5.5, "Output", "Width in inches: that of the text or of a column of the paper."),
-    out_folder: Path = option(Path("figures"), "Output", "The folder to write to.", "--out"),
+    out_folder: Path | None = option(
+        None, "Output", "The folder to write to. Default: FOLDER-figures, beside the folder of the result.", "--out"
+    ),
     overwrite: bool = options.OVERWRITE,
     json: bool = options.JSON,
 ) -> None:
@@ -29,6 +31,8 @@ def command(
     Include them at their own width, so that the fonts keep their size. Text in pdf and svg files is text, not paths.
     The figures that a run writes itself have titles and captions.
     """
+    whole = folder.resolve()  # the current folder has no name
+    out_folder = out_folder or (folder.parent if folder.name else whole.parent) / f"{whole.name}-figures"
     result = studies.read_study(folder) if studies.is_study(folder) else read_result(folder)
     types = [name.strip().lower() for name in file_types.split(",") if name.strip()]
     for name in figure_names(result):
@@ -40,4 +44,4 @@ def command(
     if json:
         print_json({"out": str(out_folder), "width": width, "files": [path.name for path in files]})
     else:
-        say(f"wrote {len(files)} files to {out_folder}: {', '.join(path.name for path in files)}")
+        say(f"{len(files)} figures, {width:g} inches wide, in {out_folder}: {', '.join(path.name for path in files)}")

@@ -19,6 +19,7 @@ from typing import Any, get_type_hints
 import typer
 
 from .. import models, recipes, runtime
+from ..core.scores import EdgeScores
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
@@ -29,6 +30,7 @@ from ..method import choose, parameters
 from ..models.memory import parse_bytes
 from ..recipes.settings import Settings
 from ..report.circuit_summary import OpenCircuit, open_circuit
+from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
@@ -112,6 +114,28 @@ def default_task(model: str) -> str:
     return model if model in KNOWN else "ioi"
 
 
+def find_truth(truth: str, paths: Iterable[Path]) -> str:
+    """Return the name of a true circuit. For auto, it is that of the only known/NAME model of runs and scores."""
+    if truth != AUTO:
+        return truth
+    models_of_paths = {_recorded_model(path) for path in paths}
+    name = models_of_paths.pop() if len(models_of_paths) == 1 else ""
+    if name not in KNOWN:
+        raise InputError(
+            "there is no true circuit to compare with; give --truth FILE, or --truth known/NAME. By default it is that of "
+            f"a run's own model, if this is one of {', '.join(KNOWN)}"
+        )
+    return name
+
+
+def _recorded_model(path: Path) -> str:
+    """Return the name of the model of a run or of scores; "" if it isn't recorded."""
+    if is_result(path):
+        return read_result(path).run.model
+    is_scores = (path / "scores.json").is_file()
+    return str(EdgeScores.load(path).provenance.get("model", "")) if is_scores else ""
+
+
 def join_names(names: Iterable[str]) -> str:
     """Return names as part of a sentence: 'a, b or c'."""
     *most, last = names
@@ -192,6 +216,28 @@ class TaskOptions:
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
         return load_task(self.task, model, split, self.examples, self.seed)
+
+
+@dataclass(frozen=True)
+class RunModelOptions(ModelOptions):
+    """Which model to load; by default that of the run that the circuits are from."""
+
+    model: str = option(
+        "", "Model",
+        "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub. Default: the model of the "
+        "run, if circuits are from a result folder, else demo.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunTaskOptions(TaskOptions):
+    """Which examples to use; by default of the task of the run that the circuits are from."""
+
+    task: str = option(
+        "", "Task",
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv. Default: the task of the "
+        "run, if circuits are from a result folder, else that of a known/NAME model, else ioi.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..core.scores import EdgeScores
 from ..errors import InputError
 from ..evaluate.known import read_truth
 from ..evaluate.roc import auroc, precision_at_true_size
+from ..io.formats import read_edge_file
 from ..report.formatting import format_number
 from ..report.tables import number_tables
 from ..results import is_result, read_result
@@ -28,13 +29,17 @@ def command(
     scores: list[Path] = typer.Argument(
         ..., help="Folders of `edgewise score`, `learn` or `run`, or EAP-IG json or pt files."
     ),
-    truth: str = option(..., "Circuit", "The true circuit: a circuit file (npz, EAP-IG json or pt), or known/NAME."),
+    truth: str = option(
+        options.AUTO, "Circuit",
+        "The true circuit: a circuit file (npz, EAP-IG json or pt), or known/NAME; auto: that of the run's own model.",
+    ),
     json: bool = options.JSON,
 ) -> None:
     """Compare rankings with a known circuit: AUROC, and precision at the size of that circuit.
 
     Scores are ranked by their signed and by their absolute value. Of a run, its learned rankings are compared, too.
     """
+    truth = options.find_truth(truth, scores)
     circuit = read_truth(truth)
     rows: list[dict[str, Any]] = []
     for path in scores:
@@ -63,6 +68,15 @@ def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
     if Ranking.is_folder(path):
         yield "learned", Ranking.load(path)
         return
+    if path.is_file():
+        file = read_edge_file(path)
+        has_score = np.zeros(file.graph.n_edges, bool) if file.score is None else np.isfinite(file.score)
+        if not has_score.all() or not np.any(file.score):
+            n_scored = np.count_nonzero(has_score & (np.nan_to_num(file.score) != 0)) if file.score is not None else 0
+            raise InputError(
+                f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} edges have a score. Give scores of all "
+                f"edges, or count the true edges of a circuit with `edgewise view {path} --truth FILE`"
+            )
     if not is_result(path):
         loaded = EdgeScores.load(path)
         yield str(loaded.provenance.get("method", "scores")), Ranking(loaded.graph, loaded.mean())

@@ -11,7 +11,7 @@ import typer
 from ..evaluate.known import read_truth
 from ..io.atomic import check_file, write_text
 from ..report.viewer.page import page_of
-from ..report.viewer.view import view_of
+from ..report.viewer.view import View, view_of
 from ..results import is_result
 from . import options
 from .console import print_json, say
@@ -25,7 +25,9 @@ def command(
         ..., help="Result folders, circuit files, or folders of these; all of one model."
     ),
     out_path: Path | None = option(
-        None, "Output", "The page. Default: viewer.html, inside the result folder if it is the only one.", "--out"
+        None, "Output",
+        "The page. Default: viewer.html (with --truth viewer-truth.html), inside the result folder if it is the only one.",
+        "--out",
     ),
     show: bool | None = option(
         None, "Output", "Open the page in a browser; by default if there is a screen.", "--open/--no-open"
@@ -35,7 +37,8 @@ def command(
     truth: str | None = option(
         None,
         "Evaluation",
-        "A known circuit, to mark true, wrong and missed edges: a circuit file, or a model such as known/ioi.",
+        "A known circuit, to mark true, wrong and missed edges: a circuit file, or a model such as known/ioi; auto, or "
+        "nothing: that of the run's own model.",
     ),
 ) -> None:
     """Write a page that shows circuits layer by layer: one file that needs no server and no network.
@@ -44,7 +47,9 @@ def command(
     several folders. It shows what heads attend to, and on which prompts a circuit fails.
     """
     is_own_page = out_path is None and len(paths) == 1 and is_result(paths[0])
-    target = out_path or (paths[0] / "viewer.html" if is_own_page else Path("viewer.html"))
+    page_name = "viewer.html" if truth is None else "viewer-truth.html"
+    target = out_path or (paths[0] / page_name if is_own_page else Path(page_name))
+    truth = None if truth is None else options.find_truth(truth, paths)
     # The page inside a result folder is derived from it, so it may be replaced.
     sources = paths if truth is None else [*paths, Path(truth)]
     check_file(target, inputs=[path for path in sources if path.is_file()])
@@ -53,15 +58,30 @@ def command(
     if not is_written(target, page):
         check_file(target, overwrite or is_own_page)
         write_text(target, page)
+    counts = _count_true(view)
     if json:
         n_circuits = sum(len(row.circuits) for row in view.rows)
-        print_json({"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits})
+        about = {"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits}
+        print_json(about | ({"truth": truth, "shown": counts} if counts else {}))
     else:
+        if counts:
+            row = view.rows[view.shown]
+            shown = f"{row.method}{f' for {row.measure}' * bool(row.measure)}, {row.circuits[view.size].n_edges:,} edges"
+            say(f"true: {counts['true']:,}; missed: {counts['missed']:,}; wrong: {counts['wrong']:,} ({shown})", truth or "")
         say(f"{view.title}: {target}, {len(page) / 1e6:.1f} MB; open it in a browser, or send it to somebody")
     if _has_screen() if show is None else show:
         import webbrowser
 
         webbrowser.open(target.resolve().as_uri())
+
+
+def _count_true(view: View) -> dict[str, int]:
+    """Return how many edges of the circuit that is shown first are true or wrong, and how many it misses."""
+    if view.truth is None:
+        return {}
+    mask, true = view.rows[view.shown].circuits[view.size].mask, view.truth.mask
+    counts = {"true": mask & true, "missed": true & ~mask, "wrong": mask & ~true}
+    return {name: int(edges.sum()) for name, edges in counts.items()}
 
 
 def _has_screen() -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from ..errors import visible
+from ..tasks.known import PREFIX
 
 DIGITS = 4
 # From here on, numbers are written with an exponent.
@@ -73,9 +74,12 @@ def markdown_code(value: object, longest: int = MAX_CODE) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a model's or a task's name without its path, its owner or the location of its copy."""
+    """Return a model's or a task's name without its path, its owner or the location of its copy.
+
+    Names of embedded models and MIB's tasks stay whole, so that they can be given to a command again.
+    """
     known, equals, _ = name.partition("=")
-    return known if equals or name.startswith("mib/") else Path(name).name
+    return known if equals or name.startswith(("mib/", PREFIX)) else Path(name).name
 
 
 def describe_method(record: Any) -> str:

@@ -181,7 +181,7 @@ def view_of_run(discovery: Discovery) -> View:
     """Return the view of one run."""
     run, settings = discovery.run, discovery.settings
     statistics, curve = centred_statistics(discovery), discovery.outcomes[0].curve
-    name = f"{short_name(run.model)} · {short_name(run.task)}"
+    name = " · ".join(dict.fromkeys((short_name(run.model), short_name(run.task))))
     facts = {
         "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
         "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
