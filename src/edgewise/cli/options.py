@@ -122,8 +122,8 @@ def find_truth(truth: str, paths: Iterable[Path]) -> str:
     name = models_of_paths.pop() if len(models_of_paths) == 1 else ""
     if name not in KNOWN:
         raise InputError(
-            "there is no true circuit to compare with; give --truth FILE, or --truth known/NAME. By default it is that of "
-            f"a run's own model, if this is one of {', '.join(KNOWN)}"
+            "there is no true circuit to compare with; give --truth FILE, or --truth known/NAME. By default it is that "
+            f"of a run's own model, if this is one of {', '.join(KNOWN)}"
         )
     return name
 
@@ -224,8 +224,8 @@ class RunModelOptions(ModelOptions):
 
     model: str = option(
         "", "Model",
-        "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub. Default: the model of the "
-        "run, if circuits are from a result folder, else demo.",
+        "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub. Default: the model of "
+        "the run, if circuits are from a result folder, else demo.",
     )  # fmt: skip
 
 

@@ -72,10 +72,10 @@ def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
         file = read_edge_file(path)
         has_score = np.zeros(file.graph.n_edges, bool) if file.score is None else np.isfinite(file.score)
         if not has_score.all() or not np.any(file.score):
-            n_scored = np.count_nonzero(has_score & (np.nan_to_num(file.score) != 0)) if file.score is not None else 0
+            n_scored = 0 if file.score is None else np.count_nonzero(np.nan_to_num(file.score))
             raise InputError(
-                f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} edges have a score. Give scores of all "
-                f"edges, or count the true edges of a circuit with `edgewise view {path} --truth FILE`"
+                f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} edges have a score. Give scores of "
+                f"all edges, or count the true edges of a circuit with `edgewise view {path} --truth FILE`"
             )
     if not is_result(path):
         loaded = EdgeScores.load(path)

@@ -26,7 +26,7 @@ def command(
     ),
     out_path: Path | None = option(
         None, "Output",
-        "The page. Default: viewer.html (with --truth viewer-truth.html), inside the result folder if it is the only one.",
+        "The page. Default: viewer.html (with --truth viewer-truth.html), inside the only result folder.",
         "--out",
     ),
     show: bool | None = option(
@@ -66,8 +66,9 @@ def command(
     else:
         if counts:
             row = view.rows[view.shown]
-            shown = f"{row.method}{f' for {row.measure}' * bool(row.measure)}, {row.circuits[view.size].n_edges:,} edges"
-            say(f"true: {counts['true']:,}; missed: {counts['missed']:,}; wrong: {counts['wrong']:,} ({shown})", truth or "")
+            method = f"{row.method} for {row.measure}" if row.measure else row.method
+            words = "; ".join(f"{name}: {count:,}" for name, count in counts.items())
+            say(f"{words} ({method}, {row.circuits[view.size].n_edges:,} edges)", str(truth))
         say(f"{view.title}: {target}, {len(page) / 1e6:.1f} MB; open it in a browser, or send it to somebody")
     if _has_screen() if show is None else show:
         import webbrowser
