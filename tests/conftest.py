@@ -29,6 +29,12 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
@@ -170,6 +176,52 @@ def _qwen3() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config)
 
 
+def _olmo2() -> Olmo2ForCausalLM:
+    """Norms only after attention and MLP, norms of q and k over all heads, grouped queries, biases in attention."""
+    config = Olmo2Config(
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        intermediate_size=28,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        pad_token_id=None,
+        attention_bias=True,
+    )
+    return Olmo2ForCausalLM(config)
+
+
+def _phi3() -> Phi3ForCausalLM:
+    """Fused projections, a window shorter than the prompts, a rotary embedding of a part of each head."""
+    config = Phi3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=28,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        pad_token_id=None,
+        sliding_window=4,
+        partial_rotary_factor=0.5,
+    )
+    return Phi3ForCausalLM(config)
+
+
+def _opt() -> OPTForCausalLM:
+    config = OPTConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=24,
+        ffn_dim=40,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        max_position_embeddings=32,
+        pad_token_id=None,
+    )
+    return OPTForCausalLM(config)
+
+
 GEMMA = {
     "vocab_size": VOCABULARY,
     "hidden_size": 20,
@@ -217,6 +269,9 @@ FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
     "mistral": _mistral,
     "llama3": _llama3,
     "qwen3": _qwen3,
+    "olmo2": _olmo2,
+    "phi3": _phi3,
+    "opt": _opt,
     "gemma2": _gemma2,
     "gemma3": _gemma3,
     "neox": _neox(parallel=True),

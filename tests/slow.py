@@ -5,6 +5,7 @@ own, HuggingFace's modules for everything inside a node. It shares no code with 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -30,6 +31,7 @@ class SlowModel:
         self.parallel = self.kind == "gpt_neox" and config.use_parallel_residual
         self.body = {"gpt2": "transformer", "gpt_neox": "gpt_neox"}.get(self.kind, "model")
         self.body = getattr(loaded, self.body)
+        self.body = self.body.decoder if self.kind == "opt" else self.body
         self.blocks = [self._block(layer) for layer in range(self.n_layers)]
 
     def embed(self, tokens: list[int]) -> Tensor:
@@ -54,7 +56,7 @@ class SlowModel:
             stream = read(f"m{layer}", before if self.parallel else dict(sources))
             mlp = self._norm(block.after_mlp, self._mlp(block.mlp, self._norm(block.mlp_norm, stream)))
             sources[f"m{layer}"] = fixed.get(f"m{layer}", mlp)
-        final = {"gpt2": "ln_f", "gpt_neox": "final_layer_norm"}.get(self.kind, "norm")
+        final = {"gpt2": "ln_f", "gpt_neox": "final_layer_norm", "opt": "final_layer_norm"}.get(self.kind, "norm")
         logits = self._unembed()(self._norm(getattr(self.body, final), read("logits", dict(sources))))[-1]
         cap = getattr(self.config, "final_logit_softcapping", None)
         return sources, logits if cap is None else torch.tanh(logits / cap) * cap
@@ -71,10 +73,16 @@ class SlowModel:
         return y + module.bias if is_layer_norm else y
 
     def _mlp(self, module: torch.nn.Module, x: Tensor) -> Tensor:
-        if not self.rules & {"activations", "gates"}:
+        if self.kind == "opt":  # the parts of its MLP are in the block
+            module = SimpleNamespace(up=module.fc1, gate=module.fc1, act=module.activation_fn, down=module.fc2)
+        elif self.kind == "phi3":
+            gate, up = (partial(torch.nn.functional.linear, weight=w) for w in module.gate_up_proj.weight.chunk(2))
+            module = SimpleNamespace(up=up, gate=gate, act=module.activation_fn, down=module.down_proj)
+        elif not self.rules & {"activations", "gates"}:
             return module(x)
         names = {"gpt2": ("c_fc", "c_fc", "act", "c_proj"),
-                 "gpt_neox": ("dense_h_to_4h", "dense_h_to_4h", "act", "dense_4h_to_h")}  # fmt: skip
+                 "gpt_neox": ("dense_h_to_4h", "dense_h_to_4h", "act", "dense_4h_to_h"),
+                 "opt": ("gate", "up", "act", "down"), "phi3": ("gate", "up", "act", "down")}  # fmt: skip
         names = names.get(self.kind, ("gate_proj", "up_proj", "act_fn", "down_proj"))
         gate, up, activation, down = (getattr(module, name) for name in names)
         y = gate(x)
@@ -114,18 +122,33 @@ class SlowModel:
             biases = {letter: fused.bias[rows[:, i].flatten()] for i, letter in enumerate("qkv")}
             out, bias = block.attention.dense.weight.T, block.attention.dense.bias
             norms = (block.input_layernorm, block.post_attention_layernorm, same, same)
+        elif self.kind == "phi3":
+            block = self.body.layers[layer]
+            n_shared = self.config.num_key_value_heads * d_head
+            sizes = [self.n_heads * d_head, n_shared, n_shared]
+            weights = dict(zip("qkv", block.self_attn.qkv_proj.weight.T.split(sizes, 1), strict=True))
+            biases = dict.fromkeys("qkv")
+            out, bias = block.self_attn.o_proj.weight.T, None
+            norms = (block.input_layernorm, block.post_attention_layernorm, same, same)
         else:
             block = self.body.layers[layer]
             modules = {letter: getattr(block.self_attn, f"{letter}_proj") for letter in "qkv"}
             weights = {letter: module.weight.T for letter, module in modules.items()}
             biases = {letter: module.bias for letter, module in modules.items()}
-            out, bias = block.self_attn.o_proj.weight.T, block.self_attn.o_proj.bias
-            norms = (block.input_layernorm, block.post_attention_layernorm, same, same)
-            if self.is_gemma:
+            project = block.self_attn.out_proj if self.kind == "opt" else block.self_attn.o_proj
+            out, bias = project.weight.T, project.bias
+            if self.kind == "opt":
+                norms = (block.self_attn_layer_norm, block.final_layer_norm, same, same)
+            elif self.kind == "olmo2":
+                norms = (same, same, block.post_attention_layernorm, block.post_feedforward_layernorm)
+            elif not self.is_gemma:
+                norms = (block.input_layernorm, block.post_attention_layernorm, same, same)
+            else:
                 norms = (block.input_layernorm, block.pre_feedforward_layernorm,
                          block.post_attention_layernorm, block.post_feedforward_layernorm)  # fmt: skip
         return SimpleNamespace(
-            weights=weights, biases=biases, out=out.split(d_head, 0), bias=bias, mlp=block.mlp,
+            weights=weights, biases=biases, out=out.split(d_head, 0), bias=bias,
+            mlp=block if self.kind == "opt" else block.mlp,
             norm=norms[0], mlp_norm=norms[1], after_attention=norms[2], after_mlp=norms[3],
             q_norm=getattr(getattr(block, "self_attn", None), "q_norm", same),
             k_norm=getattr(getattr(block, "self_attn", None), "k_norm", same),
@@ -135,17 +158,20 @@ class SlowModel:
         stored = block.weights[letter].shape[1] // self.d_head
         own = head * stored // self.n_heads
         columns = slice(own * self.d_head, (own + 1) * self.d_head)
-        result = normed @ block.weights[letter][:, columns]
-        bias = block.biases[letter]
-        return result if bias is None else result + bias[columns]
+        result, bias = normed @ block.weights[letter], block.biases[letter]
+        result = result if bias is None else result + bias
+        if self.kind == "olmo2" and letter != "v":  # a norm over all heads, as if all read what this head reads
+            result = self._norm({"q": block.q_norm, "k": block.k_norm}[letter], result)
+        return result[:, columns]
 
     def _head(self, layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         length, config, block = len(q), self.config, self.blocks[layer]
         kinds = getattr(config, "layer_types", None)
         if "matmuls" in self.rules:  # pattern @ v halves the gradients of both, q @ k again
             q, k, v = less_gradient(q, 0.25), less_gradient(k, 0.25), less_gradient(v, 0.5)
-        q, k = self._norm(block.q_norm, q), self._norm(block.k_norm, k)
-        if self.kind != "gpt2":
+        if self.kind != "olmo2":
+            q, k = self._norm(block.q_norm, q), self._norm(block.k_norm, k)
+        if self.kind not in ("gpt2", "opt"):
             which = (kinds[layer],) if self.kind == "gemma3_text" else ()
             cos, sin = (part[0] for part in self.body.rotary_emb(q[None], torch.arange(length)[None], *which))
             q, k = (self._turn(x, cos, sin) for x in (q, k))
@@ -177,6 +203,8 @@ class SlowModel:
         stream = torch.zeros(length, self.config.hidden_size, dtype=self.loaded.dtype)
         if self.kind == "gpt2":
             stream = stream + self.body.wpe.weight[:length]
+        elif self.kind == "opt":
+            stream = stream + self.body.embed_positions.weight[2 : 2 + length]
         stream = stream + sum(output for name, output in outputs.items() if not name.startswith("a"))
         for layer, block in enumerate(self.blocks):
             heads = [output for name, output in outputs.items() if name.startswith(f"a{layer}.")]

@@ -82,6 +82,7 @@ def meet(function, args, kwargs):
 def spread(loaded, places):
     """The model with its layers on pretended devices; what is before them on the first, what is after on the last."""
     body = getattr(loaded, "transformer", None) or getattr(loaded, "gpt_neox", None) or loaded.model
+    body = getattr(body, "decoder", body)
     blocks = list(body.h if hasattr(body, "h") else body.layers)
     homes = {part: place for block, place in zip(blocks, places, strict=True) for part in block.modules()}
     final = [module for name, module in loaded.named_modules() if name.endswith(("norm", "ln_f", "head", "embed_out"))]
@@ -95,7 +96,9 @@ def spread(loaded, places):
     return loaded
 
 
-@pytest.fixture(params=["gpt2", "llama", "qwen3", "gemma2", "gemma3", "neox", "neox-sequential"])
+@pytest.fixture(
+    params=["gpt2", "llama", "qwen3", "gemma2", "gemma3", "neox", "neox-sequential", "olmo2", "phi3", "opt"]
+)
 def pair(request):
     """A model on one device and the same over several, with its last layers, and parts of it, out of turn."""
     one = wrap_model(build(request.param), name="tiny")

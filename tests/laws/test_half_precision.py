@@ -15,7 +15,7 @@ from edgewise.models.prepare import prepare
 from edgewise.score import MaskIg
 from edgewise.tasks import Kl, LogitDifference
 
-SHAPED = ("gpt2", "llama", "gemma2", "neox")
+SHAPED = ("gpt2", "llama", "gemma2", "neox", "olmo2")
 # What the passes themselves lose: eight bits of a bfloat16, eleven of a float16.
 LOST = {torch.bfloat16: 0.01, torch.float16: 0.0003}
 

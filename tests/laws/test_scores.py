@@ -36,8 +36,9 @@ from edgewise.score.run_scorer import score_edges
 from edgewise.tasks import Kl, LogitDifference, ProbabilityDifference, Task
 
 FEW_STEPS = {"eap-ig": {"steps": 4}, "eap-ig-activations": {"steps": 2}, "mask-ig": {"steps": 3}}
-# Layer norms; grouped queries and norms of q and k; attention and MLP in parallel; norms after attention and soft caps.
-KINDS = ("gpt2", "qwen3", "neox", "gemma2")
+# Layer norms; grouped queries and norms of q and k; attention and MLP in parallel; norms after attention and soft caps;
+# norms of q and k over all heads; fused projections; ReLU.
+KINDS = ("gpt2", "qwen3", "neox", "gemma2", "olmo2", "phi3", "opt")
 # Every scorer, with few steps and edges.
 SCORED = [
     ExactEdges((0, 3, 11, 25, 40)) if name == "exact" else SCORERS[name](**FEW_STEPS.get(name, {})) for name in SCORERS

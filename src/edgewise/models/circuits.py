@@ -64,7 +64,7 @@ def run_circuits(
         for mlps in mlp_groups:
             table = tables[mlps.at_last]
             streams, out = table.read(mlps.reading, reference.mlp_in[index]), table.view(mlps.rows)
-            torch.sub(layer.mlp(layer.mlp_norm(streams)), table.select(reference.mlp_out[index])[:, None], out=out)
+            torch.sub(layer.run_mlp(streams), table.select(reference.mlp_out[index])[:, None], out=out)
             if not mlps.at_last:
                 at_last.view(mlps.last_rows).copy_(at_last.select_places(out))
     return at_last.read(plan.logits, reference.final).transpose(0, 1)
@@ -166,19 +166,27 @@ def _project(
     projected = {}
     # A layer norm is one kernel. An RMS norm is several, each over all streams. So its scale, one number per stream,
     # multiplies the projected values, except in half precision, where products of unscaled streams might overflow.
-    inverse_scale = None if norm.centred or streams.dtype.itemsize < 4 else _inverse_scale(norm, streams)
-    if inverse_scale is None:
+    inverse_scale = None
+    if norm is not None and not norm.centred and streams.dtype.itemsize >= 4:
+        inverse_scale = _inverse_scale(norm, streams)
+    elif norm is not None:
         _norm_in_place(norm, streams)
     for letter, nodes in letters:
         projection = layer.qkv[letter]
         readers, stored = slice(first, first + len(nodes)), heads[nodes] // projection.group
         values = streams.new_empty((len(streams), len(nodes), projection.weight.shape[1]))
         for head, equal in _equal_ranges(stored):
-            weight = projection.weight[head] if inverse_scale is None else projection.weight[head] * norm.weight
-            _multiply(streams[:, readers][:, equal], weight, values[:, equal])
+            inputs = streams[:, readers][:, equal]
+            if projection.norm is not None:
+                values[:, equal] = projection.one_head(inputs, head)
+                continue
+            weight = projection.weight[head]
+            if norm is not None and inverse_scale is not None:
+                weight = weight * norm.weight
+            _multiply(inputs, weight, values[:, equal])
         if inverse_scale is not None:
             values *= inverse_scale[:, readers]
-        if projection.bias is not None:
+        if projection.bias is not None and projection.norm is None:
             values += projection.bias[stored]
         if len(nodes) < len(heads):
             read_values, values = values, reference_qkv[letter][:, heads]

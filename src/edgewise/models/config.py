@@ -21,15 +21,18 @@ LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
 WIDTH = ("n_embd", "hidden_size")
 NEEDED = (LAYERS, HEADS, WIDTH)
+POSITIONS = (
+    "n_positions", "n_ctx", "max_position_embeddings", "original_max_position_embeddings", "sliding_window",
+)  # fmt: skip
 # The largest value of each count: far above any model, far below what exhausts a machine.
 MOST = {
     **dict.fromkeys(LAYERS, 1_000),
     **dict.fromkeys(("num_key_value_heads", *HEADS), 10_000),
     **dict.fromkeys(("head_dim", *WIDTH), 1_000_000),
-    **dict.fromkeys(("n_inner", "intermediate_size"), 10_000_000),
+    **dict.fromkeys(("n_inner", "intermediate_size", "ffn_dim"), 10_000_000),
     "vocab_size": 100_000_000,
     "num_labels": 10_000,
-    **dict.fromkeys(("n_positions", "n_ctx", "max_position_embeddings", "sliding_window"), 1_000_000_000),
+    **dict.fromkeys(POSITIONS, 1_000_000_000),
 }
 # These may be null, which stands for a default or for none.
 MAY_BE_NULL = frozenset({"num_labels", "num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
@@ -116,7 +119,8 @@ def _check_count(value: Any, name: str, where: str) -> None:
 def least_parameters(config: Any) -> int:
     """Return the least number of parameters of a model: its embedding and the large matrices of its layers."""
     heads, width = config.num_attention_heads, config.hidden_size
-    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None) or 4 * width
+    sizes = (getattr(config, name, None) for name in ("intermediate_size", "n_inner", "ffn_dim"))
+    inner = next(filter(None, sizes), 4 * width)
     d_head = getattr(config, "head_dim", None) or width // heads
     positions = getattr(config, "n_positions", 0)
     return width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))

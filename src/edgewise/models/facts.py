@@ -93,14 +93,14 @@ def inspect_source(source: ModelSource) -> tuple[ModelFacts, Any]:
         dtype = stored if source.dtype == "auto" else choose_dtype(source.dtype, stored, torch.device("cpu"))
         with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.device("meta"):
             module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
-            shape = FAMILIES[config.model_type].build(module.to(dtype)).shape
+            transformer = FAMILIES[config.model_type].build(module.to(dtype))
     parameters = sum(parameter.numel() for parameter in module.parameters())
     facts = ModelFacts(
         family=config.model_type,
-        shape=shape,
+        shape=transformer.shape,
         parameters=parameters,
         dtype=dtype_name(dtype),
-        longest_prompt=config.max_position_embeddings,
+        longest_prompt=transformer.max_length,
         weight_bytes=parameters * dtype.itemsize,
     )
     return facts, module

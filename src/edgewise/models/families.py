@@ -22,11 +22,13 @@ class Family:
     build    a loaded model -> its Transformer, which shares the weights
     honours  config attributes that `build`, or the modules that it uses, respect
     demands  config attributes for which only these values are supported
+    equal    config attributes that must have the same value as another
     """
 
     build: Callable[[Any], Transformer]
     honours: frozenset[str]
     demands: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    equal: Mapping[str, str] = field(default_factory=dict)
 
 
 # Config attributes that do not change what a forward pass computes.
@@ -35,6 +37,7 @@ HARMLESS = frozenset(
     "is_encoder_decoder model_type output_attentions output_hidden_states problem_type return_dict "
     "transformers_version auto_map initializer_range use_cache bos_token_id eos_token_id pad_token_id "
     "tie_word_embeddings pretraining_tp n_ctx attention_dropout resid_pdrop embd_pdrop attn_pdrop hidden_dropout "
+    "dropout layerdrop init_std "
     "classifier_dropout task_specific_params summary_type summary_use_proj summary_activation "
     "summary_proj_to_labels summary_first_dropout reorder_and_upcast_attn attn_implementation "
     "_attn_implementation_autoset gradient_checkpointing max_window_layers unsloth_version unsloth_fixed "
@@ -61,7 +64,12 @@ def check_config(config: Any) -> Family:
         if name in family.demands and value not in family.demands[name]:
             allowed = " or ".join(repr(v) for v in family.demands[name])
             raise InputError(f"this {kind} config has {name} = {value!r}, which isn't supported; expected {allowed}")
-        is_known = name in family.honours or name in family.demands or name in HARMLESS
+        if name in family.equal and value != (expected := getattr(config, family.equal[name])):
+            raise InputError(
+                f"this {kind} config has {name} = {value!r}, which isn't supported; expected {expected!r}, its "
+                f"{family.equal[name]}"
+            )
+        is_known = name in {*family.honours, *family.demands, *family.equal} or name in HARMLESS
         if not is_known and value is not None and value != {} and value != []:
             raise InputError(f"this {kind} config has {name} = {value!r}, an option that isn't supported for {kind}")
     return family
@@ -84,7 +92,7 @@ def _gpt2(model: Any) -> Transformer:
         return Layer(
             attention_norm=_layer_norm(block.ln_1),
             qkv=(q, k, v),
-            project=lambda y: F.linear(y, weight, bias).unflatten(-1, (3, heads, d_head)).unbind(-3),
+            project=lambda y, rules: F.linear(y, weight, bias).unflatten(-1, (3, heads, d_head)).unbind(-3),
             out=block.attn.c_proj.weight.T.unflatten(1, (heads, d_head)),
             out_bias=block.attn.c_proj.bias,
             mlp_norm=_layer_norm(block.ln_2),
@@ -119,7 +127,7 @@ def _gpt_neox(model: Any) -> Transformer:
         return Layer(
             attention_norm=_layer_norm(block.input_layernorm),
             qkv=(q, k, v),
-            project=lambda y: fused(y).unflatten(-1, (heads, 3, d_head)).unbind(-2),
+            project=lambda y, rules: fused(y).unflatten(-1, (heads, 3, d_head)).unbind(-2),
             out=dense.weight.unflatten(1, (heads, d_head)),
             out_bias=dense.bias,
             mlp_norm=_layer_norm(block.post_attention_layernorm),
@@ -142,12 +150,50 @@ def _gpt_neox(model: Any) -> Transformer:
     )
 
 
+def _opt(model: Any) -> Transformer:
+    config, body = model.config, model.model.decoder
+    heads = config.num_attention_heads
+    d_head = config.hidden_size // heads
+
+    def layer(block: Any) -> Layer:
+        attention = block.self_attn
+        modules = (attention.q_proj, attention.k_proj, attention.v_proj)
+        q, k, v = (_projection(module.weight, module.bias, heads, d_head) for module in modules)
+        return Layer(
+            attention_norm=_layer_norm(block.self_attn_layer_norm),
+            qkv=(q, k, v),
+            project=lambda y, rules: (q.project(y), k.project(y), v.project(y)),
+            out=attention.out_proj.weight.unflatten(1, (heads, d_head)),
+            out_bias=attention.out_proj.bias,
+            mlp_norm=_layer_norm(block.final_layer_norm),
+            mlp=Mlp(lambda x: block.fc2(block.activation_fn(block.fc1(x))), block.fc1, block.activation_fn, block.fc2),
+        )
+
+    return Transformer(
+        graph=Graph(config.num_hidden_layers, heads, config.hidden_size),
+        d_head=d_head,
+        layers=tuple(layer(block) for block in body.layers),
+        embed=_embedding(body.embed_tokens, body.embed_tokens, body.layers[0].self_attn.out_proj.weight),
+        positions=body.embed_positions.weight[body.embed_positions.offset :],
+        rotary=None,
+        final_norm=_layer_norm(body.final_layer_norm),
+        unembed=model.lm_head.weight,
+        attention_scale=d_head**-0.5,
+        max_length=config.max_position_embeddings,
+        mlp_kept=2 * config.ffn_dim,  # before and after the activation
+    )
+
+
 def _llama(model: Any) -> Transformer:
-    """Build Llama and the families with its structure. Gemma adds norms, soft caps and its own query scale."""
+    """Build Llama and the families with its structure.
+
+    Gemma adds norms, soft caps and its own query scale. OLMo-2 has norms only after attention and MLP, and norms of q
+    and k over all heads. Phi-3 stores projections in one matrix.
+    """
     config, body = model.config, model.model
     heads = config.num_attention_heads
     d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    is_gemma = config.model_type.startswith("gemma")
+    is_gemma, is_olmo = config.model_type.startswith("gemma"), config.model_type == "olmo2"
     norm = _gemma_norm if is_gemma else _rms_norm
     kinds = getattr(config, "layer_types", None) if config.model_type.startswith("gemma3") else None
     query_scale = config.query_pre_attn_scalar if is_gemma else d_head
@@ -155,25 +201,26 @@ def _llama(model: Any) -> Transformer:
 
     def layer(index: int, block: Any) -> Layer:
         attention = block.self_attn
-        q, k, v = (_projection(part, heads, d_head) for part in (attention.q_proj, attention.k_proj, attention.v_proj))
-        mlp, mlp_post_norm = block.mlp, norm(block.post_feedforward_layernorm) if is_gemma else None
+        has_post_norms, has_head_norms = is_gemma or is_olmo, hasattr(attention, "q_norm") and not is_olmo
+        qkv = _llama_projections(attention, heads, d_head, config.model_type)
+        if is_olmo:
+            attention_norm = mlp_norm = None
+        else:
+            attention_norm = norm(block.input_layernorm)
+            mlp_norm = norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm)
         return Layer(
-            attention_norm=norm(block.input_layernorm),
-            qkv=(q, k, v),
-            project=lambda y: (
-                _split_heads(attention.q_proj(y), q, d_head),
-                _split_heads(attention.k_proj(y), k, d_head),
-                _split_heads(attention.v_proj(y), v, d_head),
-            ),
+            attention_norm=attention_norm,
+            qkv=qkv,
+            project=lambda y, rules: (qkv[0].project(y, rules), qkv[1].project(y, rules), qkv[2].project(y)),
             out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
             out_bias=attention.o_proj.bias,
-            mlp_norm=norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm),
-            mlp=Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, mlp_post_norm),
+            mlp_norm=mlp_norm,
+            mlp=_llama_mlp(block.mlp, norm(block.post_feedforward_layernorm) if has_post_norms else None),
             window=_window(config, index),
             rotary_kind=None if kinds is None else kinds[index],
-            q_norm=norm(attention.q_norm) if hasattr(attention, "q_norm") else None,
-            k_norm=norm(attention.k_norm) if hasattr(attention, "k_norm") else None,
-            post_norm=norm(block.post_attention_layernorm) if is_gemma else None,
+            q_norm=norm(attention.q_norm) if has_head_norms else None,
+            k_norm=norm(attention.k_norm) if has_head_norms else None,
+            post_norm=norm(block.post_attention_layernorm) if has_post_norms else None,
         )
 
     def rotary(like: Tensor, positions: Tensor, kind: str | None) -> tuple[Tensor, Tensor]:
@@ -194,11 +241,55 @@ def _llama(model: Any) -> Transformer:
         final_norm=norm(body.norm),
         unembed=model.lm_head.weight,
         attention_scale=query_scale**-0.5,
-        max_length=config.max_position_embeddings,
+        max_length=_longest_prompt(config),
         mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and the gated values
         attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
         logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
     )
+
+
+def _llama_projections(attention: Any, heads: int, d_head: int, kind: str) -> tuple[Projection, Projection, Projection]:
+    """Return the projections to q, k and v of a layer of Llama's kind."""
+    if kind == "phi3":
+        n_shared = attention.num_key_value_heads * d_head
+        q, k, v = attention.qkv_proj.weight.split([heads * d_head, n_shared, n_shared])
+        return (
+            _projection(q, None, heads, d_head),
+            _projection(k, None, heads, d_head),
+            _projection(v, None, heads, d_head),
+        )
+    norms = (_rms_norm(attention.q_norm), _rms_norm(attention.k_norm)) if kind == "olmo2" else (None, None)
+    modules = (attention.q_proj, attention.k_proj, attention.v_proj)
+    q, k, v = (
+        _projection(module.weight, module.bias, heads, d_head, norm)
+        for module, norm in zip(modules, (*norms, None), strict=True)
+    )
+    return q, k, v
+
+
+def _llama_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
+    """Return an MLP of Llama's kind, whose gate and up projections may be stored in one matrix."""
+    if not hasattr(mlp, "gate_up_proj"):
+        return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
+    gate, up = mlp.gate_up_proj.weight.chunk(2)
+    return Mlp(
+        mlp, partial(F.linear, weight=up), mlp.activation_fn, mlp.down_proj, partial(F.linear, weight=gate), post_norm
+    )
+
+
+def _longest_prompt(config: Any) -> int:
+    """Return the longest prompt in tokens.
+
+    With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
+    `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
+    """
+    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    is_long = "longrope" in (parameters.get("rope_type"), parameters.get("type"))
+    original = parameters.get("original_max_position_embeddings") or getattr(
+        config, "original_max_position_embeddings", None
+    )
+    longest = config.max_position_embeddings
+    return min(longest, original) if is_long and original else longest
 
 
 def _window(config: Any, layer: int) -> int | None:
@@ -242,17 +333,11 @@ def _gpt2_mlp(module: Any, activation: str) -> Mlp:
     return Mlp(lambda x: module.c_proj(gelu(module.c_fc(x))), module.c_fc, gelu, module.c_proj)
 
 
-def _projection(module: nn.Linear, heads: int, d_head: int) -> Projection:
+def _projection(weight: Tensor, bias: Tensor | None, heads: int, d_head: int, norm: Norm | None = None) -> Projection:
     """Return a projection split into heads; `heads` is the number of query heads, which may share keys and values."""
-    n_stored = module.weight.shape[0] // d_head
-    bias: Tensor | None = None if module.bias is None else module.bias.unflatten(0, (n_stored, d_head))
-    return Projection(module.weight.unflatten(0, (n_stored, d_head)), bias, heads // n_stored)
-
-
-def _split_heads(projected: Tensor, projection: Projection, d_head: int) -> Tensor:
-    """Return a projection's output as [..., query head, d_head]."""
-    heads = projected.unflatten(-1, (-1, d_head))
-    return heads if projection.group == 1 else heads.repeat_interleave(projection.group, dim=-2)
+    n_stored = weight.shape[0] // d_head
+    split_bias = None if bias is None else bias.unflatten(0, (n_stored, d_head))
+    return Projection(weight.unflatten(0, (n_stored, d_head)), split_bias, heads // n_stored, norm)
 
 
 _COMMON = frozenset(
@@ -267,11 +352,22 @@ _GEMMA = (
     | _WINDOWS
     | frozenset("hidden_activation query_pre_attn_scalar final_logit_softcapping attn_logit_softcapping".split())
 )
+_PHI3 = (_LLAMA | _WINDOWS | {"partial_rotary_factor", "original_max_position_embeddings"}) - {"mlp_bias"}
+_OPT = (_COMMON - {"rope_parameters", "attention_bias", "intermediate_size"}) | frozenset(
+    "ffn_dim enable_bias activation_function".split()
+)
 _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activation_function layer_norm_epsilon".split())
 # transformers 4 wrote this into every config.
 _DECODER = {"add_cross_attention": (False,)}
 _GPT2_DEMANDS = {"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,), **_DECODER}
 _GEMMA_DEMANDS = {"use_bidirectional_attention": (None, False), **_DECODER}
+# OPT-350m norms the stream after attention and MLP, and projects its embeddings.
+_OPT_DEMANDS = {
+    "do_layer_norm_before": (True,),
+    "layer_norm_elementwise_affine": (True,),
+    "_remove_final_layer_norm": (False,),
+    **_DECODER,
+}
 _QWEN_DEMANDS = {"use_mrope": (None, False), **_DECODER}
 
 FAMILIES: dict[str, Family] = {
@@ -281,6 +377,9 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family(_llama, _LLAMA | _WINDOWS, _DECODER),
     "qwen2": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
     "qwen3": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
+    "olmo2": Family(_llama, _LLAMA - {"mlp_bias"}, _DECODER),
+    "phi3": Family(_llama, _PHI3, _DECODER),
+    "opt": Family(_opt, _OPT, _OPT_DEMANDS, {"word_embed_proj_dim": "hidden_size"}),
     "gemma2": Family(_llama, _GEMMA, _GEMMA_DEMANDS),
     "gemma3_text": Family(_llama, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
 }

@@ -44,7 +44,7 @@ class Trace:
 
     embedding                    [.., d_model] the output of the node `input`
     attention_in, mlp_in, final  [.., d_model] the stream that the layer's attention, its MLP and the logits read
-    q, k, v                      [.., head, d_head] as projected, before norm and rotation, for every query head
+    q, k, v                      [.., head, d_head] before rotation and norms per head, for every query head
     mix                          [.., head, d_head] each head's output before the output projection
     mlp_out                      [.., d_model] the output of the MLP
     rules                        how the gradient of this run differs from the true one
@@ -102,11 +102,11 @@ def run(
     activations: dict[str, list[Tensor]] = {name: [] for name in names}
     for index, layer in enumerate(model.layers):
         x = x.to(layer.device)
-        q, k, v = layer.project(layer.attention_norm(x, rules))
+        q, k, v = layer.read_qkv(x, rules)
         heads = mix[index] if index in mix else attend(model, index, q, k, v, frame, rules=rules)
         mid = x + join_heads(layer, heads, rules)
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
-        mlp = mlp_out[index] if index in mlp_out else layer.mlp(layer.mlp_norm(mlp_in, rules), rules)
+        mlp = mlp_out[index] if index in mlp_out else layer.run_mlp(mlp_in, rules)
         for stored, value in zip(activations.values(), (x, q, k, v, heads, mlp_in, mlp), strict=True):
             stored.append(value)
         x = mid + mlp
@@ -128,7 +128,7 @@ def run_from_sources(
     for index, layer in enumerate(model.layers):
         x = x.to(layer.device)
         mid = x + join_heads(layer, mix[index])
-        values = (x, *layer.project(layer.attention_norm(x)), x if model.graph.parallel else mid)
+        values = (x, *layer.read_qkv(x), x if model.graph.parallel else mid)
         for stored, value in zip(activations.values(), values, strict=True):
             stored.append(value)
         x = mid + mlp_out[index]

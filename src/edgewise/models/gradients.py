@@ -10,6 +10,9 @@ weight folded in, and g the gradient at q. The gradient at the stream is
 and mean(W^T g * x^) = g . (W x^) / d_model, which needs no vector of length d_model per head. So runs are summed as
 g / s, with one number per head and run for the component along x^, before a single product with W. Centring the rows
 of W has the same effect as subtracting the first mean. If a rule makes 1/s a constant, there is no component along x^.
+
+A norm over the outputs of all heads (OLMo-2) has the same form: q = w W x / s with s the scale of all heads' outputs
+y = V x, and w the norm's weight. The gradient at the stream is W^T (w g) / s - V^T (y / s) (g . q) / (s size of y).
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .forward import Trace, sum_heads
@@ -35,9 +39,10 @@ class AttentionGradient:
     """The gradient at one layer's q, k and v, of one run or summed over several.
 
     scaled      [batch, position, 3, head, d_head] gradient at q, k, v divided by the norm's scale
-    along       per run, [batch, position, 3, head] the component along the normalised stream; none if norm scales are
+    along       per run and norm, [batch, position, 3, head] the component along `normalised`; none if norm scales are
                 constants
-    normalised  for each of `along`, [batch, position, d_model] the normalised stream
+    normalised  for each of `along`, [batch, position, d_model] the normalised stream; for a norm over all heads, the
+                gradient of the size of their outputs
     """
 
     scaled: Tensor
@@ -125,6 +130,8 @@ def _scale_gradient(model: Transformer, index: int, trace: Trace, at_qkv: Sequen
     layer = model.layers[index]
     with torch.no_grad():
         gradient = at_least_float32(torch.stack(list(at_qkv), 2))
+        if layer.attention_norm is None:
+            return _scale_by_head_norms(layer, index, trace, gradient)
         normalised, inverse_scale = layer.attention_norm.normalise(trace.attention_in[index])
         scaled = gradient * inverse_scale[..., None, None]
         if trace.rules.detach_norm_scales:
@@ -135,6 +142,28 @@ def _scale_gradient(model: Transformer, index: int, trace: Trace, at_qkv: Sequen
         linear = [x if offset is None else x - offset for x, offset in zip(values, offsets, strict=True)]
         along = (gradient * torch.stack(linear, 2)).sum(-1) * (inverse_scale[..., None] / model.graph.d_model)
         return AttentionGradient(scaled, (along,), (normalised,))
+
+
+def _scale_by_head_norms(layer: Layer, index: int, trace: Trace, gradient: Tensor) -> AttentionGradient:
+    """Return the gradient of a layer whose q and k may have norms over all heads, and whose stream is not normed.
+
+    gradient  [batch, position, 3, head, d_head] at q, k and v after these norms
+    """
+    stream, scaled = at_least_float32(trace.attention_in[index]), gradient.clone()
+    along, directions = [], []
+    for letter, (projection, values) in enumerate(zip(layer.qkv, (trace.q, trace.k, trace.v), strict=True)):
+        if projection.norm is None:
+            continue
+        weight = at_least_float32(projection.weight)
+        bias = None if projection.bias is None else at_least_float32(projection.bias).flatten()
+        outputs, inverse_scale = projection.norm.normalise(F.linear(stream, weight.flatten(0, 1), bias))
+        scaled[:, :, letter] *= projection.head_norm_weight * inverse_scale[..., None]
+        if not trace.rules.detach_norm_scales:
+            component = torch.zeros_like(gradient[..., 0])
+            component[:, :, letter] = (gradient[:, :, letter] * values[index]).sum(-1) * inverse_scale
+            along.append(component / outputs.shape[-1])
+            directions.append(outputs @ weight.flatten(0, 1))
+    return AttentionGradient(scaled, tuple(along), tuple(directions))
 
 
 def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Differences:
@@ -296,5 +325,8 @@ def _stream_gradient(model: Transformer, index: int, gradient: AttentionGradient
 
 def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
     """Return a projection's weight [head, d_head, d_model] times the norm's weight, centred if the norm centres."""
-    weight = at_least_float32(projection.head_weight) * layer.attention_norm.weight
-    return weight - weight.mean(-1, keepdim=True) if layer.attention_norm.centred else weight
+    weight, norm = at_least_float32(projection.head_weight), layer.attention_norm
+    if norm is None:
+        return weight
+    weight = weight * norm.weight
+    return weight - weight.mean(-1, keepdim=True) if norm.centred else weight

@@ -54,7 +54,7 @@ class Rows:
         per_layer = graph.n_heads + (1 if first_layer.post_norm is None else 2)
         self.places, self.count, self.keeps = batch * length, 0, keeps
         self._width, self._max_readers = graph.d_model, 3 * graph.n_heads + 1
-        self._centred = first_layer.attention_norm.centred
+        self._centred = first_layer.attention_norm is not None and first_layer.attention_norm.centred
         self._last = torch.arange(batch, device=last.device) * length + last
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._parts: list[Part] = []
@@ -143,9 +143,10 @@ class Read(torch.autograd.Function):
     mixing       [place, reader, row], or [example, reader, row] if all positions have the same
     projections  each for as many readers as it has heads; the mix of one more reader is returned unprojected
 
-    Return the projections [reader, place, d_head] of the streams before the norm scales them, without biases; the
-    streams' squared lengths [place, reader], from which the scale follows; the last reader's mix [place, d_model] or
-    None.
+    Return the projections [reader, place, d_head] of the streams before a norm scales them; squared lengths
+    [place, reader], from which the scale follows; the last reader's mix [place, d_model] or None. The lengths are those
+    of the streams, and the projections are without biases. For a projection with a norm over all heads, the lengths are
+    those of the outputs of all heads, and biases are included.
     """
 
     @staticmethod
@@ -158,15 +159,15 @@ class Read(torch.autograd.Function):
         reference: Tensor,
         *after: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        weights = [_fold_norm(layer, projection) for projection in projections]
-        n_heads, n_projected = len(weights[0]), sum(len(weight) for weight in weights)
+        n_heads = layer.out.shape[1]
+        n_projected = n_heads * len(projections)
         reference = rows.centre(reference.clone())
         streams = _mix_streams(rows, mixing, reference, n_projected)
         head_streams = streams[:, :n_projected]
-        pairs = zip(head_streams.split(n_heads, 1), weights, strict=True)
-        projected = torch.cat([torch.bmm(x.transpose(0, 1), weight.transpose(1, 2)) for x, weight in pairs])
         sum_dtype = at_least_float32(head_streams[:1, :1]).dtype
         squares = torch.linalg.vector_norm(head_streams, dim=-1, dtype=sum_dtype).square()
+        pairs = zip(projections, head_streams.split(n_heads, 1), squares.split(n_heads, 1), strict=True)
+        projected = torch.cat([_project_streams(layer, *pair) for pair in pairs])
         ctx.save_for_backward(mixing, reference, *[streams] * rows.keeps)
         ctx.arguments = rows, layer, projections
         return projected, squares, streams[:, -1].clone() if n_projected < streams.shape[1] else None
@@ -179,12 +180,19 @@ class Read(torch.autograd.Function):
         n_projected = len(projected)
         streams = kept[0] if kept else _mix_streams(rows, mixing, reference, n_projected)
         stream_gradients = rows.buffer("gradients", mixing.shape[1], streams)
-        for index, projection in enumerate(projections):
-            weight = _fold_norm(layer, projection)
-            heads = slice(index * len(weight), (index + 1) * len(weight))
-            torch.bmm(projected[heads], weight, out=stream_gradients[:, heads].transpose(0, 1))
-        scale = squares.to(streams.dtype)[..., None]
+        n_heads, scale = layer.out.shape[1], squares.to(streams.dtype)[..., None]
+        readers = [slice(index * n_heads, (index + 1) * n_heads) for index in range(len(projections))]
+        for projection, heads in zip(projections, readers, strict=True):
+            if projection.norm is None:
+                weight = _fold_norm(layer, projection)
+                torch.bmm(projected[heads], weight, out=stream_gradients[:, heads].transpose(0, 1))
         stream_gradients[:, :n_projected].addcmul_(streams[:, :n_projected], scale, value=2)
+        for projection, heads in zip(projections, readers, strict=True):
+            if projection.norm is not None:
+                for head, reader in enumerate(range(heads.start, heads.stop)):
+                    outputs = projection.all_heads(streams[:, reader]).mul_(2 * scale[:, reader])
+                    outputs.unflatten(1, projection.weight.shape[:2])[:, head // projection.group] += projected[reader]
+                    stream_gradients[:, reader] = outputs @ projection.weight.flatten(0, 1)
         if last_stream is not None:
             stream_gradients[:, -1] = last_stream
         return rows.add_gradients(mixing, stream_gradients), *[None] * (len(ctx.needs_input_grad) - 1)
@@ -294,7 +302,24 @@ def head_rows(layer: Layer, mix: Tensor, reference_mix: Tensor) -> tuple[Tensor,
 
 def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
     """Return a projection's weight [head, d_head, d_model] times the norm's weight."""
+    if layer.attention_norm is None:
+        return projection.head_weight
     return (projection.head_weight * layer.attention_norm.weight).to(projection.weight.dtype)
+
+
+def _project_streams(layer: Layer, projection: Projection, streams: Tensor, squares: Tensor) -> Tensor:
+    """Return a projection [head, place, d_head] of streams [place, head, d_model]; see `Read`.
+
+    With a norm over all heads, write the squared lengths [place, head] of all heads' outputs to `squares`.
+    """
+    if projection.norm is None:
+        return torch.bmm(streams.transpose(0, 1), _fold_norm(layer, projection).transpose(1, 2))
+    by_head = []
+    for head, stream in enumerate(streams.unbind(1)):
+        outputs = projection.all_heads(stream)
+        by_head.append(outputs.unflatten(1, projection.weight.shape[:2])[:, head // projection.group])
+        squares[:, head] = torch.linalg.vector_norm(outputs, dim=-1, dtype=squares.dtype).square()
+    return torch.stack(by_head)
 
 
 def _mix_streams(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:

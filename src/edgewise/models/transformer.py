@@ -148,11 +148,14 @@ class Projection:
     """A linear map to heads: weight [head, d_head, d_model], bias [head, d_head].
 
     With grouped queries, keys and values are stored once per group; `group` query heads share them.
+
+    norm  an RMS norm over the outputs of all stored heads together [head * d_head], as in OLMo-2
     """
 
     weight: Tensor
     bias: Tensor | None
     group: int = 1
+    norm: Norm | None = None
 
     @property
     def head_weight(self) -> Tensor:
@@ -164,9 +167,35 @@ class Projection:
         """[query head, d_head]."""
         return self.bias if self.bias is None or self.group == 1 else self.bias.repeat_interleave(self.group, dim=0)
 
-    def offset(self, norm: Norm) -> Tensor | None:
+    @property
+    def head_norm_weight(self) -> Tensor:
+        """[query head, d_head] the weight of `norm`."""
+        assert self.norm is not None
+        return self.norm.weight.unflatten(0, self.weight.shape[:2]).repeat_interleave(self.group, dim=0)
+
+    def project(self, x: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
+        """Return the outputs [..., query head, d_head] for x [..., d_model], which all heads read."""
+        outputs = self.all_heads(x)
+        outputs = outputs if self.norm is None else self.norm(outputs, rules)
+        heads = outputs.unflatten(-1, self.weight.shape[:2])
+        return heads if self.group == 1 else heads.repeat_interleave(self.group, dim=-2)
+
+    def all_heads(self, x: Tensor) -> Tensor:
+        """Return the outputs [..., head * d_head] of all stored heads for x [..., d_model], before `norm`."""
+        return F.linear(x, self.weight.flatten(0, 1), None if self.bias is None else self.bias.flatten())
+
+    def one_head(self, x: Tensor, head: int) -> Tensor:
+        """Return the output [..., d_head] of one stored head for x [..., d_model].
+
+        With a norm over all heads, a head that reads x is normed as if all heads read x.
+        """
+        if self.norm is None:
+            return F.linear(x, self.weight[head], None if self.bias is None else self.bias[head])
+        return self.norm(self.all_heads(x)).unflatten(-1, self.weight.shape[:2])[..., head, :]
+
+    def offset(self, norm: Norm | None) -> Tensor | None:
         """Return the output [query head, d_head] for a normalised stream of zeros: from its bias and the norm's."""
-        if norm.bias is None:
+        if norm is None or norm.bias is None:
             return self.head_bias
         moved = self.head_weight @ norm.bias
         return moved if self.head_bias is None else moved + self.head_bias
@@ -176,9 +205,11 @@ class Projection:
 class Layer:
     """One layer: attention reads `attention_norm` of the residual stream, the MLP reads `mlp_norm` of it.
 
+    attention_norm  None if attention reads the stream itself; only then may projections have a norm over all heads
     qkv             the projections to queries, keys and values, in the order of the graph's destinations
-    project         [..., d_model] -> q, k and v [..., head, d_head], one for every query head
+    project         [..., d_model] and rules -> q, k and v [..., head, d_head], one for every query head
     out             [d_model, head, d_head] the output projection; `out_bias` [d_model] belongs to no node
+    mlp_norm        None if the MLP reads the stream itself
     mlp             the MLP without `mlp_norm`, but with a norm that follows it
     window          the number of positions that attention reads, its own included; None for all
     rotary_kind     which of the model's rotary embeddings it uses
@@ -186,12 +217,12 @@ class Layer:
     post_norm       the norm of the sum of all heads, before it is added to the stream
     """
 
-    attention_norm: Norm
+    attention_norm: Norm | None
     qkv: tuple[Projection, Projection, Projection]
-    project: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+    project: Callable[[Tensor, BackwardRules], tuple[Tensor, Tensor, Tensor]]
     out: Tensor
     out_bias: Tensor | None
-    mlp_norm: Norm
+    mlp_norm: Norm | None
     mlp: Mlp
     window: int | None = None
     rotary_kind: str | None = None
@@ -203,6 +234,14 @@ class Layer:
     def device(self) -> torch.device:
         """Where its weights are, and where it runs."""
         return self.out.device
+
+    def read_qkv(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and v [..., head, d_head] if all heads read the same stream [..., d_model]."""
+        return self.project(stream if self.attention_norm is None else self.attention_norm(stream, rules), rules)
+
+    def run_mlp(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
+        """Return the output of the MLP for the stream [..., d_model] that it reads."""
+        return self.mlp(stream if self.mlp_norm is None else self.mlp_norm(stream, rules), rules)
 
 
 @dataclass(frozen=True, eq=False)

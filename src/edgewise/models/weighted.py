@@ -7,7 +7,7 @@ differentiated with respect to the weights. Each q, k and v of each head reads i
 mixes 3H streams from all earlier sources. `rows` does this. To keep it cheap:
 
 - Streams are never normalised. The norm's weight is folded into the projection, and its scale, one number per stream,
-  multiplies the projected values.
+  multiplies the projected values. The same holds for a norm over the outputs of all heads.
 - The MLP's stream, without the layer's own heads, is mixed together with those of the heads.
 - The queries of the last layer, its MLP and the logits run at the last position only.
 """
@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..graph import Graph
 from .forward import Frame, Trace, attend, frame_at
 from .rows import MixOne, Read, Rows, WriteHeads, WriteOutput, head_rows
-from .transformer import Layer, Projection, Transformer
+from .transformer import Layer, Norm, Projection, Transformer
 
 
 def run_weighted(
@@ -69,7 +69,7 @@ def run_weighted(
             mixing = _layer_mixing(graph, mlp[..., n_before:], layer_products, length)
             stream = stream + MixOne.apply(mixing, rows, first, heads)
         stream = reference.mlp_in[index] + stream.view_as(clean)
-        change = layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index]
+        change = layer.run_mlp(stream) - reference.mlp_out[index]
         at_last += [heads, WriteOutput.apply(change.flatten(0, 1), rows)]
         products += layer_products
     return _run_last_layer(model, blocks, rows, at_last, products, reference, frame, last)
@@ -104,17 +104,20 @@ def _run_last_layer(
         mixing = _source_mixing(graph, weights, products, 1)
         return mixing.to(changes) @ changes[:, : mixing.shape[2]]
 
-    normed = layer.attention_norm(attention_in[where_layer].unsqueeze(1) + read(attention[:, : graph.n_heads]))
-    query = layer.qkv[0]
-    q = torch.einsum("bhd,hed->bhe", normed, query.head_weight)
-    q = q if query.head_bias is None else q + query.head_bias
+    streams = attention_in[where_layer].unsqueeze(1) + read(attention[:, : graph.n_heads])
+    normed, query = streams if layer.attention_norm is None else layer.attention_norm(streams), layer.qkv[0]
+    if query.norm is None:
+        q = torch.einsum("bhd,hed->bhe", normed, query.head_weight)
+        q = q if query.head_bias is None else q + query.head_bias
+    else:
+        q = torch.stack([query.one_head(normed[:, head], head // query.group) for head in range(graph.n_heads)], 1)
     reference_mix = reference.mix[index][where_layer]
     mix = attend(model, index, q[:, None], k, v, frame, query_frame=frame_at(frame, where))[:, 0] - reference_mix
     heads, product = head_rows(layer, mix, reference_mix)
     changes = torch.cat([changes, heads], 1)
     products = products if product is None else [*products, product.to(model.device)]
     stream = reference.mlp_in[index][where_layer] + read(mlp).squeeze(1)
-    change = layer.mlp(layer.mlp_norm(stream)) - reference.mlp_out[index][where_layer]
+    change = layer.run_mlp(stream) - reference.mlp_out[index][where_layer]
     changes = torch.cat([changes, change[:, None]], 1)
     return reference.final[where] + read(logits).squeeze(1).to(model.device)
 
@@ -159,9 +162,19 @@ def _scale_projected(
     layer: Layer, projections: Sequence[Projection], projected: Tensor, squares: Tensor, length: int
 ) -> tuple[Tensor, ...]:
     """Return q, k or v [batch, position, head, d_head] from the outputs of `Read`."""
-    norm = layer.attention_norm
-    inverse_scale = torch.rsqrt(squares / norm.weight.shape[0] + norm.eps).to(projected.dtype)
-    values = projected * inverse_scale.T[..., None]
-    split = values.unflatten(1, (-1, length)).permute(1, 2, 0, 3).chunk(len(projections), 2)
-    offsets = [projection.offset(norm) for projection in projections]
-    return tuple(x if offset is None else x + offset for x, offset in zip(split, offsets, strict=True))
+    norm, n_heads = layer.attention_norm, layer.out.shape[1]
+    parts = list(projected.split(n_heads))
+    for index, (projection, squared) in enumerate(zip(projections, squares.split(n_heads, 1), strict=True)):
+        if (scaling := projection.norm or norm) is not None:
+            inverse_scale = torch.rsqrt(squared / scaling.stored_weight.shape[0] + scaling.eps).to(projected.dtype)
+            parts[index] = parts[index] * inverse_scale.T[..., None]
+    split = [x.unflatten(1, (-1, length)).permute(1, 2, 0, 3) for x in parts]
+    return tuple(_finish(x, projection, norm) for x, projection in zip(split, projections, strict=True))
+
+
+def _finish(values: Tensor, projection: Projection, norm: Norm | None) -> Tensor:
+    """Return scaled outputs of a projection with their biases, or with the weight of a norm over all heads."""
+    if projection.norm is not None:
+        return values * projection.head_norm_weight
+    offset = projection.offset(norm)
+    return values if offset is None else values + offset
