@@ -13,6 +13,7 @@ import pytest
 import torch
 from conftest import FAMILIES, build, random_task
 from safetensors.torch import load_file, save_file
+from transformers import OPTConfig, OPTForCausalLM, Phi3Config, Phi3ForCausalLM
 
 from edgewise import (
     CMD,
@@ -29,11 +30,19 @@ from edgewise import (
     solve,
     summarise,
 )
-from edgewise.models import inspect_model, wrap_model
+from edgewise.models import inspect_model, make_batch, wrap_model
 from edgewise.models.memory import parse_bytes
 from edgewise.models.model import choose_dtype
 from edgewise.models.model_files import find_model_files
+from edgewise.models.prepare import prepare
 from edgewise.models.tokenizer import choose_bos
+from edgewise.tasks import Example
+
+
+SMALL = {
+    "vocab_size": 67, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+    "max_position_embeddings": 32, "pad_token_id": None,
+}  # fmt: skip
 
 
 class Tokenizer:
@@ -119,6 +128,53 @@ def test_a_config_of_an_unsupported_family_raises_an_input_error(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5"}))
     with pytest.raises(InputError, match="gpt2, gpt_neox, llama"):
         inspect_model(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [({"do_layer_norm_before": False}, "do_layer_norm_before = False, which isn't supported; expected True"),
+     ({"word_embed_proj_dim": 12}, "word_embed_proj_dim = 12, which isn't supported; expected 24, its hidden_size"),
+     ({"layer_norm_elementwise_affine": False}, "layer_norm_elementwise_affine = False"),
+     ({"_remove_final_layer_norm": True}, "_remove_final_layer_norm = True")],
+)  # fmt: skip
+def test_versions_of_opt_with_another_structure_raise_an_input_error(tmp_path, options, message):
+    OPTConfig(**SMALL, ffn_dim=40, **options).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=message):
+        inspect_model(tmp_path)
+
+
+def test_an_opt_with_norms_after_attention_and_mlp_raises_an_input_error():
+    with pytest.raises(InputError, match="do_layer_norm_before = False"):
+        wrap_model(OPTForCausalLM(OPTConfig(**SMALL, ffn_dim=40, do_layer_norm_before=False)))
+
+
+def test_opt_without_biases_is_supported():
+    module = OPTForCausalLM(OPTConfig(**SMALL, ffn_dim=40, enable_bias=False)).eval()
+    tokens = torch.tensor([[1, 5, 2, 8]])
+    check_logits(module, tokens)
+
+
+def test_prompts_of_longrope_models_are_as_short_as_both_rotary_embeddings_agree(tmp_path):
+    """Beyond the original length, one long prompt would change the rotary embeddings of its whole batch."""
+    scaling = {"type": "longrope", "short_factor": [1.0, 1.5, 2.0, 2.5], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+    config = Phi3Config(
+        **SMALL | {"max_position_embeddings": 64}, intermediate_size=28, original_max_position_embeddings=16,
+        rope_scaling=scaling,
+    )  # fmt: skip
+    module = Phi3ForCausalLM(config).eval()
+    module.set_attn_implementation("eager")
+    check_logits(module, torch.arange(16)[None])
+    module.save_pretrained(tmp_path)
+    assert wrap_model(module).max_length == inspect_model(tmp_path).longest_prompt == 16
+
+
+def check_logits(module, tokens):
+    """Compare the logits of the last position with those of transformers."""
+    example = Example(tuple(tokens[0].tolist()), tuple(tokens[0].tolist()), 1, 2)
+    batch = prepare(wrap_model(module).transformer, make_batch([example], torch.device("cpu")))
+    logits = batch.read_out(batch.run(batch.clean), all_logits=True).logits
+    with torch.no_grad():
+        torch.testing.assert_close(logits[0], module(tokens).logits[0, -1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
