@@ -38,7 +38,6 @@ from edgewise.models.prepare import prepare
 from edgewise.models.tokenizer import choose_bos
 from edgewise.tasks import Example
 
-
 SMALL = {
     "vocab_size": 67, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
     "max_position_embeddings": 32, "pad_token_id": None,
