@@ -15,11 +15,13 @@ from plain_ilp import plain_optimum
 
 from edgewise import Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve
 from edgewise.evaluate import SIZES
+from edgewise.graph import SpanGraph
 from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_count, parse_share, solve_path
 
 TINY = Graph(1, 1, 2)
 ALL = [SOLVERS[name]() for name in sorted(SOLVERS)]
 GRAPHS = [Graph(1, 2, 2), Graph(2, 1, 2), Graph(2, 2, 2), Graph(2, 2, 2, parallel=True), Graph(3, 2, 2)]
+GRAPHS += [SpanGraph(GRAPHS[1], ("a", "b", "c")), SpanGraph(GRAPHS[3], ("a", "b"))]
 
 
 def real_scores(shared):

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
+from .graph import BaseGraph
 from .io.records import convert_record
 
 M = TypeVar("M", bound="Method")
@@ -108,6 +109,8 @@ def as_record(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return one value as plain data. A method becomes its record, or its name if it has no parameters."""
+    if isinstance(value, BaseGraph):
+        return value.record()
     if isinstance(value, Method):
         record = value.record()
         return record if len(record) > 1 else value.name

@@ -9,7 +9,7 @@ import typer
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..graph import Graph
+from ..graph import BaseGraph
 from ..report.circuit_summary import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
 from ..report.formatting import format_number, format_score
 from ..report.tables import number_tables
@@ -73,8 +73,8 @@ def show_circuit(
         say("it has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
 
 
-def show_strongest(head: str, graph: Graph, value: NDArray[np.floating], signed: bool = True) -> None:
+def show_strongest(head: str, graph: BaseGraph, value: NDArray[np.floating], signed: bool = True) -> None:
     """Print the edges with the largest values [edge], or of signed values the largest absolute ones."""
     order = np.argsort(-np.abs(value) if signed else -value, kind="stable")[:STRONGEST_EDGES]
-    rows = [(graph.edge_names[edge], format_score(value[edge], signed)) for edge in order]
+    rows = [(graph.edge_name(edge), format_score(value[edge], signed)) for edge in order]
     print_tables(number_tables(("strongest edges" if signed else "best edges", head), rows, out.width))

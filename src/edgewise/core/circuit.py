@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph
 from ..io.atomic import write_text
 from ..io.formats import read_edge_file, write_edge_file
 from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Circuit:
     """A subset of a graph's edges: `mask` is [edge], True for the edges inside."""
 
-    graph: Graph
+    graph: BaseGraph
     mask: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
@@ -37,21 +37,21 @@ class Circuit:
         object.__setattr__(self, "mask", mask)
 
     @classmethod
-    def full(cls, graph: Graph) -> Circuit:
+    def full(cls, graph: BaseGraph) -> Circuit:
         """Return the circuit of all edges, which behaves like the model."""
         return cls(graph, np.ones(graph.n_edges, bool))
 
     @classmethod
-    def empty(cls, graph: Graph) -> Circuit:
+    def empty(cls, graph: BaseGraph) -> Circuit:
         """Return the circuit without edges."""
         return cls(graph, np.zeros(graph.n_edges, bool))
 
     @classmethod
-    def from_edges(cls, graph: Graph, edges: Iterable[str]) -> Circuit:
+    def from_edges(cls, graph: BaseGraph, edges: Iterable[str]) -> Circuit:
         """Return the circuit of edges with these names, such as `input->a0.h1<q>`, each once."""
         counts = np.bincount(graph.edge_indices(edges), minlength=graph.n_edges)
         if (repeated := np.flatnonzero(counts > 1)).size:
-            raise InputError(f"edge {graph.edge_names[repeated[0]]} is given {counts[repeated[0]]} times; give it once")
+            raise InputError(f"edge {graph.edge_name(repeated[0])} is given {counts[repeated[0]]} times; give it once")
         return cls(graph, counts > 0)
 
     @classmethod
@@ -124,8 +124,11 @@ class Circuit:
     @property
     def edges(self) -> tuple[str, ...]:
         """The names of the circuit's edges, in the graph's order."""
-        names = self.graph.edge_names
-        return tuple(names[edge] for edge in np.flatnonzero(self.mask))
+        return tuple(self.graph.edge_name(edge) for edge in np.flatnonzero(self.mask).tolist())
+
+    def plain(self) -> Circuit:
+        """Return the circuit of the plain graph with all edges that are inside at least in part."""
+        return Circuit(self.graph.plain, self.graph.plain_mask(self.mask))
 
     def complement(self) -> Circuit:
         """Return the circuit of all other edges."""
@@ -176,7 +179,7 @@ class Circuit:
         return hash((self.graph, self.mask.tobytes()))
 
 
-def connected(graph: Graph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def connected(graph: BaseGraph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the edges [edge] of `mask` on paths from `input` to `logits`: drop dead ends until none is left."""
     edges = np.flatnonzero(mask)
     tail, head = graph.edge_source[edges], graph.edge_head[edges]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, visible
-from ..graph import Graph
+from ..graph import BaseGraph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,9 +33,9 @@ def data_frame(columns: Mapping[str, Any]) -> DataFrame:
     return pandas.DataFrame(dict(columns))
 
 
-def edge_columns(graph: Graph, edges: Iterable[int]) -> dict[str, list[str]]:
+def edge_columns(graph: BaseGraph, edges: Iterable[int]) -> dict[str, list[str]]:
     """Return the names of edges, of their sources and destinations, and the input (q, k, v or none) that they feed."""
-    names = [graph.edge_names[edge] for edge in edges]
+    names = [graph.edge_name(edge) for edge in edges]
     ends = [name.partition("->")[::2] for name in names]
     heads = [destination.partition("<") for _, destination in ends]
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph, frozen
+from ..graph import BaseGraph, frozen
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.records import convert_record, read_format
@@ -26,7 +26,7 @@ RANKING_FORMAT, RANKING_VERSION = "edgewise-ranking", 1
 class RankingRecord(TypedDict):
     """The content of ranking.json."""
 
-    graph: Graph
+    graph: BaseGraph
     signed: bool
     origin: Mapping[str, Any]
 
@@ -42,7 +42,7 @@ class Ranking:
     resampled  [resample, edge] values from resampled examples; None if they weren't computed
     """
 
-    graph: Graph
+    graph: BaseGraph
     value: NDArray[np.floating]
     signed: bool = True
     kept: NDArray[np.bool_] | None = None
@@ -85,7 +85,7 @@ class Ranking:
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, atomically."""
         rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
-        about = {"graph": asdict(self.graph), "signed": self.signed, "origin": dict(self.origin)}
+        about = {"graph": self.graph.record(), "signed": self.signed, "origin": dict(self.origin)}
         with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             write_array(draft / "ranking.npy", np.concatenate(rows))
             write_json(draft / "ranking.json", {"format": RANKING_FORMAT, "version": RANKING_VERSION} | about)

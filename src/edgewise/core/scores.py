@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
-from ..io.edge_file import EdgeFile, edge_name
+from ..io.edge_file import EdgeFile
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_format
 from .notebook import data_frame, edge_columns, html_table, strongest
@@ -33,7 +33,7 @@ SCORES_FORMAT, SCORES_VERSION = "edgewise-scores", 1
 class ScoresRecord(TypedDict):
     """The content of scores.json."""
 
-    graph: Graph
+    graph: BaseGraph
     examples: int
     provenance: Mapping[str, Any]
 
@@ -46,7 +46,7 @@ class EdgeScores:
     provenance  model, task, method and settings that made the scores
     """
 
-    graph: Graph
+    graph: BaseGraph
     values: NDArray[np.floating]
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class EdgeScores:
             wrong = ~np.isfinite(values[:, columns])
             if wrong.any():
                 example, edge = (int(i[0]) for i in np.nonzero(wrong))
-                name = edge_name(self.graph, columns.start + edge)
+                name = self.graph.edge_name(columns.start + edge)
                 raise InputError(
                     f"{int(wrong.sum())} scores are NaN or infinite, the first of edge {name}, example {example}; "
                     "scores must be finite: check the model's dtype (try dtype='float32') or the file"
@@ -132,7 +132,7 @@ class EdgeScores:
 
     def _repr_html_(self) -> str:
         mean = self.mean()
-        rows = [(self.graph.edge_names[edge], float(mean[edge])) for edge in strongest(mean, np.arange(len(mean)))]
+        rows = [(self.graph.edge_name(edge), float(mean[edge])) for edge in strongest(mean, np.arange(len(mean)))]
         return html_table(repr(self), ("strongest edges", "mean score"), rows, len(mean))
 
     def __repr__(self) -> str:
@@ -151,5 +151,5 @@ def column_chunks(shape: tuple[int, ...]) -> Iterator[slice]:
 def fill_folder(folder: Path, scores: EdgeScores) -> None:
     """Write scores into an existing folder."""
     write_array(folder / "scores.npy", scores.values)
-    about = {"graph": asdict(scores.graph), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
+    about = {"graph": scores.graph.record(), "examples": scores.n_examples, "provenance": dict(scores.provenance)}
     write_json(folder / "scores.json", {"format": SCORES_FORMAT, "version": SCORES_VERSION} | about)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, unknown_name
-from ..graph import Graph, frozen
+from ..graph import BaseGraph, frozen
 from ..method import Method, check_is
 from .ranking import Ranking
 from .scores import EdgeScores, column_chunks
@@ -168,7 +168,7 @@ class EdgeStatistics:
     score          the signed score to select by; 0 where the filter failed, so that the edge is selected last
     """
 
-    graph: Graph
+    graph: BaseGraph
     mean: FloatArray
     low: FloatArray
     high: FloatArray

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph
 from .arrays import Shape, read_arrays
 from .atomic import atomic_file
-from .edge_file import EdgeFile, make_cfg, read_about, read_cfg
+from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, make_cfg, read_about, read_cfg
 from .reading import file_size, wrap_read_errors
-from .records import MAX_JSON_BYTES, parse_json
+from .records import MAX_JSON_BYTES, convert_graph, parse_json
 
 CIRCUIT_FORMAT, CIRCUIT_VERSION = "edgewise-circuit", 1
 ARRAYS: Mapping[str, tuple[str, Shape]] = {"about": ("u1", (None,)), "inside": ("u1", (None,)), "score": ("f", (None,))}
@@ -40,7 +40,7 @@ def read(path: Path) -> EdgeFile:
         raise InputError(
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
-    graph = read_cfg(about.get("cfg"), path, max_edges=8 * file_size(path))
+    graph = _read_graph(about, path)
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:
         raise InputError(f"{path}: inside has {len(packed):,} bytes, but {graph} has {graph.n_edges:,} edges")
@@ -54,15 +54,31 @@ def read(path: Path) -> EdgeFile:
     return EdgeFile(path, graph, score, mask, read_about(about, path))
 
 
+def _read_graph(about: Mapping[str, Any], path: Path) -> BaseGraph:
+    """Return the graph of a file: the plain graph of `cfg`, or a graph of another kind that is made from it."""
+    largest = 8 * file_size(path)
+    plain = read_cfg(about.get("cfg"), path, max_edges=largest)
+    if "graph" not in about:
+        return plain
+    graph = convert_graph(about["graph"], str(path))
+    if graph.plain != plain:
+        raise InputError(f"{path}: graph is one of {graph.plain}, but cfg is {plain}")
+    if graph.n_edges > max(MAX_EDGES_UNCHECKED, largest):
+        raise InputError(f"{path} is too small a file for {graph}, which has {graph.count(graph.n_edges)}")
+    return graph
+
+
 def write(
-    path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
+    path: Path, graph: BaseGraph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
     """Write a circuit; the parameters are those of `write_edge_file`."""
     with np.errstate(over="ignore"):
         stored_score = score[mask].astype(np.float32)
     if not np.isfinite(stored_score).all():
         raise InputError(f"{path} isn't written: some scores are too large for it; write a json")
-    record = {"format": CIRCUIT_FORMAT, "version": CIRCUIT_VERSION, "cfg": make_cfg(graph), "edgewise": dict(about)}
+    record = {"format": CIRCUIT_FORMAT, "version": CIRCUIT_VERSION, "cfg": make_cfg(graph.plain)}
+    record |= {} if graph == graph.plain else {"graph": graph.record()}
+    record |= {"edgewise": dict(about)}
     text = np.frombuffer(json.dumps(record, allow_nan=False).encode(), np.uint8)
     with atomic_file(path) as draft:
         # Not compressed, so that the file's size grows with the graph, as `read` expects.

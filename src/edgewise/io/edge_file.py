@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph, frozen
+from ..graph import BaseGraph, Graph, frozen
 from .reading import wrap_read_errors
 from .records import parse_json
 
@@ -40,7 +40,7 @@ class EdgeFile:
     """
 
     path: Path
-    graph: Graph
+    graph: BaseGraph
     score: NDArray[np.floating] | None
     mask: NDArray[np.bool_] | None
     about: Mapping[str, Any]
@@ -66,7 +66,7 @@ class EdgeFile:
         if wrong.size:
             raise InputError(
                 f"{self.path}: {wrong.size} of {self.graph.n_edges} edges have no score that is a finite number "
-                f"(none, NaN or infinite), the first is edge {edge_name(self.graph, int(wrong[0]))}; score every edge"
+                f"(none, NaN or infinite), the first is edge {self.graph.edge_name(int(wrong[0]))}; score every edge"
             )
         return self.score
 
@@ -109,8 +109,3 @@ def read_about(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: edgewise must be an object, but is {type(about).__name__}")
     with wrap_read_errors(f"edgewise in {path}"):
         return dict(parse_json(json.dumps(about, allow_nan=False)))
-
-
-def edge_name(graph: Graph, edge: int) -> str:
-    """Return the name of one edge, without making the names of all."""
-    return f"{graph.source_names[graph.edge_source[edge]]}->{graph.destination_names[graph.edge_destination[edge]]}"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph
 from . import circuit_npz, eap_json, eap_pt
 from .edge_file import EdgeFile
 from .reading import file_size, wrap_read_errors
@@ -37,7 +37,7 @@ def read_edge_file(path: Path) -> EdgeFile:
 
 
 def write_edge_file(
-    path: Path, graph: Graph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
+    path: Path, graph: BaseGraph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
     """Write a circuit in the format of the path's suffix.
 
@@ -55,6 +55,11 @@ def write_edge_file(
         raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
     if not np.isfinite(score).all():
         raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")
+    if path.suffix in EAP_SUFFIXES and graph.plain != graph:
+        raise InputError(
+            f"{path} isn't written: EAP-IG's {path.suffix} files have no place for {graph.unit}s; write an {NPZ}, or "
+            "the edges alone: Circuit.plain()"
+        )
     FORMATS[path.suffix].write(path, graph, mask, score, about)
 
 

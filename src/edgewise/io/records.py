@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from ..errors import InputError
+from ..errors import InputError, unknown_name
+from ..graph import KINDS, BaseGraph, Graph
 from .reading import file_size, first_line, wrap_read_errors
 
 # The largest JSON file of ours. Parsed JSON takes up to twenty times its bytes of memory.
@@ -89,17 +90,28 @@ def convert_record(kind: Any, data: Any, where: str, decoders: Decoders | None =
         return _convert(kind, data, where, decoders or {})
     if not isinstance(data, Mapping):
         raise InputError(f"{where} must be an object, not {type(data).__name__}")
+    decoders = {BaseGraph: lambda value: convert_graph(value, where)} | dict(decoders or {})
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else list(hints)
     if missing := [name for name in names if name not in data]:
         raise InputError(f"{where} lacks {', '.join(missing)}")
     if unknown := [str(name) for name in data if name not in names]:
         raise InputError(f"{where} has {', '.join(unknown)}, which edgewise doesn't know")
-    values = {name: _convert(hints[name], data[name], f"{where}.{name}", decoders or {}) for name in names}
+    values = {name: _convert(hints[name], data[name], f"{where}.{name}", decoders) for name in names}
     try:
         return kind(**values)  # type: ignore[operator]
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def convert_graph(data: Any, where: str) -> BaseGraph:
+    """Return the graph of any kind that `BaseGraph.record` describes."""
+    if not isinstance(data, Mapping) or "kind" not in data:
+        return _convert(Graph, data, f"{where}.graph", {})  # type: ignore[no-any-return]
+    if data["kind"] not in list(KINDS):
+        raise unknown_name(f"kind of graph in {where}:", str(data["kind"])[:40], list(KINDS))
+    fields = {key: value for key, value in data.items() if key != "kind"}
+    return convert_record(KINDS[data["kind"]], fields, f"{where}.graph")  # type: ignore[no-any-return]
 
 
 def _convert(kind: Any, value: Any, where: str, decoders: Decoders) -> Any:

@@ -101,7 +101,7 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
 
     through_norms  whether a norm follows attention
     """
-    graph = circuits[0].graph
+    graph = circuits[0].graph.plain
     inside = np.zeros((len(circuits), graph.n_sources, graph.n_destinations), bool)
     inside[:, graph.edge_source, graph.edge_destination] = [circuit.mask for circuit in circuits]
     running = np.stack([circuit.node_mask[:-1] for circuit in circuits])

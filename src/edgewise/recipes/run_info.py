@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -98,7 +98,7 @@ class RunInfo:
     threads: int
     bos: int | None
     accuracy: ModelAccuracy
-    graph: Graph
+    graph: BaseGraph
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
     made_from: Mapping[str, Any] = field(default_factory=dict)

@@ -19,8 +19,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..evaluate.known import known_circuit
-from ..graph import LETTERS, Graph
-from ..io.edge_file import edge_name
+from ..graph import LETTERS, BaseGraph
 from ..io.formats import SUFFIX_WORDS, read_edge_file
 from ..method import as_known
 from ..recipes.discovery import Discovery
@@ -164,11 +163,12 @@ def _find_size(row: Outcome, size: str | None) -> tuple[int, str]:
     raise InputError(f"there is no circuit of size {size!r}; choose a share of the edges: {shares}")
 
 
-def edge_kinds(graph: Graph) -> NDArray[np.int64]:
+def edge_kinds(graph: BaseGraph) -> NDArray[np.int64]:
     """Return the kind of each edge [edge] as its place in `KINDS`."""
-    layer = np.append(np.repeat(np.arange(len(LETTERS)), graph.n_heads), KINDS.index("MLP"))
-    kinds: NDArray[np.int64] = np.append(np.tile(layer, graph.n_layers), KINDS.index("logits"))[graph.edge_destination]
-    return kinds
+    plain = graph.plain
+    layer = np.append(np.repeat(np.arange(len(LETTERS)), plain.n_heads), KINDS.index("MLP"))
+    kinds = np.append(np.tile(layer, plain.n_layers), KINDS.index("logits"))[plain.edge_destination]
+    return graph.from_plain(kinds)
 
 
 def describe(
@@ -206,13 +206,14 @@ def describe(
     outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes).tolist() for nodes in (starts, ends))
     inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
     used = inner[circuit.node_mask[inner]]
-    n_mlps = int(((used - 1) % (graph.n_heads + 1) == graph.n_heads).sum())
+    used_plain, n_heads = np.unique(graph.plain_node[used]), graph.plain.n_heads
+    n_mlps = int(((used_plain - 1) % (n_heads + 1) == n_heads).sum())
     signs = None
     if values is not None and signed:
         comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
         signs = {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
     strongest = [
-        {"name": edge_name(graph, int(edges[at])), "score": None if values is None else float(values[at])}
+        {"name": graph.edge_name(int(edges[at])), "score": None if values is None else float(values[at])}
         for at in np.argsort(-weight, kind="stable")[:top]
     ]
     nodes = [
@@ -222,8 +223,8 @@ def describe(
     ]  # fmt: skip
     kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist()
     return {
-        "edges": len(edges), "of": graph.n_edges, "heads": len(used) - n_mlps, "mlps": n_mlps, "strongest": strongest,
-        "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)), "signs": signs,
+        "edges": len(edges), "of": graph.n_edges, "heads": len(used_plain) - n_mlps, "mlps": n_mlps,
+        "strongest": strongest, "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)), "signs": signs,
     }  # fmt: skip
 
 

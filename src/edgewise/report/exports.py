@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..graph import LETTERS
-from ..io.edge_file import edge_name
 from ..method import as_known
 from .circuit_summary import COLOURS, KINDS, edge_kinds
 from .formatting import one_line
@@ -61,15 +60,15 @@ def to_networkx(circuit: Circuit, score: NDArray[np.floating] | None = None, nam
     graph, kinds, names = circuit.graph, edge_kinds(circuit.graph), circuit.graph.node_names
     exported = MultiDiGraph(name=name)
     for node in np.flatnonzero(circuit.node_mask).tolist():
-        layer, head = divmod(node - 1, graph.n_heads + 1)
+        layer, head = divmod(int(graph.plain_node[node]) - 1, graph.plain.n_heads + 1)
         if node in (0, graph.n_nodes - 1):
             exported.add_node(names[node], kind=names[node])
-        elif head == graph.n_heads:
+        elif head == graph.plain.n_heads:
             exported.add_node(names[node], kind="mlp", layer=layer)
         else:
             exported.add_node(names[node], kind="head", layer=layer, head=head)
     for edge in np.flatnonzero(circuit.mask).tolist():
-        kind, key = KINDS[kinds[edge]], edge_name(graph, edge)
+        kind, key = KINDS[kinds[edge]], graph.edge_name(edge)
         attributes: dict[str, Any] = {"name": key, "kind": kind, "letter": kind if kind in LETTERS else ""}
         if score is not None:
             value = float(score[edge])

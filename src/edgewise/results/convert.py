@@ -15,7 +15,7 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import CMD, Measure
-from ..graph import Graph
+from ..graph import BaseGraph
 from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.outcome import Outcome
@@ -31,7 +31,7 @@ class Conversion:
 
     source: Path
     written: tuple[Path, ...]
-    graph: Graph
+    graph: BaseGraph
     notes: tuple[str, ...]
 
     def record(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def convert_to_submission(
     return Conversion(source, paths, circuits[0].graph, notes)
 
 
-def _convert_file(source: Path, target: Path) -> tuple[Graph, tuple[str, ...]]:
+def _convert_file(source: Path, target: Path) -> tuple[BaseGraph, tuple[str, ...]]:
     """Write one file from a file or a folder of scores. Return its graph and the notes."""
     is_folder = os.path.isdir(source) or not source.suffix
     file = None if is_folder else read_edge_file(source)

@@ -35,7 +35,7 @@ from ..core.statistics import EdgeStatistics
 from ..errors import InputError
 from ..evaluate import MEASURES, Attention, Curve, Measure, check_metric
 from ..evaluate.attention import pairs
-from ..graph import Graph
+from ..graph import BaseGraph, Graph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
 from ..io.formats import NPZ
@@ -243,7 +243,7 @@ def _read_outcomes(
 class _PackedSelections(Sequence[Selection]):
     """The selections of one recipe. Circuits are unpacked when they are accessed: all at once take much memory."""
 
-    graph: Graph
+    graph: BaseGraph
     records: Sequence[SelectionRecord]
     masks: NDArray[np.uint8]
 
@@ -296,7 +296,7 @@ def _write_statistics(folder: Path, statistics: EdgeStatistics) -> None:
     write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
 
 
-def _read_statistics(folder: Path, graph: Graph) -> EdgeStatistics:
+def _read_statistics(folder: Path, graph: BaseGraph) -> EdgeStatistics:
     """Return the statistics of every edge. Edges that failed the filter have score 0."""
     arrays = read_arrays(
         folder / "statistics.npz", {name: (kind, (graph.n_edges,)) for name, kind in STATISTICS.items()}
@@ -324,7 +324,7 @@ def _write_learned(folder: Path, result: Discovery) -> None:
         write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
 
 
-def _read_learned(folder: Path, graph: Graph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
+def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
     """Return learner -> ranking. Folders of early versions have none."""
     path, names = folder / "learned.npz", _learner_names(outcomes)
     if not os.path.isfile(path):
@@ -379,7 +379,9 @@ def read_attention(folder: Path, run: RunInfo) -> Attention | None:
     examples, lengths, heads = (arrays[name].tolist() for name in ("examples", "lengths", "heads"))
     n_values, graph = len(arrays["values"]), run.graph
     is_distinct = len(set(examples)) == len(examples) == len(lengths) > 0 and len(set(heads)) == len(heads) > 0
-    is_known = all(0 <= row < run.test.examples for row in examples) and all(_is_head(graph, node) for node in heads)
+    is_known = all(0 <= row < run.test.examples for row in examples) and all(
+        _is_head(graph.plain, node) for node in heads
+    )
     if not is_distinct or not is_known or not all(0 < length <= n_values for length in lengths):
         raise InputError(f"{path} has examples or heads that the run hasn't")
     ends = np.cumsum([2 * len(heads) * pairs(length) for length in lengths])

@@ -24,7 +24,7 @@ from ..core.circuit import Circuit
 from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
-from ..graph import Graph
+from ..graph import BaseGraph, Graph
 from ..io.atomic import atomic_folder
 from ..io.formats import EAP_SUFFIXES, FORMATS, read_edge_file
 from ..io.reading import wrap_read_errors
@@ -201,7 +201,7 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     return FolderCheck(name, task, model, layout, tuple(problems))
 
 
-def _check_graph(graph: Graph, model: str, subject_and_verb: str) -> None:
+def _check_graph(graph: BaseGraph, model: str, subject_and_verb: str) -> None:
     if graph != MODELS[model]:
         raise InputError(f"{subject_and_verb} of {graph}, but MIB's {model} has {MODELS[model]}")
 

@@ -66,7 +66,8 @@ def _connect(problem: SelectionProblem, edges: np.ndarray) -> Bools:
     has_in[graph.edge_head[mask]] = has_out[graph.edge_source[mask]] = True
     touched = has_in | has_out
     needs_in, needs_out = np.flatnonzero(touched & ~has_in), np.flatnonzero(touched & ~has_out)
-    from_input = problem.connectors[graph.edge_source[problem.connectors] == 0]
-    mask[from_input[np.isin(graph.edge_head[from_input], needs_in)]] = True
-    mask[graph.blocks[-1].start + needs_out] = True
+    # The connectors have one edge from input to every node, and one from every node to logits.
+    tail, head = graph.edge_source[problem.connectors], graph.edge_head[problem.connectors]
+    joins_in, joins_out = (tail == 0) & np.isin(head, needs_in), np.isin(tail, needs_out) & (head == graph.n_nodes - 1)
+    mask[problem.connectors[joins_in | joins_out]] = True
     return mask

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph import Graph
+from ..graph import BaseGraph
 from .base import Solution, Solver, Status
 from .problem import SelectionProblem
 
@@ -48,7 +48,9 @@ class Greedy(Solver):
         return Solution(mask, Status.HEURISTIC, problem.upper_bound)
 
 
-def greedy_order(graph: Graph, rank: Ints, allowed: NDArray[np.bool_], reached: NDArray[np.bool_]) -> NDArray[np.intp]:
+def greedy_order(
+    graph: BaseGraph, rank: Ints, allowed: NDArray[np.bool_], reached: NDArray[np.bool_]
+) -> NDArray[np.intp]:
     """Return the `allowed` edges in the order in which greedy takes them, from the nodes `reached` so far.
 
     rank  [edge] 0 for the best edge; no two are equal
@@ -70,7 +72,7 @@ def greedy_order(graph: Graph, rank: Ints, allowed: NDArray[np.bool_], reached: 
 
 
 def _reach_nodes(
-    graph: Graph, rank: Ints, into: list[NDArray[np.intp]], reached: NDArray[np.bool_]
+    graph: BaseGraph, rank: Ints, into: list[NDArray[np.intp]], reached: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
     """Return when nodes are reached: since [node], the first stretch of a node's in-edges (-1: never), and barriers.
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..errors import InputError, unknown_name
-from ..graph import Graph, frozen
+from ..graph import BaseGraph, frozen
 
 RANKINGS = ("signed", "absolute")
 COUNT = re.compile("[0-9]{1,20}")
@@ -34,7 +34,7 @@ class SelectionProblem:
     within       a smaller circuit that the circuit must contain; None for no condition
     """
 
-    graph: Graph
+    graph: BaseGraph
     value: NDArray[np.float64]
     is_positive: NDArray[np.bool_]
     budget: int
@@ -74,7 +74,7 @@ class SelectionProblem:
 
     @classmethod
     def build(
-        cls, graph: Graph, score: NDArray[np.floating], rank: str, budget: int, pnr: float | None = None
+        cls, graph: BaseGraph, score: NDArray[np.floating], rank: str, budget: int, pnr: float | None = None
     ) -> SelectionProblem:
         """Return the problem of signed scores [edge], ranked 'signed' or 'absolute'."""
         return cls.of(Ranking(graph, score), rank, budget, pnr)
@@ -128,18 +128,19 @@ class SelectionProblem:
 
     @cached_property
     def connectors(self) -> NDArray[np.intp]:
-        """Edges that connect any node to a circuit: its best in- and out-edges, and those from input and to logits."""
+        """Edges that connect any node to a circuit: its best ones in and out, from input, and to logits."""
         graph = self.graph
         rank = np.empty(graph.n_edges, np.int64)
         rank[self.order] = np.arange(graph.n_edges)
-        best_in, best_out, from_input = np.full((3, graph.n_nodes), graph.n_edges)
+        best_in, best_out, from_input, to_logits = np.full((4, graph.n_nodes), graph.n_edges)
         np.minimum.at(best_in, graph.edge_head, rank)
         np.minimum.at(best_out, graph.edge_source, rank)
         direct = np.flatnonzero(graph.edge_source == 0)
         np.minimum.at(from_input, graph.edge_head[direct], rank[direct])
-        best = np.concatenate([best_in[1:], best_out[:-1], from_input[1:]])
-        to_logits = np.arange(graph.blocks[-1].start, graph.blocks[-1].stop)
-        return np.unique(np.concatenate([self.order[best], to_logits]))
+        direct = np.flatnonzero(graph.edge_head == graph.n_nodes - 1)
+        np.minimum.at(to_logits, graph.edge_source[direct], rank[direct])
+        best = np.concatenate([best_in[1:], best_out[:-1], from_input[1:], to_logits[:-1]])
+        return np.unique(self.order[best])
 
     @property
     def upper_bound(self) -> float:

@@ -14,7 +14,7 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
-from ..graph import Graph, size_to_edges
+from ..graph import BaseGraph, size_to_edges
 from ..method import check_is
 from .base import Selection, Solution, Solver, Status
 from .ilp import Ilp
@@ -106,7 +106,7 @@ def _as_problem(source: object, size: float | None, rank: str | None, pnr: float
     return SelectionProblem.of(ranking, rank or "absolute", _n_edges(size, ranking.graph), pnr)
 
 
-def _n_edges(size: float, graph: Graph) -> int:
+def _n_edges(size: float, graph: BaseGraph) -> int:
     return int(size) if isinstance(size, Integral) else size_to_edges(size, graph.n_edges)
 
 

@@ -142,7 +142,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         row = discovery.best(measure)
         chosen[measure] = row, row.circuit()
     n_columns = 1 if page.is_narrow else len(measures)
-    layout = NodeLayout(discovery.run.graph, page.width / n_columns - 0.1 if page.width else None)
+    layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
     limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
         f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures)}. "
@@ -171,7 +171,8 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         axes.set_xlim(layout.x_limits)
         axes.set_ylim(-0.3, layout.y[-1] + 0.3 + 0.4 * layout.panel[1] / height / LAYER)
         axes.set_axis_off()
-        draw_circuit(axes, layout, circuit, discovery.mean_scores)
+        inside = np.where(circuit.mask, discovery.mean_scores, 0)
+        draw_circuit(axes, layout, circuit.plain(), circuit.graph.plain_score(inside))
     handles = [Line2D([], [], color=colour, linewidth=2) for colour in COLOURS.values()]
     handles += [Line2D([], [], color=FAINT, linewidth=1.5, linestyle=style) for style in ("-", DASHED)]
     labels = [*(f"into {kind}" for kind in COLOURS), "positive", "negative"]
@@ -191,7 +192,7 @@ def strongest_edges(circuit: Circuit, score: FloatArray) -> NDArray[np.intp]:
 
 def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatArray) -> None:
     """Draw boxes for nodes and paths for the strongest edges; dashed ones have negative scores."""
-    graph, edges = circuit.graph, strongest_edges(circuit, score)
+    graph, edges = circuit.graph.plain, strongest_edges(circuit, score)
     kinds = [KINDS[kind] for kind in edge_kinds(graph)[edges]]
     strength = np.abs(score[edges])
     strength /= float(strength.max(initial=0.0)) or 1.0

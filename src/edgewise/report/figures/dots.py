@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ...core.statistics import EdgeStatistics
 from ...evaluate import CONFIDENCE, Comparison, Measure
-from ...io.edge_file import edge_name
 from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS as KIND_COLOURS, KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
@@ -152,7 +151,7 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
         text = format_score(value) + (f" [{format_score(low)}, {format_score(high)}]" if low < high else "")
         colour, is_stable = KIND_COLOURS[KINDS[kinds[edge]]], not statistics.sign_unstable[edge]
         marker, text = "o" if statistics.kept[edge] else "X", with_minus_signs(text)
-        dots.append(Dot(edge_name(run.graph, edge), value, low, high, colour, is_stable, marker, text))
+        dots.append(Dot(run.graph.edge_name(edge), value, low, high, colour, is_stable, marker, text))
     draw_dots(left, dots, page)
     left.set_xlabel("mean score")
     handles = [Line2D([], [], color=colour, marker="o", markersize=4.5) for colour in KIND_COLOURS.values()]

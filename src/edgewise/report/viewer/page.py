@@ -74,7 +74,7 @@ def _packed(view: View) -> tuple[dict[str, Any], bytes]:
             places[name] = {"kind": kind, "shape": values.shape, "at": positions[packed]}
     about = {
         "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
-        "graph": asdict(view.graph) | {"edges": view.graph.n_edges, "held": len(edges)},
+        "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges)},
         "shown": view.shown, "size": view.size,
         "runs": [_run(run) for run in view.runs], "rows": [_row(row) for row in view.rows], "arrays": places,
     }  # fmt: skip
@@ -96,9 +96,10 @@ def _strongest(view: View) -> NDArray[np.intp]:
 
 def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDArray[Any] | None]]:
     """Yield the name, the kind and the values of each array; None if a run or a row lacks it."""
-    graph = view.graph
-    yield "source", "u2" if graph.n_sources < 2**16 else "u4", graph.edge_source[edges]
-    yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", graph.edge_destination[edges]
+    graph = view.graph.plain
+    yield "source", "u2" if graph.n_sources < 2**16 else "u4", view.graph.from_plain(graph.edge_source)[edges]
+    destination = view.graph.from_plain(graph.edge_destination)[edges]
+    yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", destination
     yield "truth", "bits", None if view.truth is None else view.truth.mask[edges]
     prompts = slice(MAX_PROMPTS)
     for place, run in enumerate(view.runs):

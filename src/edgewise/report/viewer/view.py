@@ -14,7 +14,7 @@ from ...core.circuit import Circuit
 from ...core.ranking import Ranking
 from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
-from ...graph import Graph
+from ...graph import BaseGraph
 from ...io.edge_file import EdgeFile
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
@@ -106,7 +106,7 @@ class View:
     """
 
     title: str
-    graph: Graph
+    graph: BaseGraph
     runs: tuple[ViewRun, ...]
     rows: tuple[ViewRow, ...]
     shown: int = 0

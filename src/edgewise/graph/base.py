@@ -1,26 +1,127 @@
-"""The computation graph of a decoder-only transformer: which nodes read what other nodes write."""
+"""The computation graph of a decoder-only transformer: which nodes read what other nodes write.
+
+`BaseGraph` is what selection, circuits and reports need of a graph, whatever its circuits consist of.
+"""
 
 from __future__ import annotations
 
 import itertools
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from reprlib import repr as short
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import InputError
+from ..errors import InputError
 
 LETTERS = "qkv"
 # Pairs of source and destination: several times those of the largest models.
 MAX_PAIRS = 2**32
 
 
+class BaseGraph(ABC):
+    """What can be selected, and how it is connected. Frozen values that are equal if they describe the same.
+
+    What is selected is called an edge here, whatever it is: a circuit is a mask [edge]. Every edge leads from a node to
+    a later one. The first node is `input`, the last one `logits`. Every other node has edges from `input` and to
+    `logits`. A node is used if an edge touches it, and every used node needs an edge in and an edge out.
+
+    plain  the graph of the model's edges
+    kind   the name of this kind of graph in files
+    level  'edge', 'node' or 'neuron'
+    unit   the word for one edge in messages, in singular
+    """
+
+    kind: ClassVar[str]
+    level: ClassVar[str]
+    unit: ClassVar[str]
+
+    if TYPE_CHECKING:  # a field of most kinds, for which an inherited property would be a default value
+
+        @property
+        def plain(self) -> Graph: ...
+
+    @property
+    @abstractmethod
+    def n_edges(self) -> int:
+        """The number of edges, computed without making them."""
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """The number of nodes."""
+
+    @property
+    @abstractmethod
+    def node_names(self) -> tuple[str, ...]:
+        """Names of the nodes, from `input` to `logits`."""
+
+    @property
+    @abstractmethod
+    def edge_source(self) -> NDArray[np.int32]:
+        """[edge] The node that an edge begins at."""
+
+    @property
+    @abstractmethod
+    def edge_head(self) -> NDArray[np.int32]:
+        """[edge] The node that an edge ends in."""
+
+    @property
+    @abstractmethod
+    def plain_node(self) -> NDArray[np.int32]:
+        """[node] The node of `plain` that a node is a part of."""
+
+    @abstractmethod
+    def edge_name(self, edge: int) -> str:
+        """Return the name of one edge, without making the names of all."""
+
+    @abstractmethod
+    def edge_index(self, name: str) -> int:
+        """Return the index of the edge with a name."""
+
+    @abstractmethod
+    def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which edges of `plain` a mask [edge] has, at least in part."""
+
+    @abstractmethod
+    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return the scores of the edges of `plain` that follow from scores [edge]."""
+
+    @abstractmethod
+    def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return for each edge [edge] the value of its edge of `plain`."""
+
+    @property
+    def edge_names(self) -> tuple[str, ...]:
+        """Names of all edges."""
+        return tuple(self.edge_name(edge) for edge in range(self.n_edges))
+
+    def edge_indices(self, names: Iterable[str]) -> NDArray[np.intp]:
+        """Return the indices of the edges with these names."""
+        return np.array([self.edge_index(name) for name in names], np.intp)
+
+    def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return whether [node] each node has an edge in a mask [edge]."""
+        used = np.zeros(self.n_nodes, bool)
+        used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
+        return used
+
+    def record(self) -> dict[str, Any]:
+        """Return the graph as plain data for JSON."""
+        return {"kind": self.kind} | asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def count(self, n_edges: int) -> str:
+        """Return a number of edges as text, such as '324 edges'."""
+        return f"{n_edges:,} {self.unit}{'' if n_edges == 1 else 's'}"
+
+
 @dataclass(frozen=True)
-class Graph:
+class Graph(BaseGraph):
     """The edges of a model, which follow from its shape.
 
     Sources write to the residual stream: `input`, then per layer its heads `a{l}.h{h}` and its MLP `m{l}`.
@@ -36,6 +137,10 @@ class Graph:
     d_model: int
     parallel: bool = False
 
+    kind: ClassVar[str] = "edges"
+    level: ClassVar[str] = "edge"
+    unit: ClassVar[str] = "edge"
+
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model"):
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
@@ -43,6 +148,11 @@ class Graph:
             raise InputError(f"whether a graph is parallel must be true or false, not {short(self.parallel)}")
         if self.n_sources * self.n_destinations > MAX_PAIRS:
             raise InputError(f"{self} is larger than any model")
+
+    @property
+    def plain(self) -> Graph:
+        """The graph itself."""
+        return self
 
     @property
     def n_sources(self) -> int:
@@ -130,7 +240,7 @@ class Graph:
             node[self.attention_destinations(layer)] = np.tile(heads, 3)
             node[self.mlp_destination(layer)] = self.mlp_source(layer)
         node[-1] = self.n_sources
-        return _frozen(node)
+        return freeze(node)
 
     @cached_property
     def _edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -146,7 +256,7 @@ class Graph:
             destination[mlp] = self.mlp_destination(layer)
         source[self.blocks[-1]] = np.arange(self.n_sources)
         destination[self.blocks[-1]] = self.n_destinations - 1
-        return _frozen(source), _frozen(destination)
+        return freeze(source), freeze(destination)
 
     @property
     def edge_source(self) -> NDArray[np.int32]:
@@ -169,7 +279,7 @@ class Graph:
             first[at] += heads.ravel()
             step[at], count[at], count[mlp] = 3 * self.n_heads, self.attention_sources(layer), self.mlp_sources(layer)
         first[-1], count[-1] = self.blocks[-1].start, self.n_sources
-        return _frozen(first), _frozen(step), _frozen(count)
+        return freeze(first), freeze(step), freeze(count)
 
     def edges_between(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the edges [pair] from sources to destinations, all by index; -1 where there is none."""
@@ -180,7 +290,16 @@ class Graph:
     @cached_property
     def edge_head(self) -> NDArray[np.int32]:
         """[edge] The node that an edge ends in."""
-        return _frozen(self.destination_node[self.edge_destination])
+        return freeze(self.destination_node[self.edge_destination])
+
+    @cached_property
+    def plain_node(self) -> NDArray[np.int32]:
+        """[node] The node itself."""
+        return freeze(np.arange(self.n_nodes, dtype=np.int32))
+
+    def edge_name(self, edge: int) -> str:
+        """Return the name of one edge, without making the names of all."""
+        return f"{self.source_names[self.edge_source[edge]]}->{self.destination_names[self.edge_destination[edge]]}"
 
     @cached_property
     def edge_names(self) -> tuple[str, ...]:
@@ -200,9 +319,9 @@ class Graph:
         except KeyError:
             raise InputError(f"there is no edge {name!r} in a graph of {self}") from None
 
-    def edge_indices(self, names: Iterable[str]) -> NDArray[np.intp]:
-        """Return the indices of the edges with these names."""
-        return np.array([self.edge_index(name) for name in names], np.intp)
+    def record(self) -> dict[str, Any]:
+        """Return the graph as plain data for JSON. It has no kind, as in files of all versions."""
+        return asdict(self)
 
     def edges_of(self, name: str) -> NDArray[np.intp]:
         """Return the index of the edge with a name, or the indices of all edges out of the node with a name."""
@@ -216,11 +335,17 @@ class Graph:
             )
         return np.flatnonzero(self.edge_source == self.source_names.index(name))
 
-    def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return whether [node] each node has an edge in a mask [edge]."""
-        used = np.zeros(self.n_nodes, bool)
-        used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
-        return used
+    def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the mask itself."""
+        return mask
+
+    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return the scores themselves."""
+        return score
+
+    def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values themselves."""
+        return values
 
     def __str__(self) -> str:
         kind = "parallel" if self.parallel else "sequential"
@@ -242,10 +367,11 @@ def _whole(name: str, value: object) -> int:
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:
     """Return values as a read-only array; copy them if they are writable."""
     array = np.asarray(values, kind)
-    return _frozen(array.copy()) if array.flags.writeable else array
+    return freeze(array.copy()) if array.flags.writeable else array
 
 
-def _frozen(array: NDArray) -> NDArray:
+def freeze(array: NDArray) -> NDArray:
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
 
