@@ -139,3 +139,14 @@ def test_a_name_without_a_known_span_is_an_error():
     for name in ("input->m0", "input->m0@S3"):
         with pytest.raises(InputError, match="choose one of: S1, IO, end"):
             graph.edge_index(name)
+
+
+def test_edges_of_a_name_are_those_at_all_spans_or_at_one():
+    graph = SpanGraph(Graph(1, 1, 2), SPANS)
+
+    def names(name):
+        return [graph.edge_name(edge) for edge in graph.edges_of(name)]
+
+    assert names("m0") == [f"m0->logits@{span}" for span in SPANS] and names("m0@IO") == ["m0->logits@IO"]
+    assert names("a0.h0->m0") == [f"a0.h0->m0@{span}" for span in SPANS] and names("input->m0@S1") == ["input->m0@S1"]
+    assert names("a0.h0@end") == ["a0.h0->m0@end", "a0.h0->logits@end"]

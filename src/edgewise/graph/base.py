@@ -85,11 +85,15 @@ class BaseGraph(ABC):
         """Return the index of the edge with a name."""
 
     @abstractmethod
+    def edges_of(self, name: str) -> NDArray[np.intp]:
+        """Return the edges with a name, or those out of the node with a name."""
+
+    @abstractmethod
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which edges of `plain` a mask [edge] has, at least in part."""
 
     @abstractmethod
-    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+    def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return the scores of the edges of `plain` that follow from scores [edge]."""
 
     @abstractmethod
@@ -339,7 +343,7 @@ class Graph(BaseGraph):
         """Return the mask itself."""
         return mask
 
-    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+    def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return the scores themselves."""
         return score
 

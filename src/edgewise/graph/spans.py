@@ -112,19 +112,26 @@ class SpanGraph(BaseGraph):
     def edge_index(self, name: str) -> int:
         """Return the index of the pair with a name."""
         edge, _, span = name.partition("@")
+        return self.plain.edge_index(edge) * self.n_spans + self._span_index(span)
+
+    def edges_of(self, name: str) -> NDArray[np.intp]:
+        """Return the pairs of an edge, or those out of a node: at one span with a name such as `m3@S1`, else at all."""
+        plain_name, at, span = name.partition("@")
+        spans = [self._span_index(span)] if at else range(self.n_spans)
+        return (self.plain.edges_of(plain_name)[:, None] * self.n_spans + np.array(spans)).ravel()
+
+    def _span_index(self, span: str) -> int:
         if span not in self.spans:
             raise unknown_name("span", span, self.spans)
-        return self.plain.edge_index(edge) * self.n_spans + self.spans.index(span)
+        return self.spans.index(span)
 
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which edges [edge] have at least one span in a mask [pair]."""
-        edges: NDArray[np.bool_] = np.asarray(mask).reshape(-1, self.n_spans).any(1)
-        return edges
+        return np.logical_or.reduce(np.asarray(mask).reshape(-1, self.n_spans), 1)
 
-    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+    def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return the scores [edge]: the sums over spans."""
-        scores: NDArray[np.floating] = np.asarray(score).reshape(-1, self.n_spans).sum(1)
-        return scores
+        return np.add.reduce(np.asarray(score).reshape(-1, self.n_spans), 1)
 
     def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the value of a pair's edge, for every pair [pair]: a mask [edge] becomes the mask of all its pairs."""
