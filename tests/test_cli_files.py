@@ -308,8 +308,12 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     assert [code for code, _ in first] == [0] * len(commands)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with monkeypatch.context() as patch:
-        for work in ("score.run_scorer.run_batches", "evaluate.run_circuits._evaluate", "learn.run_learner.check_is"):
-            patch.setattr(f"edgewise.{work}", test_cli.interrupt)
+        work = (
+            "score.run_scorer.run_batches", "evaluate.run_circuits._evaluate", "learn.run_learner.check_is",
+            "cli.select.solve", "cli.select.solve_path", "recipes.forecast.forecast",
+        )  # fmt: skip
+        for name in work:
+            patch.setattr(f"edgewise.{name}", test_cli.interrupt)
         again = [edgewise(*words, "--json")[:2] for words in commands]
     assert [code for code, _ in again] == [0] * len(commands)
     seconds = r'"seconds": [-\de.]+'

@@ -4,6 +4,7 @@ Tiny windows make small problems reach them; the paper's program as it is writte
 were found by search: without the step in question, the solver fails on them.
 """
 
+from dataclasses import replace
 from functools import cache
 from itertools import chain, count, repeat
 from types import SimpleNamespace
@@ -198,6 +199,28 @@ def test_the_best_circuit_survives_a_time_limit_during_the_second_search(seed):
     assert found[0].status is Status.TIME_LIMIT
     values = [selection.objective for selection in found]
     assert values == sorted(values) and values[-1] <= optimum(seed, LARGE) + 1e-9 <= found[0].bound + 2e-9
+
+
+@pytest.mark.parametrize("seed", [10, 64])
+def test_the_time_limit_holds_for_every_relaxation(seed, monkeypatch):
+    """Also for those after the first search. If time runs out in one, the circuit of the search before it is kept."""
+    problem, searches, limits = random_problem(seed, LARGE), [], []
+
+    def search(*arguments):
+        searches.append(search_integers(*arguments))
+        return searches[-1]
+
+    def relax(program, integer=False, seconds=None):
+        limits.append(seconds)
+        answer = optimise(program, integer, seconds)
+        return replace(answer, row_dual=None) if searches else answer
+
+    monkeypatch.setattr("edgewise.select.ilp.search_integers", search)
+    monkeypatch.setattr("edgewise.select.ilp.optimise", relax)
+    selection = solve(problem, solver=Ilp(time_limit=500.0))
+    assert len(searches) == 1 and all(seconds is not None and 0 < seconds <= 500 for seconds in limits)
+    assert selection.status is Status.TIME_LIMIT
+    assert 0 < selection.objective <= optimum(seed, LARGE) + 1e-9 <= selection.bound + 2e-9
 
 
 def test_pnr_that_leaves_no_room_for_required_edges_is_infeasible():

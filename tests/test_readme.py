@@ -86,7 +86,7 @@ def test_the_python_example_runs(folder, monkeypatch):
     assert names["circuit"] in names["result"].best("CMD").circuits and "low" in names["intervals"]
 
 
-def test_the_readme_of_a_study_lists_its_files(edgewise, tmp_path):
+def test_the_readme_of_a_study_lists_its_files_and_its_example_runs(edgewise, tmp_path, monkeypatch):
     out = tmp_path / "s"
     grids = ("--resamples-grid", "3", "--kappa-grid", "", "--pnr-grid", "")
     words = ("study", "--examples", 6, "--seeds", 1, *grids, "--out", out)
@@ -94,6 +94,11 @@ def test_the_readme_of_a_study_lists_its_files(edgewise, tmp_path):
     page = (out / "README.md").read_text()
     assert undescribed_files(out) == [] and "- `store/`:" in page
     assert "integrated circuit performance ratio" in page and "`demo`" in page and "`ioi`" in page
+    with monkeypatch.context() as patch:
+        patch.chdir(out)
+        names: dict = {}
+        exec(re.search(r"```python\n(.*?)```", page, re.S).group(1), names)
+    assert names["study"].plan.models == ("demo",) and len(names["entries"]) > 0
     (out / "README.md").unlink()
     assert edgewise("report", out)[0] == 0 and (out / "README.md").read_text() == page
     assert edgewise(*words, "--overwrite")[0] == 0  # the page is one of its own files

@@ -6,6 +6,7 @@ import json
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import test_cli
 
@@ -14,9 +15,12 @@ from edgewise import (
     EdgewiseWarning,
     Ilp,
     PromptPair,
+    Ranking,
     Recipe,
     Settings,
+    TopKLearner,
     discover,
+    learn_ranking,
     load_model,
     load_task,
     make_task,
@@ -46,6 +50,17 @@ def messages(call):
 def test_a_sound_run_has_no_warnings(model):
     train, test = (load_task("ioi", model, split, 12) for split in ("train", "test"))
     assert messages(lambda: discover(model, train, test, *FAST, attention=0)) == []
+
+
+@pytest.mark.parametrize(("trend", "expected"), [(0.6, ["the loss for CMD rose by 60%"]), (0.4, [])])
+def test_a_rising_loss_is_warned_of(model, trend, expected):
+    class Rising(TopKLearner):
+        def learn(self, problem, session):
+            graph = problem.model.graph
+            return Ranking(graph, np.ones(graph.n_edges), signed=False, origin={"trend": trend})
+
+    texts = messages(lambda: learn_ranking(model, load_task("ioi", model, "train", 12), Rising()))
+    assert [text.partition(" while")[0] for text in texts] == expected
 
 
 def test_overlapping_repeated_and_few_examples_are_warned_of(model):

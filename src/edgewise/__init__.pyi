@@ -58,6 +58,7 @@ from .select.ilp import Ilp as Ilp
 from .select.problem import SelectionProblem as SelectionProblem
 from .select.run_solver import solve as solve
 from .select.top_n import TopN as TopN
+from .study.folder import read_study as read_study
 from .study.plan import Plan as Plan
 from .study.run import run_study as run_study
 from .tasks.load import load_task as load_task, make_task as make_task

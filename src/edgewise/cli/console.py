@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import models, runtime
-from ..core.ranking import Ranking
 from ..errors import EdgewiseWarning, InputError
 from ..report.formatting import one_line, safe_text
 from ..report.tables import number_tables
@@ -30,8 +29,6 @@ from ..runtime.progress import ignore_progress, progress_bars
 if TYPE_CHECKING:
     from ..recipes.forecast import Forecast, Work
 
-# A loss that rises by more than this share diverges.
-DIVERGED = 0.5
 LIBRARIES = ("numpy", "torch", "transformers", "highspy", "matplotlib", "typer", "rich")
 # The exit code after a broken pipe, as in rich and click.
 BROKEN_PIPE = 1
@@ -227,14 +224,6 @@ def show_versions() -> None:
     """Print the versions of everything that results depend on, with --verbose only."""
     detail(f"edgewise {version('edgewise')}, Python {platform.python_version()}, {platform.platform()}")
     detail(", ".join(f"{name} {version(name)}" for name in LIBRARIES))
-
-
-def warn_of_trend(measure: str, ranking: Ranking) -> None:
-    """Print a warning if the loss rose while learning."""
-    trend = ranking.origin.get("trend", 0.0)  # not every learner has one
-    if trend > DIVERGED:
-        loss = f"the loss for {measure} rose by {trend:.0%} while learning"
-        warn(f"warning: {loss}; try a smaller --learning-rate, or more steps")
 
 
 def show_forecast(

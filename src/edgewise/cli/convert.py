@@ -36,7 +36,7 @@ def command(
         None, "Submission", "Circuits of a result folder: for which measure (default: CMD).", choices=MEASURES
     ),
     recipe: str | None = option(
-        None, "Submission", "Circuits of a result folder: of which recipe (default: the tuned one)."
+        None, "Submission", "Circuits of a result folder: of which recipe (default: the chosen one, if not by test)."
     ),
     file_format: str | None = option(
         None,

@@ -84,7 +84,8 @@ def command(
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
         examples = task.load(loaded, split)
         warn_of_sample(examples)
-        if show_forecast(loaded, [EvaluateWork(examples, settings, tuple(opened))], session, dry_run, json):
+        work = [EvaluateWork(examples, settings, tuple(opened))]
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
         inputs = made_from(

@@ -82,7 +82,8 @@ def command(
         circuits = tuple(Circuit.full(graph).without(cut) for cut in sets)
         examples = task.load(loaded, split)
         warn_of_sample(examples)
-        if show_forecast(loaded, [EvaluateWork(examples, settings, circuits)], session, dry_run, json):
+        work = [EvaluateWork(examples, settings, circuits)]
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=built["metric"], ablation=built["ablation"],

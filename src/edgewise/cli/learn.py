@@ -16,7 +16,7 @@ from ..method import choose
 from ..recipes.settings import Settings
 from ..tasks.metrics import METRICS
 from . import options
-from .console import note, print_json, say, show_forecast, show_progress, warn_of_trend
+from .console import note, print_json, say, show_forecast, show_progress
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from
 from .show import show_strongest
@@ -103,7 +103,8 @@ def command(
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
-        if show_forecast(loaded, [LearnWork(examples, settings, learner)], session, dry_run, json):
+        work = [LearnWork(examples, settings, learner)]
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
@@ -122,7 +123,6 @@ def command(
                 )  # fmt: skip
             ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
             ranking.save(out_folder, overwrite)
-    warn_of_trend(learner.measure.name, ranking)
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}
         print_json(origin | {"edges": loaded.graph.n_edges, "out": str(out_folder)})

@@ -16,7 +16,7 @@ from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
-from .console import explain, note, print_json, show_forecast, show_progress, warn_of_trend
+from .console import explain, note, print_json, show_forecast, show_progress
 from .options import option
 from .repeat import check_same, made_from
 from .report import show_published, show_run
@@ -95,7 +95,8 @@ def command(
             recipes = merge_recipes(recipes, by_learning)
         # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
         validation = None if tune or common.as_published else _load_validation(loaded, task, split)
-        if show_forecast(loaded, _list_work(recipes, settings, train, test, validation), session, dry_run, json):
+        work = _list_work(recipes, settings, train, test, validation)
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
@@ -126,8 +127,6 @@ def command(
                 validation=validation, stability=stability, seed=task.seed, session=session,
             )  # fmt: skip
         discovery = replace(discovery, run=replace(discovery.run, made_from=inputs))
-        for learner, ranking in discovery.learned.items():
-            warn_of_trend(learner.measure.name, ranking)
         write_result(discovery, folder, overwrite, eap_ig_json)
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})

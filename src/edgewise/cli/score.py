@@ -46,7 +46,8 @@ def command(
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
-        if show_forecast(loaded, [ScoreWork(examples, settings)], session, dry_run, json):
+        work = [ScoreWork(examples, settings)]
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,

@@ -9,13 +9,16 @@ from typing import Any
 
 import typer
 
+from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
-from ..core.statistics import NO_FILTER, Shrinkage, summarise
+from ..core.statistics import NO_FILTER, EdgeStatistics, Filter, Shrinkage, summarise
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..io.atomic import atomic_folder, check_file, check_folder
+from ..io.edge_file import EdgeFile
 from ..io.formats import check_suffix, read_edge_file
+from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
@@ -74,39 +77,27 @@ def command(
     is_made = not overwrite and out_path is not None and _exists(out_path, has_sizes)
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
-    statistics, origin = None, {}
-    if Ranking.is_folder(scores):
-        if chosen_filter != NO_FILTER:
-            raise InputError(f"{scores} is a ranking, which has no examples to resample; omit the filter")
-        ranking = Ranking.load(scores)
+    ranking, statistics, origin = _read_ranking(scores, chosen_filter)
+    counts = _parse_sizes(requested, ranking.graph.n_edges, is_count=size is None)
+    names = [f"circuit-{count}.json" if has_sizes else "" for count in counts]
+    inputs = made_from(
+        ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
+        nested=limits.nested, filter=chosen_filter,
+    )  # fmt: skip
+    if is_made and out_path is not None:
+        selections = _read_made([out_path / name for name in names], out_path, inputs)
     else:
-        loaded = EdgeScores.load(scores)
-        statistics = summarise(loaded, chosen_filter)
-        ranking, origin = statistics.ranking, dict(loaded.provenance)
-    n_edges, parts = ranking.graph.n_edges, requested.split(",")
-    counts = sorted(
-        parse_count(part, n_edges) if size is None else size_to_edges(parse_share(part), n_edges) for part in parts
-    )
-    if len(set(counts)) < len(counts):
-        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} edges); give each once")
-    problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
-    if has_sizes:
-        selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
-    else:
-        selections = (solve(problem, solver=chosen_solver, fill=limits.fill),)
+        problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
+        if has_sizes:
+            selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
+        else:
+            selections = (solve(problem, solver=chosen_solver, fill=limits.fill),)
     options_used: dict[str, Any] = {"rank": rank, "pnr": pnr, "bootstrap": resamples, "kappa": kappa}
     if resamples and statistics is not None:
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         options_used["sign_instability"] = statistics.sign_instability
     records = [selection.record() | options_used for selection in selections]
-    inputs = made_from(
-        ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
-        nested=limits.nested, filter=chosen_filter,
-    )  # fmt: skip
-    names = [f"circuit-{selection.n_requested}.json" if has_sizes else "" for selection in selections]
-    if is_made and out_path is not None:
-        _check_made([out_path / name for name in names], out_path, inputs)
-    elif out_path is not None:
+    if out_path is not None and not is_made:
         with open_partial_store(out_path):
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
             with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:
@@ -122,6 +113,28 @@ def command(
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
+def _read_ranking(path: Path, edge_filter: Filter) -> tuple[Ranking, EdgeStatistics | None, dict[str, Any]]:
+    """Return the ranking to select from; of scores, also their statistics and how they were made."""
+    if Ranking.is_folder(path):
+        if edge_filter != NO_FILTER:
+            raise InputError(f"{path} is a ranking, which has no examples to resample; omit the filter")
+        return Ranking.load(path), None, {}
+    scores = EdgeScores.load(path)
+    statistics = summarise(scores, edge_filter)
+    return statistics.ranking, statistics, dict(scores.provenance)
+
+
+def _parse_sizes(requested: str, n_edges: int, is_count: bool) -> list[int]:
+    """Return the numbers of edges of the requested sizes, the smallest first."""
+    parts = requested.split(",")
+    counts = sorted(
+        parse_count(part, n_edges) if is_count else size_to_edges(parse_share(part), n_edges) for part in parts
+    )
+    if len(set(counts)) < len(counts):
+        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} edges); give each once")
+    return counts
+
+
 def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:
     """Raise InputError if circuits can't be written to `path`."""
     if has_sizes:
@@ -135,13 +148,14 @@ def _exists(path: Path, has_sizes: bool) -> bool:
     return path.is_dir() and any(path.iterdir()) if has_sizes else path.is_file()
 
 
-def _check_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> None:
-    """Raise InputError unless all circuits are in place and were selected from the same inputs."""
-    recorded: object = None
+def _read_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> tuple[Selection, ...]:
+    """Return the selections in place. Raise InputError unless all are there, selected from the same inputs."""
+    files: list[EdgeFile] = []
     with suppress(InputError):  # somebody else's file
-        recorded = [read_edge_file(path).about.get(KEY) for path in paths if path.is_file()]
-        recorded = recorded[0] if len(recorded) == len(paths) else None
-    check_same(target, recorded, inputs)
+        files = [read_edge_file(path) for path in paths if path.is_file()]
+    check_same(target, files[0].about.get(KEY) if len(files) == len(paths) else None, inputs)
+    with wrap_read_errors(target):
+        return tuple(Selection.from_record(Circuit(file.graph, file.require_mask()), file.about) for file in files)
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core.ranking import Ranking
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..evaluate import SIZES, Ablation, Patching
 from ..method import check_is
 from ..models import Model
@@ -16,6 +16,8 @@ from ..tasks import LogitDifference, Metric, Task, check_examples
 from .base import Learner, LearningProblem
 from .top_k_learner import TopKLearner
 
+# A loss that rises by more than this share has diverged.
+MAX_TREND = 0.5
 DEFAULT_LEARNER, DEFAULT_METRIC, DEFAULT_ABLATION = TopKLearner(), LogitDifference(), Patching()
 
 
@@ -54,6 +56,11 @@ def learn_ranking(
     ------
     InputError
         If nothing can be learned with the metric or from the task, or if the loss becomes NaN or infinite.
+
+    Warns
+    -----
+    EdgewiseWarning
+        If the loss rises by more than half.
     """
     check_is("learner", Learner, learner)
     check_is("session", Session, session)
@@ -64,5 +71,9 @@ def learn_ranking(
         ranking = learner.learn(LearningProblem(model, task, metric, ablation, sizes, memory), reporting_session)
     if not isinstance(ranking, Ranking) or ranking.graph != model.graph:
         raise InputError(f"learner {learner.name!r} must return a Ranking of the model's edges, not {ranking!r}")
+    trend = ranking.origin.get("trend", 0.0)  # not every learner has one
+    if trend > MAX_TREND:
+        loss = f"the loss for {learner.measure.name} rose by {trend:.0%} while learning"
+        warn(f"{loss}; use a smaller learning rate, or more steps")
     origin = {"method": learner.record(), "task": task.name, "examples": len(task), **ranking.origin}
     return replace(ranking, origin=origin)

@@ -41,7 +41,7 @@ RESULT_FILES = {
     "attention.npz": "attention patterns of the strongest heads on a few evaluated examples, for "
     "`read_result(folder).attention`. `examples`, `lengths` [example]: places in examples.json and numbers of tokens; "
     "`heads` [head]: nodes; `values`: [side, head, pair of positions] of each example, concatenated, in 255ths",
-    "run.json": "the record of the run: settings, digests of weights and prompts, versions, areas, seconds",
+    "run.json": "the record of the run: settings, digests of weights and prompts, versions, accuracy, tuning, seconds",
 }
 STUDY_FILES = {
     "tables.md": "the tables, with the recipe that validation chose and its result on test",

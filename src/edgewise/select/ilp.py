@@ -182,7 +182,9 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
             return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
         sure, offered = sure & ~doubtful, offered | doubtful
         reduction = reduce_problem(problem, sure, offered, reduction.scale)
-        answer = optimise(reduction.strict)
+        answer = optimise(reduction.strict, seconds=_left(deadline))
+        if answer.row_dual is None or time.perf_counter() > deadline:
+            return Solution(best, Status.TIME_LIMIT, upper, effort)
 
 
 def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
