@@ -38,14 +38,16 @@ from edgewise import (
     load_task,
     read_result,
     score_edges,
+    solve,
     summarise,
     wrap_model,
     write_result,
 )
-from edgewise.evaluate import Curve, Measure, Patching, Zero
-from edgewise.learn import Learner, learner_from_record, size_chances, top_k_training, training
+from edgewise.evaluate import Curve, Measure, Patching, Zero, resample_heights
+from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
+from edgewise.learn.compose import compose_ranking, rank_by_circuit
 from edgewise.learn.top_k_parameters import loss_trend
-from edgewise.learn.top_k_training import hard_top_k, soft_top_k
+from edgewise.learn.top_k_training import hard_top_k, soft_top_k, split_validation
 from edgewise.learn.training import GradientJob, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
@@ -53,6 +55,7 @@ from edgewise.recipes.stages import portfolio
 from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
+from edgewise.runtime.store import Unit
 from edgewise.select import solve_path
 from edgewise.tasks import LogitDifference
 
@@ -156,7 +159,7 @@ def test_losses_are_zero_for_the_model_and_fall_towards_it():
 def test_adam_agrees_with_torch():
     rng = np.random.default_rng(0)
     theta = torch.tensor(rng.normal(size=6), dtype=torch.float32)
-    state = TrainingState(theta.clone(), torch.zeros(6), torch.zeros(6))
+    state = TrainingState.start(theta.clone())
     parameter = torch.nn.Parameter(theta.clone())
     theirs = torch.optim.Adam([parameter], lr=0.1, betas=top_k_training.BETAS)
     for _ in range(5):
@@ -204,12 +207,12 @@ def test_splitting_a_step_changes_only_rounding(tiny):
     np.testing.assert_allclose(one.value, other.value, atol=1e-3)
 
 
-@pytest.mark.parametrize("goal, name", [(CMD, "ioi"), (CPR, "greater-than")])
-def test_a_learned_ranking_beats_the_scores_it_started_from(goal, name):
+@pytest.mark.parametrize("goal", [CMD, CPR])
+def test_a_learned_ranking_beats_the_scores_it_started_from(goal):
     """On the demo model, on examples that learning has not seen."""
     model = load_model("demo")
-    train, test = load_task(name, model, "train", 100), load_task(name, model, "test", 100)
-    recipes = {goal: (Recipe(Greedy()), Recipe(Ilp()), *learned_recipes(TopKLearner(steps=200))[goal])}
+    train, test = (load_task("greater-than", model, split, 64) for split in ("train", "test"))
+    recipes = {goal: (Recipe(Greedy()), Recipe(Ilp()), *learned_recipes(TopKLearner(steps=60))[goal])}
     discovery = discover(model, train, test, Settings(fill=True), recipes, session=QUIET)
     areas = {outcome.recipe.name: goal.better * outcome.area for outcome in discovery.outcomes}
     assert areas["Learned"] > areas["Greedy"] and areas["ILP + Learned"] > areas["ILP"]
@@ -381,3 +384,97 @@ def test_a_run_shows_learned_recipes_and_the_choices_of_the_portfolio(edgewise, 
     code, _, err = edgewise("report", tmp_path / "r")
     assert code == 0, err
     assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
+
+
+def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients():
+    model, task = wrap_model(build("llama")), random_task(5)
+    found = evaluate_circuits(model, task, [])
+    ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
+    weights = torch.tensor(np.random.default_rng(0).uniform(size=(3, model.graph.n_edges)))
+    job = GradientJob(CMD, LogitDifference(), Patching(), weights, ends, 1.7)
+    losses, gradients = job(model, task.examples)
+    for row, loss, gradient in zip(weights, losses, gradients, strict=True):
+        alone, of_alone = replace(job, weights=row)(model, task.examples)
+        assert alone == pytest.approx(loss)
+        np.testing.assert_allclose(of_alone, gradient, rtol=1e-5, atol=1e-7)
+
+
+def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_range(tiny):
+    model, task = tiny
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), (0.05, 0.2, 0.5, 1.0), 10**9)
+    n_edges = model.graph.n_edges
+    sizes = np.array([top_k_training._draw_sizes(TopKLearner(), problem, step)[0] for step in range(200)])
+    ends = np.exp(np.linspace(np.log(int(0.05 * n_edges)), np.log(0.7 * n_edges), 5))
+    assert (sizes >= np.floor(ends[:-1])).all() and (sizes <= np.ceil(ends[1:])).all()
+    places = np.log(sizes / ends[:-1]) / np.log(ends[1:] / ends[:-1])
+    np.testing.assert_allclose(places.mean(0), 0.5, atol=0.1)
+
+
+def test_validation_examples_are_held_out_only_if_there_are_none(tiny):
+    model, task = tiny
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), (0.1, 1.0), 10**9)
+    assert split_validation(problem, 0) == (task, None)  # too few
+    other = random_task(3, seed=5)
+    assert split_validation(replace(problem, validation=other), 0) == (task, other)
+    many = random_task(40, seed=2)
+    doubled = many.part(np.repeat(np.arange(40), 2))
+    learn, choose = split_validation(replace(problem, task=doubled), 0)
+    assert len(choose) == 20 and len(learn) == 60 and not set(learn.examples) & set(choose.examples)
+
+
+def test_a_composed_ranking_is_nowhere_worse_than_the_baseline_where_it_was_chosen(tiny):
+    """One candidate is the reverse of the other, so that one of them is bad at every size."""
+    model, _ = tiny
+    task, graph = random_task(24, seed=4), model.graph
+    scores = summarise(score_edges(model, task, session=QUIET)).ranking
+    sizes = (0.02, 0.05, 0.1, 0.3, 0.6, 1.0)
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), sizes, 10**9)
+    good, bad = np.abs(scores.value), -np.abs(scores.value)
+    counts = [int(size * graph.n_edges) for size in sizes[:-1]]
+    for candidates in ({"a": good, "b": bad}, {"b": bad, "a": good}):
+        composed = compose_ranking(problem, task, candidates, CMD, QUIET)
+        baseline = next(iter(candidates.values()))
+        circuits = [
+            [s.circuit for s in solve_path(SelectionProblem.of(Ranking(graph, v), "signed", 0), counts, Greedy(), True)]
+            for v in (composed.value, baseline)
+        ]
+        found = evaluate_circuits(model, task, circuits[0] + circuits[1], session=QUIET)
+        values = found.values.reshape(2, len(counts), -1)
+        curves = [Curve(sizes[:-1], tuple(counts), tuple(counts), v, found.full, found.empty) for v in values]
+        heights = [resample_heights(curve, CMD) for curve in curves]
+        assert not any(mine.minus(theirs).is_worse for mine, theirs in zip(*heights, strict=True))
+        assert list(composed.choices) == list(sizes[:-1])
+        np.testing.assert_array_equal(np.sort(composed.value), np.sort(candidates["a"]))
+
+
+def test_greedy_selects_the_circuits_that_a_ranking_was_composed_of():
+    graph = Graph(3, 4, 8)
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(size=(2, graph.n_edges))
+    counts = (9, 30, 80)
+
+    def select(value, counts):
+        problem = SelectionProblem.of(Ranking(graph, value), "signed", 0)
+        return [selection.circuit for selection in solve_path(problem, counts, Greedy(), fill=True)]
+
+    small = select(one, counts)[0]
+    problem = SelectionProblem.of(Ranking(graph, other), "signed", 0)
+    circuits = [small]
+    for count in counts[1:]:
+        circuits.append(solve(problem.with_budget(count, circuits[-1]), solver=Greedy(), fill=True).circuit)
+    composed = rank_by_circuit(circuits, [one, other, other], other)
+    assert select(composed, [circuit.n_edges for circuit in circuits]) == circuits
+
+
+def test_training_stops_when_validation_no_longer_improves_and_keeps_the_best(monkeypatch):
+    """The parameter grows by 1 in every step; the validation loss is lowest near 30."""
+    monkeypatch.setattr(TrainingState, "adam_step", lambda self, gradient, loss, *_: replace(
+        self, theta=self.theta + 1, average=self.theta + 1, losses=(*self.losses, loss)))  # fmt: skip
+    training_ = training.Training(
+        80, lambda: torch.zeros(1), lambda: lambda state: (0.0, torch.zeros(1)), lambda step: 0.1, (0.9, 0.99),
+        lambda state: Unit({"value": state.best.numpy()}, {"steps": state.step, "checks": list(state.checks)}),
+        check=lambda theta: abs(float(theta[0]) - 30),
+    )  # fmt: skip
+    unit = training_.run("", QUIET)
+    assert unit.arrays["value"] == 30 and [step for step, _ in unit.about["checks"]] == [0, 10, 20, 30, 40, 50, 60]
+    assert unit.about["steps"] == 60

@@ -245,8 +245,10 @@ def test_learners_are_read_back_from_their_records(name):
 
 def test_records_of_earlier_versions_can_be_read():
     record = TopKLearner(CPR, steps=7).record()
-    earlier = {key: value for key, value in record.items() if key not in ("forward", "draw", "decay")}
-    assert learner_from_record(earlier) == TopKLearner(CPR, steps=7)
+    added = ("forward", "draw", "decay", "circuits", "normalise", "validate")
+    earlier = {key: value for key, value in record.items() if key not in added}
+    expected = TopKLearner(CPR, steps=7, draw="curve", circuits=1, normalise=False, validate=False)
+    assert learner_from_record(earlier) == expected
     with pytest.raises(InputError, match="lacks steps"):
         learner_from_record({key: value for key, value in earlier.items() if key != "steps"})
 
@@ -260,7 +262,7 @@ def test_records_of_earlier_versions_can_be_read():
      (UGS, {"penalties": (-1.0,)}, "at least 0"), (UGS, {"penalties": (float("inf"),)}, "at least 0"),
      (UGS, {"steps": 0}, "at least 1"), (UGS, {"batch": 0}, "at least 1"), (UGS, {"seed": -1}, "at least 0"),
      (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'hard' or 'soft'"),
-     (TopKLearner, {"draw": "log"}, "'curve' or 'uniform'")],
+     (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 17}, "1 to 16 circuits")],
 )  # fmt: skip
 def test_wrong_parameters_are_errors(kind, wrong, words):
     with pytest.raises(InputError, match=words):

@@ -71,8 +71,8 @@ def discover(
         names are left as they are.
     validation
         Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. If recipes
-        have learners, these examples also choose a portfolio: the best recipe of every size. Without them and without
-        tuning, the recipe is chosen on test, and its `chosen_on` says so.
+        have learners, these choose on the same examples, which also choose a portfolio: a recipe for every size.
+        Without them and without tuning, the recipe is chosen on test, and its `chosen_on` says so.
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
     stability
@@ -119,7 +119,7 @@ def discover(
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
             pairs = _add_tuned(pairs, tuning)
         with clock.stage("learn"):
-            learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session)
+            learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session, validation)
             ranked = rank_edges(pairs, scores, test_scores, learned)
         with clock.stage("select"):
             selections = select_recipes(ranked, settings, session)

@@ -13,6 +13,7 @@ from .intervals import (
     faithfulness_intervals,
     mean_resampled,
     resample,
+    resample_heights,
 )
 from .known import known_circuit
 from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure

@@ -123,6 +123,16 @@ def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: i
     return Resampled(measure, curve.area(measure), areas(curve.shares, heights))
 
 
+def resample_heights(
+    curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Resampled, ...]:
+    """Return the height of a curve at every size on resampled examples. Equal seeds draw equal examples."""
+    weights = resampling_weights(len(curve.full), resamples, seed)
+    draws = measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
+    heights = measure.height(curve.faithfulness).tolist()
+    return tuple(Resampled(measure, height, column) for height, column in zip(heights, draws.T, strict=True))
+
+
 def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
     """Return the mean of areas on several sets of examples, resample by resample."""
     estimate = float(np.mean([part.estimate for part in parts]))

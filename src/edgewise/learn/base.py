@@ -33,6 +33,7 @@ class LearningProblem:
     ablation     what replaces the edges outside a circuit
     sizes        circuit sizes (shares of the edges) that the learner's measure is an area over
     memory       bytes that a batch may use beyond the model
+    validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
     """
 
     model: Model
@@ -41,6 +42,7 @@ class LearningProblem:
     ablation: Ablation
     sizes: tuple[float, ...]
     memory: int
+    validation: Task | None = None
 
 
 @dataclass(frozen=True, eq=False)

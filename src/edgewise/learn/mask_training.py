@@ -38,8 +38,8 @@ def train(learner: MaskGates, problem: LearningProblem, session: Session) -> Uni
     is_kl = learner.loss == "kl"
     if is_kl:  # Metric and measure have no effect then, so masks for other ones are the same work.
         problem, learner = replace(problem, metric=Kl()), learner.for_measure(CMD)
-    # The sizes of the curve have no effect either.
-    problem = replace(problem, sizes=())
+    # The sizes of the curve and validation examples have no effect either.
+    problem = replace(problem, sizes=(), validation=None)
 
     def prepare() -> Callable[[TrainingState], tuple[float, Tensor]]:
         measure = Divergence() if is_kl else learner.measure
@@ -74,4 +74,4 @@ def step_gradient(learner: MaskGates, runner: StepRunner, state: TrainingState) 
     loss, gradient = runner.run(examples, drawn[0] if rows is None else drawn, rows)
     (of_loss,) = torch.autograd.grad(weights, parameters, gradient.to(weights).view_as(weights))
     (of_penalty,) = torch.autograd.grad(learner.penalty(parameters, step), parameters)
-    return loss, of_loss + of_penalty
+    return float(loss), of_loss + of_penalty

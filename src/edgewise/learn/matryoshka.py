@@ -21,7 +21,7 @@ class Matryoshka(TopKLearner):
 
     name: ClassVar[str] = "matryoshka"
     title: ClassVar[str] = "Matryoshka"
-    earlier_defaults: ClassVar[dict[str, Any]] = {}
+    earlier_defaults: ClassVar[dict[str, Any]] = {"circuits": 1, "normalise": False, "validate": False}
 
     measure: Measure = CPR
     steps: int = 5000
@@ -31,8 +31,11 @@ class Matryoshka(TopKLearner):
     temperature: float = 0.5
     warm: Scorer | None = None
     forward: Literal["hard", "soft"] = "soft"
-    draw: Literal["curve", "uniform"] = "uniform"
+    draw: Literal["log", "curve", "uniform"] = "uniform"
     decay: bool = False
+    circuits: int = 1
+    normalise: bool = False
+    validate: bool = False
 
     @classmethod
     def published(cls, **options: Any) -> Matryoshka:

@@ -30,6 +30,7 @@ def learn_ranking(
     ablation: Ablation = DEFAULT_ABLATION,
     *,
     sizes: tuple[float, ...] = SIZES,
+    validation: Task | None = None,
     memory: int = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> Ranking:
@@ -39,7 +40,7 @@ def learn_ranking(
 
     Parameters
     ----------
-    model, task, metric, ablation, sizes, memory
+    model, task, metric, ablation, sizes, memory, validation
         As in `LearningProblem`.
     learner
         How to learn, and for which measure.
@@ -50,7 +51,8 @@ def learn_ranking(
     -------
     Ranking
         Its `origin` holds the learner's record, the task and how learning went: `TopKLearner` adds the loss of every
-        step, their `trend` and the seconds. The values of `TopKLearner` are at least 0 and have no sign.
+        step, their `trend`, the area on validation at every check, the choice of every size and the seconds. The values
+        of `TopKLearner` are at least 0 and have no sign.
 
     Raises
     ------
@@ -64,11 +66,13 @@ def learn_ranking(
     """
     check_is("learner", Learner, learner)
     check_is("session", Session, session)
-    check_examples(model, task)
+    for examples in (task,) if validation is None else (task, validation):
+        check_examples(model, examples)
     model = model.pin()
     learner.check(metric)
     with session.reporting() as reporting_session:
-        ranking = learner.learn(LearningProblem(model, task, metric, ablation, sizes, memory), reporting_session)
+        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation)
+        ranking = learner.learn(problem, reporting_session)
     if not isinstance(ranking, Ranking) or ranking.graph != model.graph:
         raise InputError(f"learner {learner.name!r} must return a Ranking of the model's edges, not {ranking!r}")
     trend = ranking.origin.get("trend", 0.0)  # not every learner has one

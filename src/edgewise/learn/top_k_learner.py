@@ -26,14 +26,20 @@ class TopKLearner(TopKParameters):
     """Learns a ranking whose best edges, at every size, do well on a measure.
 
     measure      whose loss is minimised
-    steps        number of steps; each takes `batch` examples
+    steps        number of steps, at most; each runs `batch` examples, counted once per circuit
     rate         learning rate; None takes one that suits the measure and the number of edges
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
     warm         scores whose ranks the parameters start from; None starts from zeros, which halves the gain
     resamples    how many more rankings to learn from resampled examples, for the spread of the values
     forward      'hard' runs the circuit of the best edges; 'soft' runs all edges with the weights of the soft choice
-    draw         sizes of the steps: 'curve' as `size_chances` says, 'uniform' over all numbers of edges
+    draw         sizes of the steps: 'log' uniform in the logarithm, 'curve' as `size_chances` says, 'uniform' over all
+                 numbers of edges
     decay        whether the learning rate falls to 0
+    circuits     number of circuits, each of another size, that a step runs on the same `batch` / `circuits` examples
+    normalise    divide the loss of a size by that of the warm start there, so that all sizes count alike
+    validate     average parameters over steps, stop when the average no longer improves on validation examples, take
+                 the best, and compose it with the warm start, size by size (`compose_ranking`). Without a validation
+                 task, a quarter of the examples is held out.
     """
 
     name: ClassVar[str] = "learned"

@@ -41,10 +41,15 @@ class TopKParameters(Learner, ABC):
     seed: int = 0
     resamples: int = 0
     forward: Literal["hard", "soft"] = "hard"
-    draw: Literal["curve", "uniform"] = "curve"
+    draw: Literal["log", "curve", "uniform"] = "log"
     decay: bool = True
+    circuits: int = 4
+    normalise: bool = True
+    validate: bool = True
 
-    earlier_defaults: ClassVar[Mapping[str, Any]] = {"forward": "hard", "draw": "curve", "decay": True}
+    earlier_defaults: ClassVar[Mapping[str, Any]] = {
+        "forward": "hard", "draw": "curve", "decay": True, "circuits": 1, "normalise": False, "validate": False,
+    }  # fmt: skip
 
     def __post_init__(self) -> None:
         check_is("measure", Measure, self.measure)
@@ -58,7 +63,9 @@ class TopKParameters(Learner, ABC):
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
         check_choice("forward", self.forward, ("hard", "soft"))
-        check_choice("draw", self.draw, ("curve", "uniform"))
+        check_choice("draw", self.draw, ("log", "curve", "uniform"))
+        if not 1 <= self.circuits <= self.batch:
+            raise InputError(f"a step runs 1 to {self.batch} circuits (its batch), not {self.circuits}")
         if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
             raise InputError(
                 f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "

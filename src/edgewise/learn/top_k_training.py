@@ -1,25 +1,42 @@
-"""The training of `TopKLearner`: draw a size and noise, run the circuit of that size, follow its gradient."""
+"""The training of `TopKLearner`: draw sizes and noise, run the circuits of these sizes, follow their gradient."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ..core.circuit import Circuit
+from ..core.ranking import Ranking
 from ..core.statistics import summarise
+from ..evaluate import areas, faithfulness, size_to_edges
+from ..evaluate.run_circuits import evaluate_circuits
+from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..score.run_scorer import score_edges
+from ..tasks import Task
 from .base import LearningProblem
+from .compose import compose_ranking
 from .top_k_parameters import TopKParameters, loss_trend, size_chances
 from .training import StepRunner, Training, TrainingState, training_key
 
 BETAS = (0.9, 0.99)
 # Bisection steps of the threshold in `soft_top_k`.
 BISECTIONS = 50
+# The largest share of the edges that steps with draw='log' draw.
+LARGEST_SIZE = 0.7
+# The share of the examples that is held out, and the fewest examples of which any is.
+HELD_OUT, LEAST_TO_HOLD_OUT = 0.25, 16
+# Parameters are averaged over about this share of the steps.
+WINDOW = 0.1
+# Losses are normalised by the warm start's plus this share of its largest one: some sizes have a loss of almost 0.
+LEAST_LOSS = 0.05
 
 
 def soft_top_k(theta: Tensor, k: float, temperature: float = 1.0) -> Tensor:
@@ -50,60 +67,166 @@ def hard_top_k(theta: Tensor, k: int) -> Tensor:
 
 
 def train(learner: TopKParameters, problem: LearningProblem, session: Session) -> Unit:
-    """Return the array `value` [edge] and the losses, trend and seconds of learning, from the store if it has them."""
-    graph = problem.model.graph
+    """Return the array `value` [edge] and how learning went, from the store if it has them."""
+    graph, measure = problem.model.graph, learner.measure
+    quiet = Session(engine=session.engine, progress=ignore_progress)
+    key = training_key(learner, problem, session)
+    validation: Task | None = None
+    task = problem.task
+    if learner.validate:
+        task, validation = split_validation(problem, learner.seed)
+    split = replace(problem, task=task)
+
+    @cache
+    def warm() -> Ranking | None:
+        return _warm_ranking(learner, problem, session)
+
+    def start() -> Tensor:
+        return torch.tensor(learner.start(warm(), graph))
+
+    def check(theta: Tensor) -> float:
+        assert validation is not None
+        return -measure.better * _validation_area(learner, problem, validation, theta, quiet)
 
     def describe(state: TrainingState) -> Unit:
-        sizes = [_draw_size(learner, problem, step)[0] for step in range(state.step)]
-        about = {"losses": list(state.losses), "trend": loss_trend(state.losses, sizes), "seconds": state.seconds}
-        return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
+        sizes = [int(_draw_sizes(learner, problem, step)[0][0]) for step in range(state.step)]
+        trend = loss_trend(state.losses, sizes) if learner.draw == "curve" and learner.circuits == 1 else 0.0
+        about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
+        if validation is None:
+            return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
+        learned, first = state.best.double().numpy(), start().double().numpy()
+        candidates = {"learned": learned, "half-way": (first + learned) / 2}
+        if (ranking := warm()) is not None:
+            value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
+            candidates = {"warm start": value.astype(np.float64), **candidates}
+        composed = compose_ranking(problem, validation, candidates, measure, quiet)
+        about |= {
+            "validation": [[step, -measure.better * loss] for step, loss in state.checks],
+            "validation_examples": len(validation),
+            "choices": [[size, name] for size, name in composed.choices.items()],
+        }
+        return Unit({"value": composed.value - composed.value.min()}, about)
 
     training = Training(
         learner.steps,
-        start=partial(_first_parameters, learner, problem, session),
-        prepare=partial(_prepare_steps, learner, problem, session),
+        start=start,
+        prepare=partial(_prepare_steps, learner, split, session, start),
         rate=lambda step: learner.rate_at(step, graph),
         betas=BETAS,
         describe=describe,
+        window=WINDOW * learner.steps,
+        check=None if validation is None else check,
     )
-    return training.run(training_key(learner, problem, session), session)
+    return training.run(key, session)
 
 
-def _first_parameters(learner: TopKParameters, problem: LearningProblem, session: Session) -> Tensor:
-    ranking = None
-    if learner.warm is not None:
-        scores = score_edges(
-            problem.model, problem.task, learner.warm, problem.metric, memory=problem.memory, session=session
-        )
-        ranking = summarise(scores).ranking
-    return torch.tensor(learner.start(ranking, problem.model.graph))
+def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | None]:
+    """Return the examples to learn from and those to choose on; none to choose on if there are too few."""
+    task = problem.task
+    if problem.validation is not None:
+        return task, problem.validation
+    distinct = list(dict.fromkeys(task.examples))
+    if len(distinct) < LEAST_TO_HOLD_OUT:
+        return task, None
+    order = np.random.default_rng([seed, 3]).permutation(len(distinct))
+    held_out = {distinct[place] for place in order[: int(HELD_OUT * len(distinct))]}
+    is_held_out = np.array([example in held_out for example in task.examples])
+    return task.part(np.flatnonzero(~is_held_out)), task.part(np.flatnonzero(is_held_out))
 
 
-def _draw_size(learner: TopKParameters, problem: LearningProblem, step: int) -> tuple[int, np.random.Generator]:
-    """Return the number of edges of a step's circuit, and the generator of its noise; both depend on `step` only."""
+def _warm_ranking(learner: TopKParameters, problem: LearningProblem, session: Session) -> Ranking | None:
+    if learner.warm is None:
+        return None
+    scores = score_edges(
+        problem.model, problem.task, learner.warm, problem.metric, memory=problem.memory, session=session
+    )
+    return summarise(scores).ranking
+
+
+def _validation_area(
+    learner: TopKParameters, problem: LearningProblem, validation: Task, theta: Tensor, session: Session
+) -> float:
+    """Return the area of the circuits of the best edges on validation examples."""
     graph = problem.model.graph
+    order = np.argsort(-theta.numpy(), kind="stable")
+    circuits = []
+    for size in problem.sizes:
+        mask = np.zeros(graph.n_edges, bool)
+        mask[order[: size_to_edges(size, graph.n_edges)]] = True
+        circuits.append(Circuit(graph, mask))
+    evaluation = evaluate_circuits(
+        problem.model, validation, circuits, problem.metric, problem.ablation, memory=problem.memory, session=session
+    )
+    height = learner.measure.height(
+        faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
+    )
+    return float(areas(problem.sizes, height)) if len(problem.sizes) > 1 else float(height[0])
+
+
+def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) -> tuple[list[int], np.random.Generator]:
+    """Return the number of edges of each circuit of a step, and the generator of its noise.
+
+    Both depend on `step` only. With draw='log', each circuit draws from an equal part of the range.
+    """
+    n_edges, count = problem.model.graph.n_edges, learner.circuits
     rng = np.random.default_rng([learner.seed, 0, step])
     if learner.draw == "uniform":
-        return int(rng.integers(1, graph.n_edges)), rng
-    sizes, probabilities = size_chances(graph, problem.sizes)
-    return int(rng.choice(sizes, p=probabilities) * graph.n_edges), rng
+        return [int(rng.integers(1, n_edges)) for _ in range(count)], rng
+    sizes, probabilities = size_chances(problem.model.graph, problem.sizes)
+    if learner.draw == "curve":
+        return [int(rng.choice(sizes, p=probabilities) * n_edges) for _ in range(count)], rng
+    low, high = np.log(int(sizes[0] * n_edges)), np.log(max(sizes[-1], LARGEST_SIZE) * n_edges)
+    return [round(np.exp(low + (high - low) * (part + rng.random()) / count)) for part in range(count)], rng
 
 
 def _prepare_steps(
-    learner: TopKParameters, problem: LearningProblem, session: Session
+    learner: TopKParameters, problem: LearningProblem, session: Session, start: Callable[[], Tensor]
 ) -> Callable[[TrainingState], tuple[float, Tensor]]:
     """Return the function that computes the loss and the gradient [edge] of the next step."""
-    runner = StepRunner(problem, session.engine, learner.measure, learner.batch, learner.seed)
+    n_examples = max(1, learner.batch // learner.circuits)
+    runner = StepRunner(problem, session.engine, learner.measure, n_examples, learner.seed)
+    scale_of = _loss_scales(learner, problem, runner, start()) if learner.normalise else lambda size: 1.0
 
     def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
-        size, rng = _draw_size(learner, problem, state.step)
-        noise = torch.tensor(rng.logistic(scale=learner.noise, size=len(state.theta)), dtype=torch.float32)
-        theta = (state.theta + noise).requires_grad_()
-        soft = soft_top_k(theta, size, learner.temperature)
-        weights = hard_top_k(theta.detach(), size) if learner.forward == "hard" else soft.detach()
-        loss, gradient = runner.run(runner.examples(state.step), weights)
+        sizes, rng = _draw_sizes(learner, problem, state.step)
+        thetas, soft, hard = [], [], []
+        for size in sizes:
+            noise = torch.tensor(rng.logistic(scale=learner.noise, size=len(state.theta)), dtype=torch.float32)
+            theta = (state.theta + noise).requires_grad_()
+            thetas.append(theta)
+            soft.append(soft_top_k(theta, size, learner.temperature))
+            hard.append(hard_top_k(theta.detach(), size) if learner.forward == "hard" else soft[-1].detach())
+        weights = torch.stack(hard) if len(hard) > 1 else hard[0]
+        losses, gradients = runner.run(runner.examples(state.step), weights)
+        scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
         # With a hard forward pass this is straight through: the hard circuit's gradient is used for the soft choice.
-        (gradient,) = torch.autograd.grad(soft, theta, gradient)
-        return loss, gradient
+        total = torch.zeros_like(state.theta)
+        for theta, choice, scale, gradient in zip(
+            thetas, soft, scales.tolist(), gradients.view(len(sizes), -1), strict=True
+        ):
+            (of_theta,) = torch.autograd.grad(choice, theta, gradient * scale)
+            total = total + of_theta
+        return float((losses * scales).sum()), total
 
     return gradient_of
+
+
+def _loss_scales(
+    learner: TopKParameters, problem: LearningProblem, runner: StepRunner, theta: Tensor
+) -> Callable[[int], float]:
+    """Return the function from a number of edges to what its loss is multiplied with: 1 / the warm start's loss."""
+    graph = problem.model.graph
+    shares, _ = size_chances(graph, problem.sizes)
+    sizes = [int(share * graph.n_edges) for share in shares]
+    circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
+    quiet = Session(engine=runner.engine, progress=ignore_progress)
+    evaluation = evaluate_circuits(
+        problem.model, problem.task, circuits, problem.metric, problem.ablation, memory=problem.memory, session=quiet
+    )
+    value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
+    losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
+    return partial(_interpolate_scale, np.log(sizes), np.log(losses + LEAST_LOSS * losses.max() + 1e-9))
+
+
+def _interpolate_scale(log_sizes: NDArray[np.float64], log_losses: NDArray[np.float64], size: int) -> float:
+    return float(np.exp(-np.interp(np.log(size), log_sizes, log_losses)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import InputError
@@ -31,13 +32,17 @@ STEP_PART = 4
 SAVE_SECONDS = 15.0
 # The loss shown is the mean of this many steps: a single loss depends on the size that its step drew.
 AVERAGED_STEPS = 20
+# How often parameters are evaluated on validation examples, and after how many checks without gain training stops.
+CHECKS, PATIENCE = 8, 3
+STATE_ARRAYS = ("theta", "mean", "square", "average", "best")
 
 
 @dataclass(frozen=True, eq=False)
 class GradientJob:
     """A job: the loss of a batch when edges have weights, and the gradient with respect to the weights.
 
-    weights  [edge], or [row, edge] if examples have different weights
+    weights  [edge]; [circuit, edge] for several circuits, each on all examples; [row, edge] if examples have different
+             weights
     ends     example -> (metric of the model, metric of the empty circuit)
     span     mean difference between the two
     rows     example -> row of `weights`; None if all examples have the same
@@ -51,33 +56,61 @@ class GradientJob:
     span: float
     rows: Mapping[Example, int] | None = None
 
-    def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float, Tensor]:
-        """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge]."""
+    def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float | list[float], Tensor]:
+        """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge].
+
+        For several circuits, return the loss of each, and the gradients [circuit, edge]. They share the runs that don't
+        depend on the weights.
+        """
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
-        weights = self.weights if self.rows is None else self.weights[[self.rows[example] for example in examples]]
-        weights = weights.to(transformer.device).requires_grad_()
         batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
         with torch.no_grad():
             reference = self.ablation.reference(batch)
             # Metrics that read only the answers' logits don't need the clean run.
             clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-        readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
-        value = self.metric.checked(readout, clean or readout)
-        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).to(value).T
-        loss = self.measure.loss(value, full, empty, self.span).sum()
-        (gradient,) = torch.autograd.grad(loss, weights)
-        return float(loss.detach()), gradient.float().cpu()
+        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).T
+
+        def differentiate(weights: Tensor) -> tuple[float, Tensor]:
+            weights = weights.detach().to(transformer.device).requires_grad_()
+            readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
+            value = self.metric.checked(readout, clean or readout)
+            loss = self.measure.loss(value, full.to(value), empty.to(value), self.span).sum()
+            (gradient,) = torch.autograd.grad(loss, weights)
+            return float(loss.detach()), gradient.float().cpu()
+
+        if self.rows is not None:
+            return differentiate(self.weights[[self.rows[example] for example in examples]])
+        if self.weights.ndim == 1:
+            return differentiate(self.weights)
+        losses, gradients = zip(*(differentiate(weights) for weights in self.weights), strict=True)
+        return list(losses), torch.stack(gradients)
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingState:
-    """Parameters `theta` [parameter], Adam's means of gradients and of their squares, the loss of every step."""
+    """Where training is.
+
+    theta         [parameter]
+    mean, square  Adam's means of gradients and of their squares
+    average       moving average of theta
+    best          the average at the check of the lowest loss
+    losses        of every step
+    checks        (step, validation loss)
+    """
 
     theta: Tensor
     mean: Tensor
     square: Tensor
+    average: Tensor
+    best: Tensor
     losses: tuple[float, ...] = ()
+    checks: tuple[tuple[int, float], ...] = ()
     seconds: float = 0.0
+
+    @classmethod
+    def start(cls, theta: Tensor) -> TrainingState:
+        """Return the state before the first step."""
+        return cls(theta, torch.zeros_like(theta), torch.zeros_like(theta), theta, theta)
 
     @property
     def step(self) -> int:
@@ -86,19 +119,21 @@ class TrainingState:
 
     def to_unit(self) -> Unit:
         """Return the state as a unit for the store."""
-        arrays = {name: getattr(self, name).numpy() for name in ("theta", "mean", "square")}
-        return Unit(arrays, {"losses": list(self.losses), "seconds": self.seconds})
+        arrays = {name: getattr(self, name).numpy() for name in STATE_ARRAYS}
+        return Unit(arrays, {"losses": list(self.losses), "checks": list(self.checks), "seconds": self.seconds})
 
     @classmethod
     def from_unit(cls, unit: Unit) -> TrainingState:
         """Return the state that `to_unit` wrote."""
         arrays = {name: torch.tensor(np.array(array)) for name, array in unit.arrays.items()}
-        return cls(**arrays, losses=tuple(unit.about["losses"]), seconds=unit.about["seconds"])
+        about = unit.about
+        checks = tuple((step, loss) for step, loss in about["checks"])
+        return cls(**arrays, losses=tuple(about["losses"]), checks=checks, seconds=about["seconds"])
 
     def adam_step(
-        self, gradient: Tensor, loss: float, rate: float, seconds: float, betas: tuple[float, float]
+        self, gradient: Tensor, loss: float, rate: float, seconds: float, betas: tuple[float, float], window: float = 1
     ) -> TrainingState:
-        """Return the state after a step of Adam.
+        """Return the state after a step of Adam. `average` is over about the last `window` steps.
 
         torch.optim.Adam multiplies in another order. That changes the last bits of published rankings.
         """
@@ -107,19 +142,36 @@ class TrainingState:
         count = self.step + 1
         direction = mean / (1 - betas[0] ** count)
         scale = (square / (1 - betas[1] ** count)).sqrt() + 1e-8
-        return TrainingState(self.theta - rate * direction / scale, mean, square, (*self.losses, loss), seconds)
+        theta = self.theta - rate * direction / scale
+        average = self.average + (theta - self.average) / max(1.0, min(count, window))
+        return replace(
+            self, theta=theta, mean=mean, square=square, average=average, losses=(*self.losses, loss), seconds=seconds
+        )
+
+    def add_check(self, loss: float) -> TrainingState:
+        """Return the state with a validation loss of `average`, which is kept if no earlier loss is lower."""
+        is_best = all(loss < earlier for _, earlier in self.checks)
+        return replace(self, checks=(*self.checks, (self.step, loss)), best=self.average if is_best else self.best)
+
+    @property
+    def n_checks_without_gain(self) -> int:
+        """The number of checks since the best one."""
+        losses = [loss for _, loss in self.checks]
+        return len(losses) - 1 - int(np.argmin(losses)) if losses else 0
 
 
 @dataclass(frozen=True)
 class Training:
     """The steps of a learner.
 
-    steps     how many
+    steps     how many, at most
     start     returns the first parameters [parameter]
     prepare   called once; returns the function that computes a step's loss and gradient from the state
     rate      step -> learning rate
     betas     of Adam
     describe  final state -> the array `value` [edge], and details for the ranking's `origin`
+    window    steps over which parameters are averaged, about
+    check     returns the validation loss of parameters; None: there are no checks
     """
 
     steps: int
@@ -128,6 +180,8 @@ class Training:
     rate: Callable[[int], float]
     betas: tuple[float, float]
     describe: Callable[[TrainingState], Unit]
+    window: float = 1
+    check: Callable[[Tensor], float] | None = None
 
     def run(self, key: str, session: Session) -> Unit:
         """Return the result of all steps, from the store if it has them."""
@@ -141,19 +195,21 @@ class Training:
         return unit
 
     def _run_steps(self, key: str, session: Session) -> TrainingState:
-        """Run all steps, from the last saved state if there is one."""
+        """Run all steps, from the last saved state if there is one. Stop when checks no longer improve."""
         store = session.store
         started = last_save = time.perf_counter()
         saved = store.latest(key)
-        if saved is None:
-            theta = self.start()
-            state = TrainingState(theta, torch.zeros_like(theta), torch.zeros_like(theta))
-        else:
-            state = TrainingState.from_unit(saved[1])
+        state = TrainingState.start(self.start()) if saved is None else TrainingState.from_unit(saved[1])
         seconds_before, saved_step = state.seconds, state.step
         gradient_of = self.prepare()
+        # Whether to check depends on the number of steps only, so that a resumed training has the same checks.
+        check_steps = {round(self.steps * (number + 1) / CHECKS) for number in range(CHECKS)} | {0}
         session.report("learn", state.step, self.steps)
-        while state.step < self.steps:
+        while True:
+            if self.check is not None and state.step in check_steps and state.step not in dict(state.checks):
+                state = state.add_check(self.check(state.average))
+            if state.step >= self.steps or state.n_checks_without_gain >= PATIENCE:
+                return state
             loss, gradient = gradient_of(state)
             if not np.isfinite(loss) or not torch.isfinite(gradient).all():
                 raise InputError(
@@ -161,13 +217,13 @@ class Training:
                     "try a smaller learning rate, or dtype='float32'"
                 )
             now = time.perf_counter()
-            state = state.adam_step(gradient, loss, self.rate(state.step), seconds_before + now - started, self.betas)
+            seconds = seconds_before + now - started
+            state = state.adam_step(gradient, loss, self.rate(state.step), seconds, self.betas, self.window)
             if now - last_save > SAVE_SECONDS:
                 store.save(f"{key}.{state.step}", state.to_unit())
                 store.delete(f"{key}.{saved_step}")
                 saved_step, last_save = state.step, now
             session.report(f"learn: loss {np.mean(state.losses[-AVERAGED_STEPS:]):.4f}", state.step, self.steps)
-        return state
 
 
 class StepRunner:
@@ -198,19 +254,20 @@ class StepRunner:
 
     def run(
         self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None = None
-    ) -> tuple[float, Tensor]:
+    ) -> tuple[NDArray[np.float64], Tensor]:
         """Return the mean loss of examples, and its gradient with respect to the weights.
 
-        The weights are [edge], or [row, edge] with `rows` (example -> row); the gradient has the same shape.
+        The weights are [edge], [circuit, edge], or [row, edge] with `rows` (example -> row); the gradient has the same
+        shape. The loss is a number, or [circuit].
         """
         ends = {example: self.ends[example] for example in examples}
         job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
         places = range(len(examples))
         parts = [places[start : start + self.part_size] for start in places[:: self.part_size]]
-        loss, total = 0.0, torch.zeros(weights.shape)
+        loss, total = np.zeros(()), torch.zeros(weights.shape)
         results = run_batches(self.engine, self.problem.model, examples, parts, job, in_order=True)
         for done, (part_loss, part) in results:
-            loss = loss + part_loss
+            loss = loss + np.asarray(part_loss)
             if rows is None:
                 total = total + part
             else:
@@ -233,7 +290,10 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
     if session.store.folder is None:
         return ""
     settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
-    return unit_key("learned", model=problem.model.digest, task=problem.task.digest, how=settings)
+    validation = "" if problem.validation is None else problem.validation.digest
+    return unit_key(
+        "learned", model=problem.model.digest, task=problem.task.digest, validation=validation, how=settings
+    )
 
 
 def weighted_cost(problem: LearningProblem, steps: int, batch: int) -> LearningCost:

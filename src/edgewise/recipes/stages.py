@@ -52,14 +52,19 @@ def score_task(model: Model, task: Task, settings: Settings, session: Session) -
 
 
 def learn_rankings(
-    model: Model, task: Task, recipes: Iterable[Recipe], settings: Settings, session: Session
+    model: Model,
+    task: Task,
+    recipes: Iterable[Recipe],
+    settings: Settings,
+    session: Session,
+    validation: Task | None = None,
 ) -> dict[Learner, Ranking]:
-    """Return learner -> ranking for the learners of recipes, each learned once."""
+    """Return learner -> ranking for the learners of recipes, each learned once. Learners choose on `validation`."""
     learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
     return {
         learner: learn_ranking(
             model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, memory=settings.memory, session=session,
+            sizes=settings.sizes, validation=validation, memory=settings.memory, session=session,
         )
         for learner in learners
     }  # fmt: skip
