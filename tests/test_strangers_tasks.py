@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -257,3 +259,36 @@ def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):
     table.write_text("a,b\n" * 100_000)
     with pytest.raises(InputError, match="lacks the columns clean, corrupted, correct, incorrect"):
         read_rows(table)
+
+
+def test_the_same_rows_are_the_same_task_in_every_form(demo, tmp_path):
+    """Lines, an array, csv with and without a byte order mark, capitalised columns, a data frame."""
+    pandas = pytest.importorskip("pandas")
+    expected = make_task([GOOD, GOOD], demo).digest
+    capital = {f" {name.capitalize()}": value for name, value in GOOD.items()}
+    (tmp_path / "a.json").write_text(json.dumps([GOOD, capital], indent=1))
+    (tmp_path / "lines.json").write_text(f"{json.dumps(GOOD)}\n{json.dumps(capital)}\n")
+    pandas.DataFrame([capital, capital]).to_csv(tmp_path / "a.csv", index=False)
+    pandas.DataFrame([GOOD, GOOD]).to_csv(tmp_path / "bom.CSV", index=False, encoding="utf-8-sig")
+    for name in ("a.json", "lines.json", "a.csv", "bom.CSV"):
+        assert load_task(str(tmp_path / name), demo).digest == expected, name
+    for frame in (pandas.DataFrame([GOOD, GOOD]), pandas.DataFrame([capital, capital], index=[7, 7])):
+        assert make_task(frame, demo).digest == expected
+    (tmp_path / "b.json").write_text(json.dumps([GOOD, 3]))
+    with pytest.raises(InputError, match=r"b\.json, row 2 must be a JSON object, not int"):
+        load_task(str(tmp_path / "b.json"), demo)
+    (tmp_path / "b.json").write_text("[" * 10**6)
+    with pytest.raises(InputError, match=r"b\.json isn't JSON"):
+        load_task(str(tmp_path / "b.json"), demo)
+    # Two names that differ only in case stay two columns.
+    assert read_rows(Path(write(tmp_path / "c.jsonl", [GOOD | {"Clean": "x"}])))[0] == GOOD | {"Clean": "x"}
+
+
+def test_padding_and_truncation_of_a_tokenizer_change_nothing(demo):
+    task = load_task("ioi", demo, "train", 8)
+    pairs = [example.text for example in task]
+    tokenizer = copy.deepcopy(demo.tokenizer)
+    tokenizer.padding_side = tokenizer.truncation_side = "left"
+    tokenizer.backend_tokenizer.enable_padding(direction="left", length=64)
+    tokenizer.backend_tokenizer.enable_truncation(5)
+    assert make_task(pairs, replace(demo, tokenizer=tokenizer)).digest == make_task(pairs, demo).digest

@@ -83,9 +83,42 @@ def test_swapped_answers_are_warned_of(model):
         )
 
     train, test = (swap(load_task("ioi", model, split, 12)) for split in ("train", "test"))
-    (lower, swapped) = messages(lambda: discover(model, train, test, *FAST, attention=0))
-    assert "lower on clean prompts" in lower
+    (lower,) = messages(lambda: discover(model, train, test, *FAST, attention=0))
+    assert "lower on clean prompts" in lower and "may be swapped" in lower
+    # Only the evaluated examples are wrong: scoring notices nothing.
+    (swapped,) = messages(lambda: discover(model, load_task("ioi", model, "train", 12), test, *FAST, attention=0))
     assert "correct and incorrect may be swapped" in swapped and "100%" in swapped
+
+
+def test_every_command_warns_once_of_swapped_answers(edgewise, model, tmp_path):
+    rows = [
+        vars(e.text) | {"correct": e.text.incorrect, "incorrect": e.text.correct, "split": split}
+        for split in ("train", "validation", "test")
+        for e in load_task("ioi", model, split, 10)
+    ]
+    columns = ("clean", "corrupted", "correct", "incorrect", "split")
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join(json.dumps({column: row[column] for column in columns}) for row in rows))
+    learned = ("--learned", "--learn-steps", 1, "--stability", 0)
+    for words in (
+        ("tasks", path, "--examples", 1),
+        ("score", "--task", path, "--out", tmp_path / "s"),
+        ("evaluate", "full", "--task", path),
+        ("learn", "--task", path, "--steps", 1, "--out", tmp_path / "l"),
+        ("run", "--task", path, *learned, "--out", tmp_path / "r"),
+    ):
+        code, _, err = edgewise(*words)
+        assert code == 0 and err.count("may be swapped") == 1, (words, err)
+    assert '" Mary"' in edgewise("tasks", "ioi", "--examples", 30)[1]  # with its leading space
+
+
+def test_equal_clean_and_corrupted_prompts_are_warned_of_at_load(model):
+    texts = [example.text for example in load_task("ioi", model, "train", 3)]
+    pairs = [PromptPair(text.clean, text.corrupted, text.correct, text.incorrect) for text in texts]
+    assert messages(lambda: make_task(pairs, model)) == []
+    pairs[1] = replace(pairs[1], corrupted=pairs[1].clean)
+    (text,) = messages(lambda: make_task(pairs, model, "mine"))
+    assert text.startswith("in 1 of the 3 examples of mine, the corrupted prompt is the clean one")
 
 
 @pytest.mark.parametrize("beats, words", [(0.1, "swapped"), (0.3, "swapped"), (0.5, "hardly"), (0.6, ""), (1.0, "")])

@@ -35,6 +35,13 @@ class EdgewiseWarning(UserWarning):
     """
 
 
+class SwappedWarning(EdgewiseWarning):
+    """Correct and incorrect answers, or clean and corrupted prompts, may be swapped.
+
+    Several stages notice it. The command line prints the first of these warnings only.
+    """
+
+
 def warn(message: str, category: type[EdgewiseWarning] = EdgewiseWarning) -> None:
     """Issue a warning at the line outside this package that led to it."""
     # Context managers that decorate functions of the package add frames of contextlib.

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from .core.scores import EdgeScores
 from .core.statistics import NO_FILTER, EdgeStatistics, summarise
-from .errors import InputError, warn
+from .errors import InputError
 from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .method import check_is
 from .models import Model
 from .recipes.discovery import Discovery
 from .recipes.outcome import Outcome, best_outcome, chosen_outcome
 from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
-from .recipes.run_info import decode_prompts, describe_run
+from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, Settings
 from .recipes.stability import recipe_overlap
 from .recipes.stages import (
@@ -125,8 +125,9 @@ def discover(
             selections = select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
             outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-            if accuracy.problem:
-                warn(accuracy.problem)
+            # Scoring has warned already if the metric is lower on clean prompts.
+            if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
+                warn_of_failure(accuracy)
             outcomes = _mark_tuned(outcomes, tuning, train.split)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .. import models, runtime
-from ..errors import EdgewiseWarning, InputError
+from ..errors import EdgewiseWarning, InputError, SwappedWarning
 from ..report.formatting import one_line, safe_text
 from ..report.tables import number_tables
 from ..runtime.progress import ignore_progress, progress_bars
@@ -208,8 +208,8 @@ def print_log() -> Iterator[None]:
             def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
                 if not issubclass(category, EdgewiseWarning):
                     show_other(message, category, *place, **more)
-                elif str(message) not in printed:
-                    printed.add(str(message))
+                elif not {str(message), category.__name__} & printed:
+                    printed.update([str(message)] + [SwappedWarning.__name__] * issubclass(category, SwappedWarning))
                     warn(f"warning: {message}")
 
             warnings.simplefilter("always", EdgewiseWarning)

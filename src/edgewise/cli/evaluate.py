@@ -18,6 +18,7 @@ from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
 from ..models import DEMO
+from ..recipes.run_info import ModelAccuracy, warn_of_failure
 from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
@@ -104,6 +105,9 @@ def command(
                     loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=settings.memory,
                     session=session,
                 )  # fmt: skip
+            if metric.is_difference:
+                beats = float((result.full > 0).mean())
+                warn_of_failure(ModelAccuracy(beats, beats))
             record = about | _record(paths, opened, result, definition, per_example) | {KEY: inputs}
             if out_file is not None:
                 check_file(out_file, overwrite)  # another program may have written it meanwhile

@@ -207,7 +207,7 @@ class TaskOptions:
 
     task: str = option(
         AUTO, "Task",
-        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv; auto: the task of a "
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl, .json or .csv; auto: the task of a "
         "known/NAME model, else ioi.",
     )  # fmt: skip
     examples: int | None = EXAMPLES
@@ -235,8 +235,8 @@ class RunTaskOptions(TaskOptions):
 
     task: str = option(
         "", "Task",
-        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl or FILE.csv. Default: the task of the "
-        "run, if circuits are from a result folder, else that of a known/NAME model, else ioi.",
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl, .json or .csv. Default: the task of "
+        "the run, if circuits are from a result folder, else that of a known/NAME model, else ioi.",
     )  # fmt: skip
 
 

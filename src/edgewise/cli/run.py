@@ -180,4 +180,4 @@ def _list_work(recipes: Recipes, settings: Settings, train: Task, test: Task, va
 
 def _short_name(name: str) -> str:
     path = Path(name)
-    return path.stem if path.suffix in (".jsonl", ".csv") else path.name
+    return path.stem if is_task_file(name) else path.name

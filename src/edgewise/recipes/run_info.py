@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import EdgewiseWarning, InputError, SwappedWarning, warn
 from ..graph import BaseGraph
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ class ModelAccuracy:
                 "task, so its circuit may mean nothing"
             )
         return ""
+
+
+def warn_of_failure(accuracy: ModelAccuracy) -> None:
+    """Warn if the model fails the task, or if the answers seem swapped."""
+    if accuracy.problem:
+        warn(accuracy.problem, SwappedWarning if accuracy.beats <= SWAPPED else EdgewiseWarning)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
-from ..errors import InputError, warn
+from ..errors import InputError, SwappedWarning, warn
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, choose_batch_size
@@ -181,7 +181,8 @@ def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -
     if clean < corrupted:
         warn(
             f"the metric {metric.name!r} of task {task.name!r} is lower on clean prompts ({clean:.4g}) than on "
-            f"corrupted ones ({corrupted:.4g}): correct and incorrect, or clean and corrupted, may be swapped"
+            f"corrupted ones ({corrupted:.4g}): correct and incorrect, or clean and corrupted, may be swapped",
+            SwappedWarning,
         )
 
 

@@ -1,4 +1,4 @@
-"""Task files: .jsonl or .csv files of prompt pairs, as text or as tokens."""
+"""Task files: .jsonl, .json or .csv files of prompt pairs, as text or as tokens."""
 
 from __future__ import annotations
 
@@ -18,13 +18,23 @@ from ..errors import MAX_DETAILS, InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
 from .spans import assign_positions, name_spans, parse_spans, read_markers
-from .task import Example, PromptPair, Task, TokenReader, check_rows, try_tokenize, warn_of_spaces
+from .task import (
+    Example,
+    PromptPair,
+    Task,
+    TokenReader,
+    check_rows,
+    try_tokenize,
+    warn_of_equal_prompts,
+    warn_of_spaces,
+)
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
 NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
 LARGEST_FILE = 1 << 30
+SUFFIXES = (".jsonl", ".json", ".csv")
 # Other names of the split validation.
 VALIDATION_NAMES = ("val", "valid", "dev")
 
@@ -89,6 +99,7 @@ def task_of_rows(
         problems |= unusable
     check_rows(source, problems)
     warn_of_spaces(pairs.values(), source)
+    warn_of_equal_prompts(examples.values(), source)
     return Task(source, split, tuple(examples.values()))
 
 
@@ -108,7 +119,10 @@ def count_copies(path: Path) -> tuple[int, int]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file, or of a file with one JSON object per line. Never read a pipe or a device."""
+    """Return the rows of a CSV file, of a .json file with an array, or of a file with one JSON object per line.
+
+    Column names are in lower case. Never read a pipe or a device.
+    """
     file_size(path, LARGEST_FILE)
     with wrap_read_errors(path):
         data = path.read_bytes()
@@ -118,7 +132,27 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} isn't UTF-8 text: {error}") from None
     if "\0" in text:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
-    return _csv_rows(path, text) if path.suffix.lower() == ".csv" else _json_rows(path, text)
+    if path.suffix.lower() == ".csv":
+        return _csv_rows(path, text)
+    is_array = path.suffix.lower() == ".json" and text.lstrip().startswith("[")
+    return [name_columns(row) for row in (_json_array(path, text) if is_array else _json_rows(path, text))]
+
+
+def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with the names of its columns in lower case, without spaces around them, unless two become equal."""
+    names = [name.strip().lower() if isinstance(name, str) else name for name in row]
+    return dict(row) if len(set(names)) < len(names) else dict(zip(names, row.values(), strict=True))
+
+
+def _json_array(path: Path, text: str) -> list[dict[str, Any]]:
+    try:
+        rows = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
+    wrong = {number: row for number, row in enumerate(rows, start=1) if not isinstance(row, dict)}
+    listed = {n: f"row {n} must be a JSON object, not {type(wrong[n]).__name__}" for n in list(wrong)[:MAX_DETAILS]}
+    check_rows(str(path), listed, len(wrong) - len(listed))
+    return rows  # type: ignore[no-any-return]
 
 
 def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
@@ -149,7 +183,8 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
     # Not line by line: a quoted cell may have several lines.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        names = next((cells for cells in reader if cells), [])
+        header = next((cells for cells in reader if cells), [])
+        names = list(name_columns(dict.fromkeys(header))) if len(set(header)) == len(header) else header
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise InputError(f"{path} has the column {repeated[0]!r} twice")

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
 from .draw import SPLITS
-from .files import read_task, task_of_rows
+from .files import SUFFIXES, name_columns, read_task, task_of_rows
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import PromptPair, Task, TokenReader, check_rows, has_offsets, tokenize
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "ioi": ioi.generate,
@@ -57,7 +60,7 @@ def load_task(
     ----------
     name
         A generator (`ioi`), a data set of MIB on the hub (`mib/ioi`) or in a local folder or file (`mib/ioi=PATH`), or
-        a task file (`.jsonl`, `.csv`).
+        a task file (`.jsonl`, `.json`, `.csv`).
     model
         A loaded model; its tokenizer encodes the prompts.
     split
@@ -117,7 +120,7 @@ def _use_spans(task: Task, spans: str) -> Task:
 
 
 def make_task(
-    prompts: Iterable[PromptPair | Mapping[str, Any]],
+    prompts: Iterable[PromptPair | Mapping[str, Any]] | DataFrame,
     model: TokenReader,
     name: str = "prompts",
     split: str = "all",
@@ -129,7 +132,7 @@ def make_task(
     ----------
     prompts
         `PromptPair`s, or mappings with the columns of a task file: clean, corrupted, correct and incorrect as text, or
-        clean_ids, corrupted_ids, correct_id and incorrect_id as tokens.
+        clean_ids, corrupted_ids, correct_id and incorrect_id as tokens. Or a pandas DataFrame with these columns.
     model
         A loaded model; its tokenizer encodes the prompts.
     name, split
@@ -150,7 +153,10 @@ def make_task(
     check_model(model)
     if isinstance(prompts, PromptPair | Mapping | str):
         raise InputError(f"prompts must be in a list, even a single {type(prompts).__name__}: [prompt]")
-    task = task_of_rows(dict(enumerate(prompts, start=1)), name, split, model)
+    if hasattr(prompts, "to_dict") and hasattr(prompts, "columns"):  # a DataFrame iterates over its columns' names
+        prompts = prompts.to_dict("records")
+    rows = {n: name_columns(row) if isinstance(row, Mapping) else row for n, row in enumerate(prompts, start=1)}
+    task = task_of_rows(rows, name, split, model)
     return task if spans is None else _use_spans(task, spans)
 
 
@@ -163,7 +169,7 @@ def check_task(name: str) -> None:
                 f"task {name!r} has no generator, only data: {on_hub!r} reads it from the hub (needs {EXTRA}), "
                 f"'{on_hub}=FOLDER' from a local copy"
             )
-        raise unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.csv"])
+        raise unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.json", "FILE.csv"])
 
 
 def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None, seed: int) -> Task:
@@ -180,7 +186,7 @@ def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None
 
 def is_task_file(name: str) -> bool:
     """Whether a task's name is a task file rather than a generator or a data set."""
-    return name.partition("=")[0] not in DATA_SETS and Path(name).suffix.lower() in (".jsonl", ".csv")
+    return name.partition("=")[0] not in DATA_SETS and Path(name).suffix.lower() in SUFFIXES
 
 
 def check_model(model: object) -> None:

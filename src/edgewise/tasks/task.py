@@ -252,6 +252,17 @@ def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
         )
 
 
+def warn_of_equal_prompts(examples: Iterable[Example], source: str) -> None:
+    """Warn if clean and corrupted prompts are the same: such an example says nothing about any edge."""
+    examples = list(examples)
+    n_equal = sum(example.clean == example.corrupted for example in examples)
+    if n_equal:
+        warn(
+            f"in {n_equal:,} of the {len(examples):,} examples of {source}, the corrupted prompt is the clean one, so "
+            "all scores are 0; give a corrupted prompt with another answer"
+        )
+
+
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
     """Return prompt pairs as tokens. Raise InputError with `source` and the numbers, from 1, of unusable pairs."""
     examples, problems = try_tokenize(dict(enumerate(pairs, start=1)), tokenizer, bos)
