@@ -258,7 +258,14 @@ class SlowExample:
     def gradient_scores(
         self, point: Tensor, fixed: Sources | None = None, dropped: int | None = None
     ) -> dict[str, float]:
-        """Difference times gradient at one run, with a separate tensor for every edge.
+        """The scores of positions, summed."""
+        by_position = self.position_scores(point, fixed, dropped)
+        return {name: values.sum().item() for name, values in by_position.items()}
+
+    def position_scores(
+        self, point: Tensor, fixed: Sources | None = None, dropped: int | None = None
+    ) -> dict[str, Tensor]:
+        """Difference times gradient [position] at one run, with a separate tensor for every edge.
 
         fixed    outputs that replace those of the run
         dropped  a layer whose outputs pass no gradient
@@ -281,9 +288,12 @@ class SlowExample:
         loss = -(logits[self.answers[0]] - logits[self.answers[1]])
         gradients = torch.autograd.grad(loss, list(carried.values()), materialize_grads=True)
         return {
-            name: ((self.corrupted[source] - self.clean[source]) * gradient).sum().item()
+            name: ((self.corrupted[source] - self.clean[source]) * gradient).sum(1)
             for (name, source), gradient in zip(((n, n.split("->")[0]) for n in carried), gradients, strict=True)
         }
+
+    def eap_by_position(self) -> dict[str, list[float]]:
+        return {name: values.tolist() for name, values in self.position_scores(self.end).items()}
 
     def eap(self) -> dict[str, float]:
         return self.gradient_scores(self.end)

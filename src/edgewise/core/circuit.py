@@ -128,6 +128,8 @@ class Circuit:
 
     def plain(self) -> Circuit:
         """Return the circuit of the plain graph with all edges that are inside at least in part."""
+        if self.graph.plain is self.graph:
+            return self
         return Circuit(self.graph.plain, self.graph.plain_mask(self.mask))
 
     def complement(self) -> Circuit:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
+from ..graph import BaseGraph, SpanGraph
 from ..method import check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, choose_batch_size, circuit_need, group_circuits, parse_bytes
@@ -85,12 +86,15 @@ class EvaluateJob:
             full = self.metric.checked(clean, clean)
             empty = self.metric.checked(batch.read_out(reference, all_logits), clean)
             rows = [full, empty, *(metric.checked(readout, readout) for metric in self.of_model)]
-            values = {Circuit.empty(model.graph): empty, Circuit.full(model.graph): full}
-            left = list(dict.fromkeys(circuit for circuit in self.circuits if circuit not in values))
-            for start, stop in group_circuits(transformer.shape, left, len(full), batch.clean.shape[1], self.memory):
-                streams = batch.run_circuits(left[start:stop], reference)
-                for circuit, stream in zip(left[start:stop], streams, strict=True):
-                    values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
+            length, values = batch.clean.shape[1], dict[Circuit, torch.Tensor]()
+            for graph in dict.fromkeys(circuit.graph for circuit in self.circuits):
+                values |= {Circuit.empty(graph): empty, Circuit.full(graph): full}
+                distinct = dict.fromkeys(circuit for circuit in self.circuits if circuit.graph == graph)
+                left = [circuit for circuit in distinct if circuit not in values]
+                for start, stop in group_circuits(transformer.shape, left, len(full), length, self.memory):
+                    streams = batch.run_circuits(left[start:stop], reference)
+                    for circuit, stream in zip(left[start:stop], streams, strict=True):
+                        values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
             rows += [values[circuit] for circuit in self.circuits]
             return torch.stack(rows).cpu().double().numpy()
 
@@ -139,7 +143,7 @@ def evaluate_circuits(
     Raises
     ------
     InputError
-        If a circuit is of another graph than the model's.
+        If a circuit is of another graph than the model's, or of other spans than the task's.
     """
     for each in (metric, *of_model):
         check_is("metric", Metric, each)
@@ -151,9 +155,8 @@ def evaluate_circuits(
         raise InputError(
             "circuits come in a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"
         )
-    for circuit in circuits:
-        if circuit.graph != model.graph:
-            raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    for graph in dict.fromkeys(circuit.graph for circuit in circuits):
+        check_graph(graph, model, task)
     fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
     size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
@@ -166,12 +169,25 @@ def evaluate_circuits(
     return Evaluation(metric, ablation, values, full, empty, model_values)
 
 
+def check_graph(graph: BaseGraph, model: Model, task: Task) -> None:
+    """Raise InputError if circuits of a graph can't run: it is another model's, or its spans aren't the task's."""
+    if graph.plain != model.graph:
+        raise InputError(f"the circuit is one of {graph.plain}, but model {model.name!r} has {model.graph}")
+    if isinstance(graph, SpanGraph) and graph.spans != task.span_names:
+        raise InputError(
+            f"the circuit has the spans {', '.join(graph.spans)}, but task {task.name!r} has "
+            f"{', '.join(task.span_names) or 'none'}; run it on a task of the same spans"
+        )
+
+
 def _key(model: Model, task: Task, job: EvaluateJob, size: int, engine: Engine) -> str:
     """Return the key of the values. Changing the batches, or the circuits that run at once, changes rounding."""
     masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in job.circuits)).hexdigest()
     batches = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-len(task) // size))))
     how = (job.metric, job.ablation, job.of_model)
-    return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches)
+    kinds = [repr(circuit.graph) for circuit in job.circuits if circuit.graph != model.graph]
+    kind = {"graphs": kinds, "spans": task.span_digest} if kinds else {}
+    return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches, **kind)
 
 
 def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, session: Session) -> Unit:

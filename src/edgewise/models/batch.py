@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ class Batch:
     answers           [example, 2] correct, incorrect
     right             [example, answer] all answers that count as correct; rows are filled up with the first
     shared            the number of leading positions, padding included, that the two prompts of every example share
+    spans             [example, position] the index of the span of each position, -1 for padding; None without spans
+    n_spans           the number of spans
     """
 
     clean: Tensor
@@ -31,6 +33,8 @@ class Batch:
     answers: Tensor
     right: Tensor
     shared: int
+    spans: Tensor | None = None
+    n_spans: int = 0
 
 
 def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
@@ -57,7 +61,10 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
     )
     tensors = (clean, corrupted, real, last, answers, right)
     clean, corrupted, real, last, answers, right = (x.to(device) for x in tensors)
-    return Batch(clean, corrupted, real, last, answers, right, shared)
+    batch = Batch(clean, corrupted, real, last, answers, right, shared)
+    if not all(example.span_names for example in examples):
+        return batch
+    return replace(batch, spans=span_indices(examples, batch), n_spans=len(examples[0].span_names))
 
 
 def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:

@@ -6,6 +6,9 @@ only at that position, so it runs only there. The other nodes run at all positio
 Changes of node outputs from the reference are stored in two tables, one for all positions and one for the last. Nodes
 that run at all positions have a row in both. The first two rows of a table are the reference's stream and the change of
 `input`. Several circuits run as one graph of all their nodes, so that a few large products replace many small ones.
+
+Circuits of (edge, span) pairs run the nodes that have a pair at any span. What a node reads differs between spans of
+tokens: at a position of a span it sums the edges whose pair with that span is inside. Other circuits have one span.
 """
 
 from __future__ import annotations
@@ -29,7 +32,11 @@ STREAM, INPUT, FIRST_FREE = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """The rows of a table that each reader sums: `rows` [term]; those of a reader begin at its `starts` [reader]."""
+    """The rows of a table that each reader sums at positions of each span of tokens.
+
+    rows    [term]
+    starts  [span, reader] where the rows of a reader begin
+    """
 
     rows: Ints
     starts: Ints
@@ -102,10 +109,11 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
     through_norms  whether a norm follows attention
     """
     graph = circuits[0].graph.plain
-    inside = np.zeros((len(circuits), graph.n_sources, graph.n_destinations), bool)
-    inside[:, graph.edge_source, graph.edge_destination] = [circuit.mask for circuit in circuits]
-    running = np.stack([circuit.node_mask[:-1] for circuit in circuits])
-    everywhere = _runs_everywhere(graph, inside)
+    masks = np.stack([circuit.mask for circuit in circuits]).reshape(len(circuits), graph.n_edges, -1)
+    inside = np.zeros((len(circuits), masks.shape[2], graph.n_sources, graph.n_destinations), bool)
+    inside[:, :, graph.edge_source, graph.edge_destination] = masks.transpose(0, 2, 1)
+    running = np.stack([circuit.plain().node_mask[:-1] for circuit in circuits])
+    everywhere = _runs_everywhere(graph, np.logical_or.reduce(inside, 1))
     planner = _Planner(graph, inside, through_norms)
     layers, ends = [], []
     for layer in range(graph.n_layers):
@@ -116,7 +124,7 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
         mlp_groups = [planner.plan_mlps(layer, nodes[:, mlp], at_last) for nodes, at_last in chosen]
         layers.append((tuple(filter(None, head_groups)), tuple(filter(None, mlp_groups))))
         ends.append((planner.n_rows[0], planner.n_rows[1]))
-    logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, -1])
+    logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, :, -1])
     return CircuitsPlan(tuple(ends), tuple(layers), logits)
 
 
@@ -146,6 +154,7 @@ class _Planner:
 
     The two tables have the indices False (all positions) and True (the last position).
 
+    inside  [circuit, span, source, destination]
     n_rows  [table] the number of rows assigned so far
     row_of  [table, circuit, source] the row of each node
     """
@@ -153,7 +162,7 @@ class _Planner:
     def __init__(self, graph: Graph, inside: Bools, through_norms: bool) -> None:
         self.graph, self.inside, self.through_norms = graph, inside, through_norms
         self.n_rows = [FIRST_FREE, FIRST_FREE]
-        self.row_of = np.full((2, *inside.shape[:2]), INPUT, np.intp)
+        self.row_of = np.full((2, len(inside), graph.n_sources), INPUT, np.intp)
 
     def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Heads | None:
         """Return the group of heads `chosen` [circuit, head]."""
@@ -164,8 +173,8 @@ class _Planner:
         queries = self.graph.attention_destinations(layer).start
         inputs = []
         for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
-            edges = {x: self.inside[circuits, :first, queries + x * self.graph.n_heads + heads] for x in letters}
-            nodes = {letter: np.flatnonzero(mask.any(1)) for letter, mask in edges.items() if mask.any()}
+            edges = {x: self.inside[circuits, :, :first, queries + x * self.graph.n_heads + heads] for x in letters}
+            nodes = {letter: np.flatnonzero(mask.any((1, 2))) for letter, mask in edges.items() if mask.any()}
             if nodes:
                 reader_circuits = np.concatenate([circuits[readers] for readers in nodes.values()])
                 reader_edges = np.concatenate([edges[letter][readers] for letter, readers in nodes.items()])
@@ -177,25 +186,26 @@ class _Planner:
         circuits = np.flatnonzero(chosen)
         if not len(circuits):
             return None
-        edges = self.inside[circuits, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
+        edges = self.inside[circuits, :, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
         reading = self.plan_reading(at_last, circuits, edges)
         return Mlps(*self._assign_rows(circuits, self.graph.mlp_source(layer), at_last), reading)
 
     def plan_reading(self, at_last: bool, circuits: Ints, edges: Bools) -> Reading:
-        """Return what readers, each of one of `circuits` [reader], sum for their edges [reader, source]."""
+        """Return what readers, each of one of `circuits` [reader], sum for their edges [reader, span, source]."""
         row_of, joined = self.row_of[int(at_last)], []
         if self.through_norms:
             edges = edges.copy()
             for layer in range(self.graph.n_layers):
                 first = self.graph.attention_sources(layer)
                 heads = slice(first, first + self.graph.n_heads)
-                readers = np.flatnonzero(edges[:, heads].any(1))
+                readers = np.flatnonzero(edges[..., heads].any((1, 2)))
                 if len(readers):
-                    joined.append((layer, readers, _sum_edges(row_of[circuits[readers], heads], edges[readers, heads])))
-                edges[:, heads] = False
-        stream = np.full((len(edges), 1), STREAM)
-        rows = np.concatenate([stream, row_of[circuits, : edges.shape[1]]], 1)
-        return Reading(at_last, _sum_edges(rows, np.concatenate([stream == STREAM, edges], 1)), tuple(joined))
+                    sums = _sum_edges(row_of[circuits[readers], heads], edges[readers, :, heads])
+                    joined.append((layer, readers, sums))
+                edges[..., heads] = False
+        rows = np.concatenate([np.full((len(edges), 1), STREAM), row_of[circuits, : edges.shape[2]]], 1)
+        reads_stream = np.ones((*edges.shape[:2], 1), bool)
+        return Reading(at_last, _sum_edges(rows, np.concatenate([reads_stream, edges], 2)), tuple(joined))
 
     def _assign_rows(self, circuits: Ints, sources: Ints | int, at_last: bool) -> tuple[bool, slice, slice]:
         """Assign the next rows to nodes, in the table of the last position or in both. Return the fields of a group."""
@@ -209,5 +219,8 @@ class _Planner:
 
 
 def _sum_edges(rows: Ints, edges: Bools) -> Sums:
-    """Return the sums over the rows [reader, source] that have an edge."""
-    return Sums(rows[edges], np.cumsum([0, *edges.sum(1)])[:-1])
+    """Return the sums over the rows [reader, source] that have an edge [reader, span, source]."""
+    by_span = edges.swapaxes(0, 1)
+    counts = by_span.sum(2)
+    starts = np.cumsum(counts).reshape(counts.shape) - counts
+    return Sums(np.broadcast_to(rows, by_span.shape)[by_span], starts)

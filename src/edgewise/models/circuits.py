@@ -24,19 +24,26 @@ from .transformer import Layer, Norm, Transformer
 
 
 def run_circuits(
-    model: Transformer, plan: CircuitsPlan, clean: Tensor, reference: Trace, frame: Frame, last: Tensor
+    model: Transformer,
+    plan: CircuitsPlan,
+    clean: Tensor,
+    reference: Trace,
+    frame: Frame,
+    last: Tensor,
+    spans: Tensor | None = None,
 ) -> Tensor:
     """Return the streams [circuit, example, d_model] that the logits read at each example's last position.
 
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
+    spans  [batch, position] for circuits of (edge, span) pairs, the span of each position; padding may have any
     """
     batch, length, _ = clean.shape
     examples = torch.arange(batch, device=last.device)
     last_frame = frame_at(frame, (examples, last))
     ends, last_ends = zip(*(plan.ends[span[-1]] for span in model.spans), strict=True)
     change = clean - reference.embedding
-    full = Table(model, reference, ends, change)
-    at_last = Table(model, reference, last_ends, change, examples * length + last)
+    full = Table(model, reference, ends, change, spans=spans)
+    at_last = Table(model, reference, last_ends, change, examples * length + last, spans)
     tables = (full, at_last)
     for index, layer in enumerate(model.layers):
         head_groups, mlp_groups = plan.layers[index]
@@ -78,13 +85,21 @@ class Table:
     ends    for every span of layers on one device, the number of rows up to its end
     change  [example, position, d_model] the change of `input`
     places  [place] which positions of all examples, counted together, the table is for; None for all
+    spans   [example, position] the span of tokens of each position; None if there is only one
     """
 
     def __init__(
-        self, model: Transformer, reference: Trace, ends: Sequence[int], change: Tensor, places: Tensor | None = None
+        self,
+        model: Transformer,
+        reference: Trace,
+        ends: Sequence[int],
+        change: Tensor,
+        places: Tensor | None = None,
+        spans: Tensor | None = None,
     ) -> None:
         self._model, self._reference, self._places = model, reference, places
         self._parts: list[tuple[int, Tensor]] = []  # (first row, rows)
+        self._spans = None if spans is None else self.select(spans)
         change = self.select(change)
         for span, first, end in zip(model.spans, (0, *ends), ends, strict=False):
             shape, device = (len(change), end - first, change.shape[-1]), model.layers[span[0]].device
@@ -123,28 +138,40 @@ class Table:
     def _sum(self, sums: Sums, device: torch.device) -> Tensor:
         """Return sums [place, reader, d_model] on a device; rows are summed on their own device."""
         if len(self._parts) == 1:
-            return _sum_rows(self._parts[0][1], sums)
+            return _sum_rows(self._parts[0][1], sums, self._spans)
         total: Tensor | None = None
         for first, part in self._parts:
             in_part = (sums.rows >= first) & (sums.rows < first + part.shape[1])
             if in_part.any():
                 starts = np.searchsorted(np.flatnonzero(in_part), sums.starts)
-                part_sum = _sum_rows(part, Sums(sums.rows[in_part] - first, starts)).to(device)
+                part_sum = _sum_rows(part, Sums(sums.rows[in_part] - first, starts), self._spans).to(device)
                 total = part_sum if total is None else total.add_(part_sum)
         assert total is not None
         return total
 
 
-def _sum_rows(rows: Tensor, sums: Sums) -> Tensor:
+def _sum_rows(rows: Tensor, sums: Sums, spans: Tensor | None) -> Tensor:
     """Return sums [place, reader, d_model] of rows [place, row, d_model], place by place.
 
-    Sums of half-precision numbers are computed in float32.
+    Sums of half-precision numbers are computed in float32. `spans` [place] says which of the sums a place has.
     """
     n_places, n_rows, width = rows.shape
-    places = torch.arange(n_places, device=rows.device)[:, None]
+    places = torch.arange(n_places, device=rows.device)
     terms, starts = (torch.as_tensor(x, device=rows.device) for x in (sums.rows, sums.starts))
-    index, offsets = (places * n_rows + terms).flatten(), (places * len(terms) + starts).flatten()
-    return F.embedding_bag(index, rows.view(-1, width), offsets, mode="sum").view(n_places, len(starts), width)
+    if spans is None:
+        index, offsets = places[:, None] * n_rows + terms, places[:, None] * len(terms) + starts
+    else:
+        spans = spans.to(rows.device)
+        ends = torch.cat([starts[1:, 0], starts.new_tensor([len(terms)])])
+        first, n_terms = starts[spans, 0], (ends - starts[:, 0])[spans]
+        before = n_terms.cumsum(0) - n_terms  # terms of all earlier places
+        # The terms of a place are those of its span, from `first` on.
+        place = places.repeat_interleave(n_terms)
+        index = torch.arange(len(place), device=rows.device).add_((first - before)[place])
+        index = terms[index].add_(place.mul_(n_rows))
+        offsets = starts[spans].add_((before - first)[:, None])
+    sums_by_place = F.embedding_bag(index.flatten(), rows.view(-1, width), offsets.flatten(), mode="sum")
+    return sums_by_place.view(n_places, -1, width)
 
 
 def _norm_in_place(norm: Norm, streams: Tensor) -> None:

@@ -17,6 +17,7 @@ y = V x, and w the norm's weight. The gradient at the stream is W^T (w g) / s - 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from .transformer import Layer, Projection, Transformer, at_least_float32
 
 # [batch, source, position, d_model] of all sources: one tensor for every span of layers, on the device of the span.
 Differences = tuple[Tensor, ...]
+# A range of positions, the span of tokens that they belong to, and the examples of which this is true; None for all.
+Segment = tuple[slice, int, Sequence[int] | None]
 # By layer with a norm after attention, its normalised input (None if its scale is a constant) and its inverse scale.
 PostNorms = dict[int, tuple[Tensor | None, Tensor]]
 
@@ -218,8 +221,41 @@ def _first_sources(model: Transformer) -> list[int]:
     return [model.graph.attention_sources(span.start) if index else 0 for index, span in enumerate(model.spans)]
 
 
-def contract(model: Transformer, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """The positions of a batch by the span of tokens that they belong to.
+
+    n_spans  the number of spans
+    parts    ranges of adjacent positions of one span; padding is in none
+    """
+
+    n_spans: int
+    parts: tuple[Segment, ...]
+
+
+def find_segments(spans: Tensor, n_spans: int) -> Segments:
+    """Return the segments of a batch with these spans [batch, position]; -1 stands for padding."""
+    rows: dict[tuple[int, int, int], list[int]] = {}
+    for row, indices in enumerate(spans.tolist()):
+        for span, run in itertools.groupby(range(len(indices)), indices.__getitem__):
+            positions = list(run)
+            if span >= 0:
+                rows.setdefault((positions[0], positions[-1] + 1, span), []).append(row)
+    return Segments(
+        n_spans,
+        tuple(
+            (slice(start, stop), span, None if len(examples) == len(spans) else examples)
+            for (start, stop, span), examples in rows.items()
+        ),
+    )
+
+
+def contract(
+    model: Transformer, differences: Differences, runs: Iterable[Gradients], segments: Segments | None = None
+) -> Tensor:
     """Return the scores [batch, edge]: source difference times destination gradient, summed over positions.
+
+    With `segments`, positions are summed by span: the scores are [batch, pair] of (edge, span) pairs.
 
     Scores are the mean over runs. A generator of runs needs the memory of one run and of their sum. If a norm follows
     attention, a head's difference reaches its readers through a linear map that differs between runs, so each run is
@@ -227,10 +263,11 @@ def contract(model: Transformer, differences: Differences, runs: Iterable[Gradie
     """
     if not model.has_post_norm:
         summed, count = _sum_runs(runs)
-        return _contract_gradients(model, differences, summed).div_(count)
+        return _contract_gradients(model, differences, summed, segments).div_(count)
     total, count = torch.zeros((), device=model.device), 0
     for run in runs:
-        total = total + _contract_gradients(model, _apply_post_norms(model, differences, run.post_norms), run)
+        normed = _apply_post_norms(model, differences, run.post_norms)
+        total = total + _contract_gradients(model, normed, run, segments)
         count += 1
     return total / count
 
@@ -274,38 +311,65 @@ def _apply_post_norms(model: Transformer, differences: Differences, post_norms: 
     return normed
 
 
-def _contract_gradients(model: Transformer, differences: Differences, gradients: Gradients) -> Tensor:
-    """Return the products [batch, edge] of differences with gradients."""
+def _contract_gradients(
+    model: Transformer, differences: Differences, gradients: Gradients, segments: Segments | None
+) -> Tensor:
+    """Return the products [batch, edge] of differences with gradients; [batch, pair] with segments."""
     graph, first_part = model.graph, differences[0]
-    scores = torch.zeros((len(first_part), graph.n_edges), dtype=first_part.dtype, device=first_part.device)
+    shape = (len(first_part), graph.n_edges, 1 if segments is None else segments.n_spans)
+    scores = torch.zeros(shape, dtype=first_part.dtype, device=first_part.device)
     with torch.no_grad():
         for index in range(len(gradients.attention)):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
             at_stream = _stream_gradient(model, index, gradients.attention[index])
-            block = _multiply_sources(differences, graph.attention_sources(index), at_stream)
+            block = _multiply_sources(differences, graph.attention_sources(index), at_stream, segments)
             del at_stream  # free it before the next layer's, which is as large
-            # [source, (qkv, head)] -> [source, head, qkv], the order of edges
-            scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1)
+            # [source, (qkv, head), span] -> [source, head, qkv, span], the order of edges
+            scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1, 3)
             mlp = gradients.mlp[index].unsqueeze(1)
-            scores[:, mlp_block] = _multiply_sources(differences, graph.mlp_sources(index), mlp).squeeze(-1)
+            scores[:, mlp_block] = _multiply_sources(differences, graph.mlp_sources(index), mlp, segments).squeeze(2)
         if gradients.logits is not None:
             logits = gradients.logits.unsqueeze(1)
-            scores[:, graph.blocks[-1]] = _multiply_sources(differences, graph.n_sources, logits).squeeze(-1)
-    return scores
+            scores[:, graph.blocks[-1]] = _multiply_sources(differences, graph.n_sources, logits, segments).squeeze(2)
+    return scores.flatten(1)
 
 
-def _multiply_sources(differences: Differences, n_sources: int, gradient: Tensor) -> Tensor:
-    """Return the products [batch, source, reader] with gradients [batch, reader, position, d_model].
+def _multiply_sources(differences: Differences, n_sources: int, gradient: Tensor, segments: Segments | None) -> Tensor:
+    """Return the products [batch, source, reader, span] with gradients [batch, reader, position, d_model].
 
-    Gradients are moved to the device of the differences, which are larger.
+    Without segments, there is one span of all positions. Gradients are moved to the device of the differences, which
+    are larger.
     """
     blocks = []
     for part in differences:
         if n_sources > 0:
-            moved = gradient.to(part.device).flatten(2).transpose(1, 2)
-            blocks.append((part[:, :n_sources].flatten(2) @ moved).to(differences[0].device))
+            sources, moved = part[:, :n_sources], gradient.to(part.device)
+            if segments is None:
+                products = (sources.flatten(2) @ moved.flatten(2).transpose(1, 2)).unsqueeze(-1)
+            else:
+                products = _multiply_segments(sources, moved, segments)
+            blocks.append(products.to(differences[0].device))
         n_sources -= part.shape[1]
     return blocks[0] if len(blocks) == 1 else torch.cat(blocks, 1)
+
+
+def _multiply_segments(sources: Tensor, gradient: Tensor, segments: Segments) -> Tensor:
+    """Return the products [batch, source, reader, span] by span.
+
+    Adjacent positions of an example are one matrix without a copy, so all spans together cost as much as one product
+    over all positions.
+    """
+    shape = (len(sources), segments.n_spans, sources.shape[1], gradient.shape[1])
+    products = sources.new_zeros(shape)
+    for positions, span, rows in segments.parts:
+        if rows is None:
+            reads = gradient[:, :, positions].flatten(2).transpose(1, 2)
+            products[:, span].baddbmm_(sources[:, :, positions].flatten(2), reads)
+        else:
+            for row in rows:
+                reads = gradient[row, :, positions].flatten(1).T
+                products[row, span].addmm_(sources[row, :, positions].flatten(1), reads)
+    return products.permute(0, 2, 3, 1)
 
 
 def _stream_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:

@@ -138,6 +138,12 @@ def scoring_need(
     return _scale_need(shape, length, fixed, each, 4 * graph.n_heads * itemsize)
 
 
+def add_spans(need: Need, shape: Shape, n_spans: int) -> Need:
+    """Return the need of scoring (edge, span) pairs: that of edges, and the scores of pairs, which are summed once."""
+    scores = 2 * shape.graph.n_edges * n_spans * shape.sum_itemsize
+    return replace(need, each=need.each + scores)
+
+
 def circuit_need(shape: Shape, length: int) -> Need:
     """Return the memory for running circuits: the clean run, the reference run, and the full circuit."""
     streams, indices = _head_input_bytes(shape, shape.graph.n_sources)
@@ -183,7 +189,7 @@ def group_circuits(
     available = (budget - circuit_need(shape, length).fixed) / values - 2 * shape.trace_bytes
     max_circuits = _max_circuits(shape, values)
     for index, circuit in enumerate(circuits):
-        needed = _circuit_bytes(shape, length, int(circuit.node_mask.sum()))
+        needed = _circuit_bytes(shape, length, int(circuit.plain().node_mask.sum()))
         if index > start and (used + needed > available or index - start >= max_circuits):
             yield start, index
             start, used = index, 0.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from ..core.circuit import Circuit
+from ..graph import SpanGraph
 from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import plan_circuits
@@ -17,9 +19,11 @@ from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_fram
 from .gradients import (
     Differences,
     Gradients,
+    Segments,
     contract,
     destination_gradients,
     dropped_layer_gradients,
+    find_segments,
     source_differences,
     source_outputs,
 )
@@ -37,6 +41,7 @@ class Prepared:
     last              [example] the position that the metric reads, counted from the first position that runs
     answers, right    as in `Batch`
     batch             the tokens
+    by_span           whether scores are those of (edge, span) pairs
     """
 
     model: Transformer
@@ -47,6 +52,20 @@ class Prepared:
     answers: Tensor
     right: Tensor
     batch: Batch
+    by_span: bool = False
+
+    @property
+    def spans(self) -> Tensor | None:
+        """[example, position] The index of the span of each position that runs, -1 for padding; None without spans."""
+        return None if self.batch.spans is None else self.batch.spans[:, -self.clean.shape[1] :]
+
+    @cached_property
+    def segments(self) -> Segments | None:
+        """The positions by span, for scores of (edge, span) pairs; None for scores of edges."""
+        if not self.by_span:
+            return None
+        assert self.batch.spans is not None and self.spans is not None
+        return find_segments(self.spans, self.batch.n_spans)
 
     def run(
         self,
@@ -73,7 +92,8 @@ class Prepared:
     def run_circuits(self, circuits: Sequence[Circuit], reference: Trace) -> Tensor:
         """Return the final streams [circuit, example, d_model] of pruned circuits, for `read_stream`."""
         plan = plan_circuits(circuits, self.model.has_post_norm)
-        return run_circuits(self.model, plan, self.clean, reference, self.frame, self.last)
+        spans = self.spans if isinstance(circuits[0].graph, SpanGraph) else None
+        return run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
 
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example, d_model] of a circuit with weights on its edges, for `read_stream`.
@@ -116,21 +136,25 @@ class Prepared:
     def contract(self, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
         """Return the scores [example, edge]: source difference times destination gradient, the mean over runs.
 
+        If the batch is to be scored by span, they are [example, pair], `edge * n_spans + span`.
+
         A generator of runs needs the memory of one run and of their sum.
         """
-        return contract(self.model, differences, runs)
+        return contract(self.model, differences, runs, self.segments)
 
     def with_all_positions(self) -> Prepared:
         """Return the batch without a shared prefix, so that runs have all positions."""
-        return self if self.frame.past is None else prepare(self.model, self.batch, share_prefix=False)
+        if self.frame.past is None:
+            return self
+        return prepare(self.model, self.batch, share_prefix=False, by_span=self.by_span)
 
 
-def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prepared:
+def prepare(model: Transformer, batch: Batch, share_prefix: bool = True, by_span: bool = False) -> Prepared:
     """Prepare a batch for runs.
 
     Attention is causal, so all runs (clean, corrupted, interpolated, patched) have the same activations before the
     first token in which the prompts differ. With `share_prefix` these positions run once, and later positions read
-    their keys and values.
+    their keys and values. With `by_span`, scores are those of (edge, span) pairs.
     """
     first = batch.shared if share_prefix else 0
     with torch.no_grad():
@@ -140,4 +164,4 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True) -> Prep
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
-    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right, batch)
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right, batch, by_span)

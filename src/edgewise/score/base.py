@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
 from ..method import Method
@@ -35,7 +35,11 @@ class Scorer(Method, ABC):
     """An attribution method: scores every edge on every example. Derive from it for a custom scorer.
 
     Import torch inside the methods, so that the command line can list scorers without waiting for torch.
+
+    by_span  whether it can score (edge, span) pairs: all that make their scores by `Prepared.contract` can
     """
+
+    by_span: ClassVar[bool] = True
 
     @abstractmethod
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:

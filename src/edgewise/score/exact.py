@@ -30,6 +30,7 @@ class Exact(Scorer):
     """
 
     name: ClassVar[str] = "exact"
+    by_span: ClassVar[bool] = False
     best: int | None = None
     of: Scorer = field(default_factory=EapIg)
 

@@ -48,7 +48,7 @@ class GradDrop(Scorer):
         values = batch.contract(differences, [next(runs)]).abs_()
         for index, block in enumerate(graph.blocks):
             # The gradient at this block does not change if a layer before it is dropped: index // 2 layers.
-            values[:, block] *= index // 2
+            values.unflatten(1, (graph.n_edges, -1))[:, block] *= index // 2
         for gradients in runs:
             values += batch.contract(differences, [gradients]).abs_()
         clean_metric = metric.value(clean_readout, clean_readout)

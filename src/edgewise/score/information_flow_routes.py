@@ -30,6 +30,7 @@ class InformationFlowRoutes(Scorer):
     """
 
     name: ClassVar[str] = "information-flow-routes"
+    by_span: ClassVar[bool] = False
 
     def check(self, metric: Metric) -> None:
         """Accept every metric: no gradient is needed."""

@@ -22,6 +22,7 @@ class MaskIg(Scorer):
     """
 
     name: ClassVar[str] = "mask-ig"
+    by_span: ClassVar[bool] = False
     steps: int = 20
 
     def __post_init__(self) -> None:

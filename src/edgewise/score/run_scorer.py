@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
 from ..errors import InputError, SwappedWarning, warn
+from ..graph import BaseGraph, SpanGraph
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
-from ..models.memory import BUDGET, choose_batch_size
+from ..models.memory import BUDGET, add_spans, choose_batch_size
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
@@ -29,18 +30,21 @@ DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), LogitDifference()
 
 @dataclass(frozen=True)
 class ScoreJob:
-    """A job: the scores of a batch."""
+    """A job: the scores of a batch; `by_span` those of (edge, span) pairs."""
 
     scorer: Scorer
     metric: Metric
+    by_span: bool = False
 
     def __call__(
         self, model: Model, examples: Sequence[Example]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
         """Return scores [example, edge], and the metric [example] of the clean and of the corrupted runs."""
-        batch = prepare(model.transformer, make_batch(examples, model.transformer.device))
+        tokens = make_batch(examples, model.transformer.device)
+        batch = prepare(model.transformer, tokens, by_span=self.by_span)
         scores = self.scorer.score(batch, self.metric)
-        _check_scores(scores, self.scorer, len(examples), model.graph.n_edges)
+        n_edges = model.graph.n_edges * (tokens.n_spans if self.by_span else 1)
+        _check_scores(scores, self.scorer, len(examples), n_edges)
         # A custom metric or scorer may return tensors that still require gradients.
         metrics = (scores.clean_metric, scores.corrupted_metric)
         clean, corrupted = (metric.detach().cpu().double().numpy() for metric in metrics)
@@ -54,6 +58,7 @@ def score_edges(
     scorer: Scorer = DEFAULT_SCORER,
     metric: Metric = DEFAULT_METRIC,
     *,
+    positions: bool = False,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
@@ -72,6 +77,8 @@ def score_edges(
         The attribution method.
     metric
         Number per example that edges are scored for.
+    positions
+        Score (edge, span) pairs instead of edges: the same scores before the sum over the task's spans.
     batch_size
         Examples per batch. None chooses what fits into `memory`.
     memory
@@ -82,12 +89,13 @@ def score_edges(
     Returns
     -------
     EdgeScores
-        Scores [example, edge], in the task's order.
+        Scores [example, edge], in the task's order. With `positions`, their graph is a `SpanGraph`.
 
     Raises
     ------
     InputError
-        If the scorer can't use the metric, or the metric doesn't differ between clean and corrupted prompts.
+        If the scorer can't use the metric, or the metric doesn't differ between clean and corrupted prompts; with
+        `positions`, if the task has no spans or the scorer can't score by span.
     """
     check_is("scorer", Scorer, scorer)
     check_is("metric", Metric, metric)
@@ -95,18 +103,20 @@ def score_edges(
     check_is("session", Session, session)
     check_examples(model, task)
     model, store = model.pin(), session.store
-    size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
-    key = "" if store.folder is None else _key(model, task, scorer, metric, size)
+    graph = _graph(model, task, scorer, positions)
+    size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
+    key = "" if store.folder is None else _key(graph, model, task, scorer, metric, size)
     unit = store.find(key)
     if unit is None:
         second = scorer
         if scorer.first_scorer is not None:
             # A pass over all examples. With a store it is a unit of its own, so that it resumes, too.
             first = score_edges(
-                model, task, scorer.first_scorer, metric, batch_size=batch_size, memory=memory, session=session
-            )
+                model, task, scorer.first_scorer, metric,
+                positions=positions, batch_size=batch_size, memory=memory, session=session,
+            )  # fmt: skip
             second = scorer.with_first_scores(first.mean())
-        unit = _score(model, task, ScoreJob(second, metric), size, key, session)
+        unit = _score(graph, model, task, ScoreJob(second, metric, positions), size, key, session)
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
@@ -127,7 +137,7 @@ def score_edges(
         "threads": thread_count(),
         "seconds": unit.about["seconds"],
     }
-    return EdgeScores(model.graph, unit.arrays["values"], provenance)
+    return EdgeScores(graph, unit.arrays["values"], provenance)
 
 
 def has_partial_scores(
@@ -138,28 +148,53 @@ def has_partial_scores(
     metric: Metric = DEFAULT_METRIC,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
+    positions: bool = False,
 ) -> bool:
     """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
-    size = _choose_batch_size(session.engine, model, task, scorer, batch_size, memory)
-    return session.store.has(_key(model, task, scorer, metric, size))
+    graph = _graph(model, task, scorer, positions)
+    size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
+    return session.store.has(_key(graph, model, task, scorer, metric, size))
+
+
+def _graph(model: Model, task: Task, scorer: Scorer, positions: bool) -> BaseGraph:
+    """Return the graph of the scores. Raise InputError if they can't be made."""
+    if not positions:
+        return model.graph
+    if not scorer.by_span:
+        raise InputError(
+            f"scorer {scorer.name!r} can't score positions; use one that multiplies differences with gradients, such "
+            "as eap-ig, or leave positions out"
+        )
+    return task.span_graph(model.graph)
 
 
 def _choose_batch_size(
-    engine: Engine, model: Model, task: Task, scorer: Scorer, batch_size: int | None, memory: int | str
+    engine: Engine,
+    graph: BaseGraph,
+    model: Model,
+    task: Task,
+    scorer: Scorer,
+    batch_size: int | None,
+    memory: int | str,
 ) -> int:
-    fits = choose_batch_size(batch_size, scorer.need(model.transformer.shape, task.longest), memory)
+    shape = model.transformer.shape
+    need = scorer.need(shape, task.longest)
+    if isinstance(graph, SpanGraph):
+        need = add_spans(need, shape, graph.n_spans)
+    fits = choose_batch_size(batch_size, need, memory)
     return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
 
 
-def _key(model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
+def _key(graph: BaseGraph, model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
     """Return the key of the scores. It includes the batch size, which changes rounding."""
-    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size)
+    spans = {"spans": task.span_digest} if isinstance(graph, SpanGraph) else {}
+    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **spans)
 
 
-def _score(model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
+def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
     """Return the arrays `values` [example, edge] and `metrics` [example, 2] of clean and corrupted runs."""
     batches = plan_batches(task.examples, size)
-    columns: Columns = {"values": ((model.graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
+    columns: Columns = {"values": ((graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
     with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
         reporting.report("score", partial.n_done, len(task))
         missing = [rows for rows in batches if partial.is_missing(rows)]

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Protocol, overload
 
 from ..errors import MAX_DETAILS, InputError, warn
+from ..graph import Graph, SpanGraph
 from ..io.reading import wrap_read_errors
 from .spans import CharacterSpan, assign_positions, name_spans
 
@@ -176,6 +177,21 @@ class Task:
     def span_names(self) -> tuple[str, ...]:
         """The names of the spans that all examples have, in order; () if they have none."""
         return self.examples[0].span_names
+
+    def span_graph(self, graph: Graph) -> SpanGraph:
+        """Return the graph of (edge, span) pairs for the edges of a graph and the spans of this task.
+
+        Raises
+        ------
+        InputError
+            If the task has no spans.
+        """
+        if not self.span_names:
+            raise InputError(
+                f"positions need a task with spans, but task {self.name!r} has none; name spans in its file (a column "
+                "`spans`, or markers in prompts), or leave positions out"
+            )
+        return SpanGraph(graph, self.span_names)
 
     @cached_property
     def digest(self) -> str:
