@@ -108,6 +108,7 @@ def _gpt2(model: Any) -> Transformer:
         rotary=None,
         final_norm=_layer_norm(body.ln_f),
         unembed=model.lm_head.weight,
+        unembed_bias=model.lm_head.bias,
         attention_scale=d_head**-0.5,
         max_length=config.n_positions,
         mlp_kept=config.n_inner or 4 * width,
@@ -144,6 +145,7 @@ def _gpt_neox(model: Any) -> Transformer:
         rotary=lambda like, positions, kind: body.rotary_emb(like, positions),
         final_norm=_layer_norm(body.final_layer_norm),
         unembed=unembed.weight,
+        unembed_bias=unembed.bias,
         attention_scale=d_head**-0.5,
         max_length=config.max_position_embeddings,
         mlp_kept=config.intermediate_size,
@@ -178,6 +180,7 @@ def _opt(model: Any) -> Transformer:
         rotary=None,
         final_norm=_layer_norm(body.final_layer_norm),
         unembed=model.lm_head.weight,
+        unembed_bias=model.lm_head.bias,
         attention_scale=d_head**-0.5,
         max_length=config.max_position_embeddings,
         mlp_kept=2 * config.ffn_dim,  # before and after the activation
@@ -240,6 +243,7 @@ def _llama(model: Any) -> Transformer:
         rotary=rotary,
         final_norm=norm(body.norm),
         unembed=model.lm_head.weight,
+        unembed_bias=model.lm_head.bias,
         attention_scale=query_scale**-0.5,
         max_length=_longest_prompt(config),
         mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and the gated values

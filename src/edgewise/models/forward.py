@@ -266,9 +266,14 @@ def read_out(
     device, unembed_device = answers.device, model.unembed.device
     y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:
-        logits = soft_cap(_all_logits(model.unembed, y), model.logit_cap).to(device)
+        logits = _all_logits(model.unembed, y)
+        logits = logits if model.unembed_bias is None else logits + model.unembed_bias
+        logits = soft_cap(logits, model.logit_cap).to(device)
         return Readout(answers, logits.gather(1, answers), right, logits)
-    answer_logits = (at_least_float32(model.unembed[answers.to(unembed_device)]) @ y.unsqueeze(-1)).squeeze(-1)
+    tokens = answers.to(unembed_device)
+    answer_logits = (at_least_float32(model.unembed[tokens]) @ y.unsqueeze(-1)).squeeze(-1)
+    if model.unembed_bias is not None:
+        answer_logits = answer_logits + model.unembed_bias[tokens]
     return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), right)
 
 

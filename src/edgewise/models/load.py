@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from ..io.torch_file import check_pickled_weights
 from .cache import find_or_make_copy
-from .check_module import check_module, remove_hooks
+from .check_module import check_module, check_weights, remove_hooks
 from .config import least_parameters, read_config
 from .facts import inspect_source
 from .families import build_transformer
@@ -24,6 +24,7 @@ from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
 from .torch_modes import default_torch_modes
+from .transformer_lens import convert_lens_model, is_lens_model
 from .transformers_settings import block_custom_generate, silence_transformers
 from .weights_digest import weights_digest
 
@@ -92,7 +93,7 @@ def load_source(source: ModelSource) -> Model:
 
 
 def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str | bool = "auto") -> Model:
-    """Return a model from a HuggingFace causal language model in memory.
+    """Return a model from a HuggingFace or TransformerLens causal language model in memory.
 
     The weights are shared, not copied: results follow edits in place. After weights were replaced, as by `module.to`,
     wrap the module again. `module` stays as it is: its training mode, and which of its weights require gradients.
@@ -100,7 +101,9 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
     Parameters
     ----------
     module
-        For example the result of `AutoModelForCausalLM.from_pretrained`.
+        For example the result of `AutoModelForCausalLM.from_pretrained`. Or a `HookedTransformer` or
+        `TransformerBridge` of TransformerLens with the structure of GPT-2, Llama or GPT-NeoX: then the weights are
+        copied, and its tokenizer is used if none is given.
     tokenizer
         HuggingFace's tokenizer; None if tasks are given as tokens.
     name
@@ -124,6 +127,12 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"expected a HuggingFace causal language model, not {type(module).__name__}")
+    if is_lens_model(module):
+        tokenizer = getattr(module, "tokenizer", None) if tokenizer is None else tokenizer
+        with silence_transformers(), default_torch_modes():
+            converted = convert_lens_model(module)
+            check_weights(converted, name)
+            return _wrap_module(converted, tokenizer, name, bos)
     check_module(module, name)
     with default_torch_modes():
         # Copy the tree of modules, but not the tensors: each is replaced by a view of itself without gradients.

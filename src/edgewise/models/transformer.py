@@ -257,6 +257,7 @@ class Transformer:
                [batch, position, rotated]; None if there is none
     mlp_kept   values per position that an MLP keeps for a backward pass
     attention_cap, logit_cap  soft caps of attention scores and logits: cap * tanh(x / cap)
+    unembed_bias  [token] added to the logits, a part of every circuit; only models of TransformerLens have it
     """
 
     graph: Graph
@@ -272,6 +273,7 @@ class Transformer:
     mlp_kept: int
     attention_cap: float | None = None
     logit_cap: float | None = None
+    unembed_bias: Tensor | None = None
 
     @property
     def device(self) -> torch.device:
