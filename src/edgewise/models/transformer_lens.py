@@ -128,11 +128,12 @@ def _gpt_neox(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tens
 
     cfg = model.cfg
     rope = _rope_parameters(model, (cfg.rotary_dim or cfg.d_head) / cfg.d_head)
+    # transformers 4 reads these options, transformers 5 reads `rope_parameters`.
+    old_names = {"rotary_pct": rope.get("partial_rotary_factor", 1.0), "rotary_emb_base": rope["rope_theta"]}
     config = GPTNeoXConfig(
         hidden_size=cfg.d_model, num_hidden_layers=cfg.n_layers, num_attention_heads=cfg.n_heads,
         intermediate_size=cfg.d_mlp, max_position_embeddings=cfg.n_ctx, hidden_act=cfg.act_fn, layer_norm_eps=cfg.eps,
-        use_parallel_residual=bool(cfg.parallel_attn_mlp), rotary_pct=rope["partial_rotary_factor"],
-        rotary_emb_base=rope["rope_theta"], rope_parameters=rope, **_shared_options(cfg),
+        use_parallel_residual=bool(cfg.parallel_attn_mlp), rope_parameters=rope, **old_names, **_shared_options(cfg),
     )  # fmt: skip
     renamed = {"gpt_neox.embed_in.weight": weights.W_E}
     renamed |= _norm_weights("gpt_neox.final_layer_norm", model.ln_final, weights.W_E)
@@ -160,11 +161,12 @@ def _llama(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tensor]
     from transformers import LlamaConfig, LlamaForCausalLM
 
     cfg, gates, rope = model.cfg, model.W_gate, _rope_parameters(model, 1.0)
+    old_names: dict[str, Any] = {"rope_theta": rope["rope_theta"]}
     config = LlamaConfig(
         hidden_size=cfg.d_model, num_hidden_layers=cfg.n_layers, num_attention_heads=cfg.n_heads,
         num_key_value_heads=weights.W_K.shape[1], head_dim=cfg.d_head, intermediate_size=cfg.d_mlp,
-        max_position_embeddings=cfg.n_ctx, hidden_act=cfg.act_fn, rms_norm_eps=cfg.eps, rope_theta=rope["rope_theta"],
-        rope_parameters=rope,        attention_bias=True, mlp_bias=True, **_shared_options(cfg),
+        max_position_embeddings=cfg.n_ctx, hidden_act=cfg.act_fn, rms_norm_eps=cfg.eps, attention_bias=True,
+        mlp_bias=True, rope_parameters=rope, **old_names, **_shared_options(cfg),
     )  # fmt: skip
     renamed = {"model.embed_tokens.weight": weights.W_E} | _norm_weights("model.norm", model.ln_final, weights.W_E)
     for index, block in enumerate(model.blocks):
