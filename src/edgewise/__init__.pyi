@@ -65,5 +65,6 @@ from .tasks.load import load_task as load_task, make_task as make_task
 from .tasks.metrics import Accuracy as Accuracy, Metric as Metric
 from .tasks.task import PromptPair as PromptPair, Task as Task
 from .verify.knock_outs import knock_out as knock_out, knock_out_each as knock_out_each
+from .verify.verify_circuit import verify_circuit as verify_circuit
 
 __version__: str

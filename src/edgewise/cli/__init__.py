@@ -26,6 +26,7 @@ COMMANDS = {
     "combine": "Combine several rankings of one model's edges into one: the mean of their ranks or values.",
     "evaluate": "Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.",
     "knock-out": "Cut nodes and edges from the model, and measure how far the metric falls.",
+    "verify": "Test whether a circuit is real, with a null hypothesis and a p-value for each test.",
     "view": "Write a page that shows circuits layer by layer: one file that needs no server and no network.",
     "show": "Show a circuit: its strongest edges, its heads and MLPs by total score, and its faithfulness by size.",
     "compare": "Compare recipes of a run on the same examples, or two circuits, or two runs.",

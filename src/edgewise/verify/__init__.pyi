@@ -1,3 +1,12 @@
 """The names of this package, imported when they are first used."""
 
+from .independence import hsic as hsic
 from .knock_outs import KnockOuts as KnockOuts, knock_out as knock_out, knock_out_each as knock_out_each
+from .random_circuits import add_path as add_path, draw_circuit as draw_circuit, draw_matched as draw_matched
+from .settings import CircuitTest as CircuitTest, VerifySettings as VerifySettings
+from .verify_circuit import (
+    TESTS as TESTS,
+    Verification as Verification,
+    plan_verification as plan_verification,
+    verify_circuit as verify_circuit,
+)

@@ -68,9 +68,7 @@ class KnockOuts:
         draws = resampling_weights(len(self.full), resamples, seed) @ self.effects.T
         lows, highs = np.quantile(draws, [tail, 1 - tail], axis=0).tolist()
         means = self.effects.mean(1).tolist()
-        return tuple(
-            Interval(mean, low, high, confidence) for mean, low, high in zip(means, lows, highs, strict=True)
-        )
+        return tuple(Interval(mean, low, high, confidence) for mean, low, high in zip(means, lows, highs, strict=True))
 
     def __repr__(self) -> str:
         sets, examples = self.values.shape

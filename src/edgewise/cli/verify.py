@@ -1,0 +1,158 @@
+"""edgewise verify: test whether a circuit is real."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..io.atomic import check_file, check_folder
+from ..models import Model
+from ..recipes.settings import Settings
+from ..report.verification import (
+    FILE_PATTERN,
+    RECORD,
+    condition_tables,
+    summary_lines,
+    verdict_tables,
+    write_verification,
+)
+from ..results import is_result, read_result
+from ..tasks import Task, has_splits, is_task_file
+from ..tasks.task import warn_of_sample
+from . import options
+from .console import explain, note, out, print_json, print_tables, say, show_forecast, show_progress
+from .options import option
+from .repeat import KEY, check_same, describe_examples, made_from, read_record
+
+SPLITS = ("train", "validation", "test")
+ALL = "all"
+
+
+def command(
+    *,
+    circuit: Path = typer.Argument(
+        ..., help="A circuit (npz, EAP-IG json or pt), a folder made by `edgewise run`, or known/NAME."
+    ),
+    chosen: options.CircuitOptions,
+    model: options.ModelOptions,
+    task: options.TaskOptions,
+    machine: options.MachineOptions,
+    split: str = option("test", "Task", "The examples to use: train, validation or test."),
+    tests: str = option(
+        ALL,
+        "Evaluation",
+        "Tests, with commas: sufficiency, necessity, minimality, equivalence, independence, completeness, robustness.",
+    ),
+    circuits: int = option(100, "Evaluation", "Number of random circuits, added paths and node sets.", min=1),
+    quantile: float = option(0.9, "Evaluation", "The share of random circuits that the circuit must beat."),
+    epsilon: float = option(0.1, "Evaluation", "Equivalence: allowed distance of the share of wins from 1/2."),
+    tolerance: float = option(0.0, "Evaluation", "Equivalence: differences up to this share of the range are ties."),
+    alpha: float = option(0.05, "Evaluation", "Significance level."),
+    metric: str = options.METRIC,
+    ablation: str = options.ABLATION,
+    batch_size: int | None = options.BATCH_SIZE,
+    minimal: Path | None = option(None, "Output", "Write the circuit without superfluous edges to this file."),
+    out_folder: Path | None = option(None, "Output", "Write verification.json, report.html and a figure.", "--out"),
+    overwrite: bool = options.OVERWRITE,
+    dry_run: bool = options.DRY_RUN,
+    json: bool = options.JSON,
+) -> None:
+    """Test whether a circuit is real, with a null hypothesis and a p-value for each test.
+
+    Sufficiency: is it closer to the model than random circuits of its size? Necessity: does cutting it change the model
+    more than cutting those? Minimality: which edges are superfluous? Equivalence: does it beat the model on half of the
+    examples? Independence: does the rest of the model still know the answer? Completeness: do circuit and model respond
+    alike to knock-outs? Robustness: does it hold under other ablations, metrics and examples?
+
+    Use examples that the circuit was not selected on. With --out, run the same command again to resume a stopped one.
+    """  # fmt: skip
+    from ..recipes.forecast import EvaluateWork
+    from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
+
+    is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
+    inputs_read = [circuit, model.model, task.task]
+    if out_folder is not None:
+        check_folder(out_folder, overwrite or is_made, FILE_PATTERN)
+    if minimal is not None:
+        check_file(minimal, overwrite, inputs_read)
+    settings = VerifySettings(circuits, quantile, epsilon, tolerance, alpha=alpha, seed=task.seed)
+    wanted = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
+    if minimal is not None and "minimality" not in wanted:
+        raise InputError("--minimal needs the test of minimality; add it to --tests")
+    built = options.EvaluationOptions(metric, ablation, "mib").build_evaluation()
+    scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
+    run = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
+    opened = chosen.open(circuit)
+    plan = plan_verification(opened.circuit, settings, wanted)
+    with machine.session(out_folder, dry_run) as session:
+        loaded = model.load()
+        _check_model(circuit, opened.circuit, loaded)
+        examples = task.load(loaded, split)
+        others = _load_others(loaded, task, split) if "robustness" in wanted else {}
+        warn_of_sample(examples)
+        work = [EvaluateWork(examples, run, plan.circuits)]
+        if "robustness" in wanted:
+            again = (plan.circuit, *plan.groups["random"])
+            work += [EvaluateWork(each, run, again) for each in (*[examples] * 6, *others.values())]
+        if show_forecast(loaded, work, session, dry_run, json):
+            return
+        inputs = made_from(
+            **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
+            circuit=hashlib.sha256(np.packbits(plan.circuit.mask).tobytes()).hexdigest(), settings=settings,
+            tests=wanted, metric=built["metric"], ablation=built["ablation"], batch_size=batch_size, memory=run.memory,
+        )  # fmt: skip
+        if is_made and out_folder is not None:
+            record = read_record(out_folder / RECORD)
+            check_same(out_folder, record.get(KEY), inputs)
+            smaller = plan.circuit.without(record["superfluous"]).prune()
+        else:
+            if not session.store.is_empty:
+                note("resuming a stopped command")
+            with show_progress(session) as session:
+                result = verify_circuit(
+                    loaded, examples, opened.circuit, settings, tests=wanted, metric=built["metric"],
+                    ablation=built["ablation"], other_tasks=others, batch_size=batch_size, memory=run.memory,
+                    session=session,
+                )  # fmt: skip
+            record, smaller = {"circuit": opened.name} | result.record() | {KEY: inputs}, result.minimal
+            if out_folder is not None:
+                write_verification(out_folder, record, opened.name, overwrite)
+        if minimal is not None:
+            smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
+    print_json(record) if json else show_verification(record, out_folder, minimal)
+
+
+def _check_model(path: Path, circuit: Circuit, model: Model) -> None:
+    """Raise InputError if a circuit is one of another model."""
+    if circuit.graph != model.graph:
+        raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    if is_result(path) and (run := read_result(path).run).weights != model.content:
+        raise InputError(f"{path} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}")
+
+
+def _load_others(model: Model, task: options.TaskOptions, split: str) -> dict[str, Task]:
+    """Return the examples of the other splits, as far as the task has them."""
+    is_file = is_task_file(task.task)
+    names = [name for name in SPLITS if name != split and not (is_file and not has_splits(Path(task.task), name))]
+    return {name: task.load(model, name) for name in names}
+
+
+def show_verification(record: dict[str, Any], folder: Path | None = None, minimal: Path | None = None) -> None:
+    """Print the tests of a circuit."""
+    print_tables(verdict_tables(record, out.width))
+    print_tables(condition_tables(record, out.width))
+    for line in summary_lines(record):
+        say(line)
+    explain(
+        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
+    )
+    if minimal is not None:
+        say(f"wrote the circuit without superfluous edges to {minimal}")
+    if folder is not None:
+        say(f"wrote {folder}: report.html explains every test")

@@ -1,0 +1,149 @@
+"""Show the tests of a circuit: tables, and a page that needs no other file. Both are made from the plain record."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
+from .figures.style import figure_settings, render
+from .figures.verification import random_figure
+from .formatting import format_interval, format_number, format_score
+from .tables import number_tables
+
+FILE_PATTERN = r"verification\.json|report\.html|random\.(png|svg)|minimal\.json"
+RECORD = "verification.json"
+TOP_EDGES = 30
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
+table { border-collapse: collapse; margin: 1rem 0 } th, td { text-align: left; padding: .3rem .8rem .3rem 0;
+border-bottom: 1px solid #d4d4d4; vertical-align: top } td.n { text-align: right; font-variant-numeric: tabular-nums }
+.passes { color: #00664b } .fails { color: #a03c00 } .few { color: #6b6b6b } img { max-width: 100% }
+small { color: #6b6b6b }
+"""
+
+
+def format_p(p: float) -> str:
+    """Return a p-value with two digits."""
+    return f"{p:.2g}" if p >= 1e-4 else f"{p:.0e}"
+
+
+def verdict_tables(record: Mapping[str, Any], width: int) -> list[Table]:
+    """Return the table of all tests: statistic, p-value and verdict."""
+    rows = [
+        (test["name"], format_number(test["statistic"], digits=3), format_p(test["p"]), test["verdict"])
+        for test in record["tests"]
+    ]
+    return number_tables(("test", "statistic", "p", "verdict"), rows, width, left=(3,))
+
+
+def condition_tables(record: Mapping[str, Any], width: int) -> list[Table]:
+    """Return the table of the conditions of robustness; none if it was not tested."""
+    rows = [
+        (row["condition"], format_number(row["faithfulness"], digits=3), format_number(row["share"], digits=2),
+         format_p(row["p"]), "passes" if row["passes"] else "fails")
+        for row in _details(record, "robustness", "conditions")
+    ]  # fmt: skip
+    heads = ("robustness", "faithfulness", "beats", "p", "verdict")
+    return number_tables(heads, rows, width, left=(4,)) if rows else []
+
+
+def summary_lines(record: Mapping[str, Any]) -> list[str]:
+    """Return what the tests say in sentences."""
+    circuit, minimal = record["faithfulness"], record["minimal"]
+    interval = format_interval(circuit["low"], circuit["high"])
+    lines = [
+        f"{record['edges']:,} of {record['of']:,} edges, faithfulness {format_number(circuit['estimate'])} {interval}, "
+        f"{record['examples']:,} examples of {record['task']} ({record['split']}), {record['ablation']}"
+    ]
+    lines += [f"{test['name']}: {test['advice']}" for test in record["tests"] if test["advice"]]
+    if record["superfluous"]:
+        shown = ", ".join(record["superfluous"][:TOP_EDGES])
+        more = len(record["superfluous"]) - TOP_EDGES
+        lines.append(f"superfluous edges: {shown}" + (f" and {more} more" if more > 0 else ""))
+        estimate = minimal["faithfulness"]["estimate"]
+        lines.append(f"without them: {minimal['edges']:,} edges, faithfulness {format_number(estimate)}")
+    return lines
+
+
+def verification_page(record: Mapping[str, Any], circuit: str) -> str:
+    """Return the page of a verification as HTML, with its figure inside."""
+    with figure_settings():
+        image = base64.b64encode(render(random_figure(record), ("png",))["png"]).decode("ascii")
+    settings = record["settings"]
+    tests = [
+        (
+            test["name"], test["null"], f"{test['measured']}: {format_number(test['statistic'], digits=3)}",
+            format_p(test["p"]), test["verdict"] + (f": {test['advice']}" if test["advice"] else ""),
+        )
+        for test in record["tests"]
+    ]  # fmt: skip
+    edges = _details(record, "minimality", "edges")
+    effects = record["edge_effects"]
+    edge_rows = [
+        (row["edge"], format_score(effects[row["edge"]]), format_number(row["share"], digits=2), format_p(row["p"]),
+         "superfluous" if row["superfluous"] else "")
+        for row in sorted(edges, key=lambda row: -abs(effects[row["edge"]]))
+    ]  # fmt: skip
+    conditions = [
+        (row["condition"], format_number(row["faithfulness"]), format_number(row["share"], digits=2),
+         format_p(row["p"]), "passes" if row["passes"] else "fails")
+        for row in _details(record, "robustness", "conditions")
+    ]  # fmt: skip
+    nodes = sorted(record["node_effects"].items(), key=lambda item: -abs(item[1]))
+    parts = [
+        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
+        f"<title>Tests of a circuit</title><style>{STYLE}</style>",
+        f"<h1>Tests of {escape(circuit)}</h1>",
+        *(f"<p>{escape(line)}</p>" for line in summary_lines(record)),
+        f"<p><small>Model {escape(record['model'])}, metric {escape(record['metric'])}, "
+        f"{settings['n_circuits']} random circuits, quantile {settings['quantile']:g}, significance level "
+        f"{settings['alpha']:g}, seed {settings['seed']}.</small></p>",
+        "<h2>Tests</h2>",
+        _html_table(("test", "null hypothesis", "statistic", "p", "verdict"), tests),
+        "<p><small>Sufficiency, necessity, equivalence, completeness and robustness pass if the null hypothesis is "
+        "rejected. Minimality passes if no edge, and independence if nothing, is rejected. P-values of minimality and "
+        "robustness are corrected by Holm's method.</small></p>",
+        "<h2>Random circuits</h2>",
+        f"<p><img alt='Faithfulness of the circuit and of random circuits' src='data:image/png;base64,{image}'></p>",
+    ]
+    if conditions:
+        parts += ["<h2>Robustness</h2>", _html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
+    if edge_rows:
+        heads = ("edge", "faithfulness lost", "exceeds random", "p", "")
+        parts += ["<h2>Edges, cut from the circuit one at a time</h2>", _html_table(heads, edge_rows)]
+    if nodes:
+        node_rows = [(name, format_score(effect)) for name, effect in nodes]
+        parts += ["<h2>Nodes, cut from the circuit</h2>", _html_table(("node", "faithfulness lost"), node_rows)]
+    return "\n".join(parts) + "</html>\n"
+
+
+def write_verification(folder: Path, record: Mapping[str, Any], circuit: str, overwrite: bool = False) -> None:
+    """Write the record, the page and the figure into a folder, atomically."""
+    with atomic_folder(folder, overwrite, FILE_PATTERN) as draft:
+        write_json(draft / RECORD, record)
+        write_text(draft / "report.html", verification_page(record, circuit))
+        with figure_settings():
+            for kind, data in render(random_figure(record)).items():
+                write_bytes(draft / f"random.{kind}", data)
+
+
+def _details(record: Mapping[str, Any], name: str, key: str) -> list[dict[str, Any]]:
+    return next((test["details"][key] for test in record["tests"] if test["name"] == name), [])
+
+
+def _html_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    words = {"passes": "passes", "fails": "fails", "superfluous": "fails", "too few": "few"}
+
+    def cell(text: str) -> str:
+        kind = "n" if text[:1] in "+-0123456789" else next((words[w] for w in words if text.startswith(w)), "")
+        return f"<td class='{kind}'>{escape(text)}</td>"
+
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"

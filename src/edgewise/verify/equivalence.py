@@ -1,0 +1,48 @@
+"""Equivalence: does the circuit beat the model on half of the examples?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .exact_tests import equivalence_p, examples_needed
+from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+
+FloatArray = NDArray[np.float64]
+# Differences below this share of the span are rounding errors.
+ROUNDING = 1e-6
+
+
+def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
+    """Test whether circuit and model have the same chance to have the larger metric.
+
+    Parameters
+    ----------
+    circuit, model
+        [example] The metric of each.
+    span
+        The mean difference between the model and the empty circuit.
+    settings
+        Epsilon, tolerance and significance level.
+
+    Returns
+    -------
+    CircuitTest
+        The detail `difference` is the mean difference as a share of the span. A circuit that is a little better on
+        all examples is not equivalent, however small the difference is; a tolerance makes small differences ties.
+    """
+    difference = (circuit - model) / span
+    is_tie = np.abs(difference) <= max(ROUNDING, settings.tolerance)
+    wins, ties, n = int(((difference > 0) & ~is_tie).sum()), int(is_tie.sum()), len(difference)
+    p, needed = equivalence_p(wins, ties, n, settings.epsilon), examples_needed(settings.epsilon, settings.alpha)
+    low, high = 0.5 - settings.epsilon, 0.5 + settings.epsilon
+    return CircuitTest(
+        name="equivalence",
+        null=f"The circuit beats the model on less than {low:.0%} or on more than {high:.0%} of examples.",
+        measured="share of examples on which it beats the model",
+        statistic=(wins + ties / 2) / n,
+        p=p,
+        verdict=TOO_FEW if n < needed else PASSES if p <= settings.alpha else FAILS,
+        advice=f"needs at least {needed} examples, not {n}" if n < needed else "",
+        details={"examples": n, "wins": wins, "ties": ties, "difference": float(difference.mean())},
+    )

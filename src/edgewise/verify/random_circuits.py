@@ -1,0 +1,165 @@
+"""Random circuits: what a circuit is compared with. NumPy only.
+
+A random path walks backwards from the logits. At every node it chooses one of the incoming edges, all with the same
+probability, until it reaches the input. A random circuit is a union of random paths.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from ..graph import Graph
+
+Rng = np.random.Generator
+# Paths that are drawn at once, to find one that adds an edge to a circuit.
+PATHS_AT_ONCE = 256
+MAX_COPIES = 20
+MAX_PATHS = 1000  # per edge of a circuit
+
+
+def draw_paths(graph: Graph, n_paths: int, rng: Rng) -> NDArray[np.int64]:
+    """Return random paths [path, step]: their edges from the logits to the input, and -1 after the last."""
+    n_sources, destination, is_head = _readers(graph)
+    node = np.full(n_paths, graph.n_nodes - 1)
+    steps = []
+    while node.any():  # `input` is node 0
+        source = (rng.random(n_paths) * n_sources[node]).astype(np.int64)
+        letter = rng.integers(3, size=n_paths) * is_head[node]
+        edge = graph.edges_between(source, destination[node] + letter * graph.n_heads)
+        steps.append(np.where(node > 0, edge, -1))
+        node = np.where(node > 0, source, 0)
+    return np.stack(steps, 1)
+
+
+def _readers(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    """Return, for every node, its number of sources, its first destination, and whether it is a head."""
+    n_sources, destination = np.zeros((2, graph.n_nodes), np.int64)
+    is_head = np.zeros(graph.n_nodes, bool)
+    for layer in range(graph.n_layers):
+        first, heads = graph.attention_sources(layer), np.arange(graph.n_heads)
+        n_sources[first + heads] = first
+        destination[first + heads] = graph.attention_destinations(layer).start + heads
+        is_head[first + heads] = True
+        mlp = graph.mlp_source(layer)
+        n_sources[mlp], destination[mlp] = graph.mlp_sources(layer), graph.mlp_destination(layer)
+    n_sources[-1], destination[-1] = graph.n_sources, graph.n_destinations - 1
+    return n_sources, destination, is_head
+
+
+def draw_circuit(graph: Graph, n_edges: int, rng: Rng, outside: Circuit | None = None) -> Circuit:
+    """Return a random circuit of `n_edges`: the union of random paths.
+
+    Surplus edges of the last path, those nearest to the input, are dropped. What is then on no path is pruned, so the
+    circuit may have a few edges less.
+
+    Parameters
+    ----------
+    graph
+        The graph of a model.
+    n_edges
+        At least 1, at most all edges.
+    rng
+        A NumPy generator.
+    outside
+        If given, paths that share an edge with this circuit are left out.
+
+    Returns
+    -------
+    Circuit
+
+    Raises
+    ------
+    InputError
+        If the graph has fewer edges, or too few paths share no edge with `outside`.
+    """
+    if not 1 <= n_edges <= graph.n_edges:
+        raise InputError(f"a random circuit of {graph} has 1 to {graph.n_edges:,} edges, not {n_edges:,}")
+    edges, n_paths = np.empty(0, np.int64), 0
+    while len(edges) < n_edges:
+        paths = draw_paths(graph, max(8, n_edges // 2), rng)
+        if outside is not None:
+            paths = paths[~(outside.mask[paths] & (paths >= 0)).any(1)]
+            n_paths += max(8, n_edges // 2)
+            if n_paths > MAX_PATHS * n_edges:
+                raise InputError(f"too few paths share no edge with a circuit of {outside.n_edges:,} edges")
+        _, first = np.unique(both := np.concatenate([edges, paths[paths >= 0]]), return_index=True)
+        edges = both[np.sort(first)]
+    mask = np.zeros(graph.n_edges, bool)
+    mask[edges[:n_edges]] = True
+    return Circuit(graph, mask).prune()
+
+
+def draw_matched(circuit: Circuit, rng: Rng) -> Circuit:
+    """Return the circuit with its heads replaced by random heads of the same layers.
+
+    It has as many edges of each kind between each two layers as the circuit, and is connected in the same way. It is
+    the circuit itself only if other copies are very rare, or if there are none: if the circuit has no heads, or all.
+
+    Parameters
+    ----------
+    circuit
+        Any circuit.
+    rng
+        A NumPy generator.
+
+    Returns
+    -------
+    Circuit
+    """
+    copy = circuit
+    for _ in range(MAX_COPIES):
+        copy = _permute_heads(circuit, rng)
+        if copy != circuit:
+            break
+    return copy
+
+
+def _permute_heads(circuit: Circuit, rng: Rng) -> Circuit:
+    graph = circuit.graph
+    source, destination = np.arange(graph.n_sources), np.arange(graph.n_destinations)
+    for layer in range(graph.n_layers):
+        heads = rng.permutation(graph.n_heads)
+        first, at = graph.attention_sources(layer), graph.attention_destinations(layer).start
+        source[first : first + graph.n_heads] = first + heads
+        for letter in range(3):
+            start = at + letter * graph.n_heads
+            destination[start : start + graph.n_heads] = start + heads
+    edges = np.flatnonzero(circuit.mask)
+    mask = np.zeros(graph.n_edges, bool)
+    mask[graph.edges_between(source[graph.edge_source[edges]], destination[graph.edge_destination[edges]])] = True
+    return Circuit(graph, mask)
+
+
+def add_path(circuit: Circuit, rng: Rng) -> tuple[Circuit, NDArray[np.int64]]:
+    """Return the circuit with one random path that adds edges to it, and the edges that were added.
+
+    Parameters
+    ----------
+    circuit
+        A circuit that lacks edges.
+    rng
+        A NumPy generator.
+
+    Returns
+    -------
+    The larger circuit, and the indices of the new edges
+
+    Raises
+    ------
+    InputError
+        If no path that adds an edge was drawn: the circuit has almost all edges.
+    """
+    for _ in range(MAX_PATHS):
+        for path in draw_paths(circuit.graph, PATHS_AT_ONCE, rng):
+            edges = path[path >= 0]
+            added = edges[~circuit.mask[edges]]
+            if len(added):
+                mask = circuit.mask.copy()
+                mask[added] = True
+                return Circuit(circuit.graph, mask), added
+    raise InputError(
+        f"the circuit has {circuit.n_edges:,} of {circuit.graph.n_edges:,} edges: no random path adds one to it"
+    )

@@ -1,0 +1,299 @@
+"""The statistics of the tests of circuits, without a model: exact values, uniform p-values, random circuits."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from edgewise import Circuit, Graph, InputError
+from edgewise.verify import VerifySettings, add_path, draw_circuit, draw_matched, hsic, plan_verification
+from edgewise.verify.completeness import completeness, draw_node_sets
+from edgewise.verify.equivalence import equivalence
+from edgewise.verify.exact_tests import (
+    binomial_at_least,
+    binomial_at_most,
+    draws_needed,
+    equivalence_p,
+    examples_needed,
+    holm,
+)
+from edgewise.verify.independence import independence, permutation_p
+from edgewise.verify.minimality import minimality
+from edgewise.verify.necessity import necessity
+from edgewise.verify.random_circuits import draw_paths
+from edgewise.verify.robustness import Condition, robustness
+from edgewise.verify.sufficiency import sufficiency
+
+GRAPH = Graph(3, 4, 16)
+SETTINGS = VerifySettings()
+TESTS = 500
+
+
+def brute_force(counts, draws: int, chance: Fraction) -> float:
+    """Return a binomial probability in exact arithmetic."""
+    return float(sum(math.comb(draws, k) * chance**k * (1 - chance) ** (draws - k) for k in counts))
+
+
+def ks_distance(p_values) -> float:
+    """Return the largest distance between the distribution of p-values and the uniform one."""
+    p = np.sort(p_values)
+    steps = np.arange(len(p) + 1) / len(p)
+    return float(max(np.abs(p - steps[1:]).max(), np.abs(p - steps[:-1]).max()))
+
+
+def assert_uniform(p_values) -> None:
+    """Kolmogorov and Smirnov's test at a level of 0.1 %."""
+    assert ks_distance(p_values) < 1.95 / math.sqrt(len(p_values))
+
+
+@pytest.mark.parametrize("draws", [1, 7, 100])
+@pytest.mark.parametrize("chance", [Fraction(9, 10), Fraction(2, 5)])
+def test_binomial_tails_are_exact(draws, chance):
+    for count in range(draws + 1):
+        upper = brute_force(range(count, draws + 1), draws, chance)
+        lower = brute_force(range(count + 1), draws, chance)
+        np.testing.assert_allclose(binomial_at_least(count, draws, float(chance)), upper, rtol=1e-10)
+        np.testing.assert_allclose(binomial_at_most(count, draws, float(chance)), lower, rtol=1e-10)
+
+
+def test_many_draws_do_not_underflow():
+    assert 0.4 < binomial_at_least(9000, 10_000, 0.9) < 0.6
+    assert binomial_at_least(10_000, 10_000, 0.9) < 1e-300
+
+
+def test_holm_is_its_definition():
+    p = np.random.default_rng(0).random(12) ** 3
+    order, largest = np.argsort(p), 0.0
+    expected = np.empty(12)
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, p[place] * (12 - rank)))
+        expected[place] = largest
+    np.testing.assert_allclose(holm(p), expected)
+    assert holm([0.03]).tolist() == [0.03]
+
+
+def test_how_many_draws_and_examples_are_needed():
+    for chance, alpha in ((0.9, 0.05), (0.5, 0.01), (0.1, 0.002)):
+        n = draws_needed(chance, alpha)
+        assert chance**n <= alpha < chance ** (n - 1)
+    n = examples_needed(0.1, 0.05)
+    assert equivalence_p(n // 2, 0, n, 0.1) <= 0.05 < equivalence_p(n // 2 - 1, 0, n - 2, 0.1)
+    assert examples_needed(0.4, 0.05) < n < examples_needed(0.02, 0.05)
+
+
+def test_p_values_of_shares_are_uniform_if_the_share_is_the_quantile():
+    """A discrete p-value is uniform if the probability of the observed count is split at random."""
+    rng = np.random.default_rng(1)
+    wins, split = rng.binomial(100, 0.9, TESTS), rng.random(TESTS)
+    for tail, beyond in ((binomial_at_least, 1), (binomial_at_most, -1)):
+        p = np.array([tail(k, 100, 0.9) for k in wins.tolist()])
+        next_p = np.array([tail(k + beyond, 100, 0.9) for k in wins.tolist()])
+        assert_uniform(next_p + split * (p - next_p))
+        assert (p <= 0.05).mean() <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / TESTS)
+    wins = rng.binomial(200, 0.6, TESTS)
+    p, next_p = (np.array([equivalence_p(k, 0, 200, 0.1) for k in (wins - shift).tolist()]) for shift in (0, 1))
+    assert_uniform(next_p + split * (p - next_p))
+
+
+@pytest.mark.parametrize("test", [sufficiency, necessity])
+def test_ranks_are_uniform_if_the_circuit_is_a_random_one(test):
+    rng = np.random.default_rng(2)
+    draws = rng.exponential(size=(TESTS, 101))
+    assert_uniform([test(row[0], row[1:], SETTINGS).details["rank_p"] for row in draws])
+
+
+def test_p_values_of_independence_are_uniform_if_numbers_are_independent():
+    rng = np.random.default_rng(3)
+    pairs = rng.normal(size=(TESTS, 2, 20)) ** 3
+    p = np.array([permutation_p(x, y, 99, seed)[1] for seed, (x, y) in enumerate(pairs)])
+    assert_uniform(p - rng.random(TESTS) / 100)  # they are multiples of 1 / 100
+
+
+def test_holm_keeps_the_chance_of_any_superfluous_edge_below_alpha():
+    """Every edge exceeds the reference in exactly 90 % of draws: none should be called superfluous."""
+    rng = np.random.default_rng(4)
+    names, alarms = [str(edge) for edge in range(30)], 0
+    for _ in range(200):
+        changes, random = np.full(30, 0.9), rng.random(100)
+        alarms += bool(minimality(changes, random, names, SETTINGS).details["superfluous"])
+    assert alarms / 200 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def test_sufficiency_counts_the_circuits_that_are_farther_from_the_model():
+    test = sufficiency(0.5, np.array([0.4, 0.5, 0.6, *[0.9] * 97]), SETTINGS)
+    assert test.statistic == 0.98 and test.passes  # a tie is not a win
+    np.testing.assert_allclose(test.p, brute_force(range(98, 101), 100, Fraction(9, 10)))
+    assert sufficiency(0.5, np.full(100, 0.5), SETTINGS).verdict == "fails"
+    assert necessity(0.5, np.full(100, 0.5), SETTINGS).verdict == "fails"
+    assert necessity(0.6, np.full(100, 0.5), SETTINGS).passes
+
+
+def test_too_few_draws_say_how_many_are_needed():
+    test = sufficiency(0.0, np.ones(28), SETTINGS)
+    assert test.verdict == "too few" and "29" in test.advice and not test.passes
+    assert sufficiency(0.0, np.ones(29), SETTINGS).passes
+    few = equivalence(np.zeros(20), np.zeros(20), 1.0, SETTINGS)
+    assert few.verdict == "too few" and str(examples_needed(0.1, 0.05)) in few.advice
+    assert "examples" in independence(np.zeros(3), np.arange(3.0), np.zeros(3), SETTINGS).advice
+    assert "added paths" in minimality(np.ones(9), np.ones(2), list("abcdefghi"), SETTINGS).advice
+    assert "54" in robustness([Condition(str(n), 1.0, 30, 30) for n in range(14)], (), SETTINGS).advice
+    assert completeness(np.ones(10), np.ones(10), 1.0, SETTINGS).verdict == "too few"
+
+
+def test_the_model_is_equivalent_to_itself_and_not_to_a_better_one():
+    model = np.random.default_rng(5).normal(size=100)
+    same = equivalence(model, model, 1.0, SETTINGS)
+    assert same.statistic == 0.5 and same.passes
+    assert not equivalence(model + 1e-3, model, 1.0, SETTINGS).passes
+    assert equivalence(model + 1e-3, model, 1.0, VerifySettings(tolerance=0.01)).passes
+    # The span's sign decides what is better.
+    assert equivalence(model + 1, model, -1.0, SETTINGS).statistic == 0
+
+
+def test_completeness_reports_the_mean_and_the_largest_difference():
+    test = completeness(np.array([1.0, 2.0, *[3.0] * 98]), np.array([1.5, 2.1, *[3.0] * 98]), 2.0, SETTINGS)
+    np.testing.assert_allclose(test.details["mean_difference"], 0.3 / 100)
+    np.testing.assert_allclose(test.details["largest_difference"], 0.25)
+    assert test.statistic == 0.99 and test.passes
+
+
+def test_minimality_names_the_edges_that_matter_no_more_than_random_ones():
+    random = np.linspace(0, 0.1, 100)
+    test = minimality(np.array([1.0, 0.0, 0.05, 0.5]), random, ["a", "b", "c", "d"], SETTINGS)
+    assert test.details["superfluous"] == ["b", "c"] and test.verdict == "fails" and test.statistic == 0.5
+    assert minimality(np.array([1.0, 0.5]), random, ["a", "d"], SETTINGS).passes
+
+
+def test_hsic_is_its_definition():
+    x, y = np.random.default_rng(6).normal(size=(2, 15))
+    centre = np.eye(15) - 1 / 15
+    kernels = [np.exp(-((z[:, None] - z) ** 2) / (2 * 0.7**2)) for z in (x, y)]
+    expected = np.trace(kernels[0] @ centre @ kernels[1] @ centre) / 14**2
+    np.testing.assert_allclose(hsic(x, y, 0.7, 0.7), expected)
+    assert hsic(x, np.ones(15)) == pytest.approx(0, abs=1e-12)
+    assert permutation_p(x, x**2, 200, 0)[1] < 0.01 < 0.2 < permutation_p(x, np.ones(15), 50, 0)[1]
+
+
+def test_robustness_needs_every_condition():
+    good, bad = Condition("good", 1.0, 100, 100), Condition("bad", 0.3, 80, 100)
+    assert robustness([good] * 5, (), SETTINGS).passes
+    test = robustness([good, bad], ["same metric"], SETTINGS)
+    assert test.verdict == "fails" and test.statistic == 0.5 and test.details["skipped"] == ["same metric"]
+
+
+def test_random_paths_choose_incoming_edges_with_equal_probability():
+    paths = draw_paths(GRAPH, 40_000, np.random.default_rng(7))
+    names = GRAPH.edge_names
+    last = Counter(names[edge] for edge in paths[:, 0])
+    assert len(last) == GRAPH.n_sources  # every edge into the logits
+    for count in last.values():
+        assert abs(count - 40_000 / GRAPH.n_sources) < 5 * math.sqrt(40_000 / GRAPH.n_sources)
+    into = Counter(names[path[1]] for path in paths if names[path[0]] == "a1.h2->logits")
+    assert len(into) == 3 * GRAPH.attention_sources(1) and all(name.split("->")[1][:5] == "a1.h2" for name in into)
+    expected = sum(into.values()) / len(into)
+    assert sum((count - expected) ** 2 / expected for count in into.values()) < 45  # chi-square, 17 degrees of freedom
+    for path in paths[:200]:
+        edges = path[path >= 0]
+        assert names[edges[-1]].startswith("input->") and names[edges[0]].endswith("->logits")
+        sources = [names[edge].split("->")[0] for edge in edges[:-1]]
+        assert sources == [names[edge].split("->")[1].split("<")[0] for edge in edges[1:]]
+
+
+@pytest.mark.parametrize("n_edges", [1, 2, 13, 100, 261, 262])
+def test_random_circuits_have_their_size_and_are_connected(n_edges):
+    rng = np.random.default_rng(8)
+    circuits = [draw_circuit(GRAPH, n_edges, rng) for _ in range(20)]
+    longest = 2 * GRAPH.n_layers + 1
+    assert all(circuit == circuit.prune() and n_edges - longest < circuit.n_edges <= n_edges for circuit in circuits)
+    assert draw_circuit(GRAPH, n_edges, np.random.default_rng(9)) == draw_circuit(
+        GRAPH, n_edges, np.random.default_rng(9)
+    )
+
+
+def test_random_circuits_can_avoid_a_circuit():
+    rng = np.random.default_rng(10)
+    circuit = draw_circuit(GRAPH, 40, rng)
+    for _ in range(10):
+        other = draw_circuit(GRAPH, 40, rng, circuit)
+        assert not (other.mask & circuit.mask).any() and other.n_edges > 30
+    with pytest.raises(InputError, match="too few paths"):
+        draw_circuit(GRAPH, 30, rng, Circuit.full(GRAPH))
+    with pytest.raises(InputError, match="1 to 262 edges"):
+        draw_circuit(GRAPH, 263, rng)
+
+
+def kinds(circuit: Circuit) -> Counter:
+    """Count edges by kind and layer of both ends: heads lose their number."""
+    return Counter(
+        tuple(part.split(".")[0] + part[part.find("<") :] * ("<" in part) for part in name.split("->"))
+        for name in circuit.edges
+    )
+
+
+def test_matched_circuits_have_as_many_edges_of_each_kind_and_layer():
+    rng = np.random.default_rng(11)
+    circuit = draw_circuit(GRAPH, 25, rng)
+    copies = [draw_matched(circuit, rng) for _ in range(30)]
+    for copy in copies:
+        assert kinds(copy) == kinds(circuit) and copy == copy.prune() and copy != circuit
+    assert len(set(copies)) > 20
+    headless = Circuit.from_edges(GRAPH, ["input->m0", "m0->logits"])
+    assert draw_matched(headless, rng) == headless
+
+
+def test_an_added_path_adds_what_it_says():
+    rng = np.random.default_rng(12)
+    circuit = draw_circuit(GRAPH, 60, rng)
+    for _ in range(20):
+        larger, added = add_path(circuit, rng)
+        assert len(added) and not circuit.mask[added].any()
+        assert larger.n_edges == circuit.n_edges + len(added) and larger == larger.prune()
+    with pytest.raises(InputError, match="no random path"):
+        add_path(Circuit.full(GRAPH), rng)
+
+
+def test_node_sets_have_up_to_half_of_the_nodes():
+    circuit = draw_circuit(GRAPH, 30, np.random.default_rng(13))
+    sets = draw_node_sets(circuit, 200, np.random.default_rng(14))
+    n_inner = len(circuit.nodes) - 2
+    assert {len(names) for names in sets} == set(range(1, n_inner // 2 + 1))
+    assert all(len(set(names)) == len(names) and set(names) <= set(circuit.nodes) for names in sets)
+
+
+def test_what_one_test_draws_does_not_depend_on_the_others():
+    circuit = draw_circuit(GRAPH, 20, np.random.default_rng(15))
+    settings = VerifySettings(n_circuits=5)
+    everything = plan_verification(circuit, settings).groups
+    for name in ("sufficiency", "necessity", "minimality", "completeness"):
+        alone = plan_verification(circuit, settings, [name]).groups
+        assert all(everything[group] == circuits for group, circuits in alone.items() if circuits)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"n_circuits": 0}, "n_circuits must be a whole number"),
+        ({"quantile": 1.0}, "quantile must lie between 0 and 1"),
+        ({"epsilon": 0.5}, "epsilon must lie between 0 and 0.5"),
+        ({"alpha": 0}, "alpha must lie"),
+        ({"tolerance": -0.1}, "tolerance must be a share"),
+    ],
+)
+def test_impossible_settings(values, message):
+    with pytest.raises(InputError, match=message):
+        VerifySettings(**values)
+
+
+def test_circuits_that_can_not_be_tested():
+    with pytest.raises(InputError, match="the circuit is empty: there is nothing to test"):
+        plan_verification(Circuit.empty(GRAPH))
+    with pytest.raises(InputError, match="none of its 1 edges is on a path"):
+        plan_verification(Circuit.from_edges(GRAPH, ["input->m0"]))
+    with pytest.raises(InputError, match="the whole model"):
+        plan_verification(Circuit.full(GRAPH))
+    with pytest.raises(InputError, match="there is no test 'power'"):
+        plan_verification(draw_circuit(GRAPH, 9, np.random.default_rng(0)), tests=["power"])
