@@ -62,7 +62,7 @@ def command(
     from ..evaluate.run_circuits import evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
-    model, task = _complete(circuits, model, task)
+    model, task = complete_options(circuits, model, task)
     is_made = not overwrite and out_file is not None and out_file.is_file()
     if out_file is not None:
         check_file(out_file, overwrite or is_made, [*circuits, model.model, task.task])
@@ -118,7 +118,7 @@ def command(
         _show(record, definition)
 
 
-def _complete(
+def complete_options(
     circuits: Sequence[Path], model: options.RunModelOptions, task: options.RunTaskOptions
 ) -> tuple[options.RunModelOptions, options.RunTaskOptions]:
     """Return the options with the model and the task of the circuits' run in place of those that were left out."""

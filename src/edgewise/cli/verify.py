@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from ..report.verification import (
 )
 from ..results import is_result, read_result
 from ..tasks import Task, has_splits, is_task_file
+from ..tasks.known import KNOWN
 from ..tasks.task import warn_of_sample
 from . import options
 from .console import explain, note, out, print_json, print_tables, say, show_forecast, show_progress
+from .evaluate import complete_options
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record
 
@@ -40,8 +43,8 @@ def command(
         ..., help="A circuit (npz, EAP-IG json or pt), a folder made by `edgewise run`, or known/NAME."
     ),
     chosen: options.CircuitOptions,
-    model: options.ModelOptions,
-    task: options.TaskOptions,
+    model: options.RunModelOptions,
+    task: options.RunTaskOptions,
     machine: options.MachineOptions,
     split: str = option("test", "Task", "The examples to use: train, validation or test."),
     tests: str = option(
@@ -70,17 +73,20 @@ def command(
     examples? Independence: does the rest of the model still know the answer? Completeness: do circuit and model respond
     alike to knock-outs? Robustness: does it hold under other ablations, metrics and examples?
 
-    Use examples that the circuit was not selected on. With --out, run the same command again to resume a stopped one.
+    A circuit of a run is tested on the run's model and task, unless others are given. Use examples that the circuit was
+    not selected on. With --out, run the same command again to resume a stopped one.
     """  # fmt: skip
     from ..recipes.forecast import EvaluateWork
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
+    if not model.model and circuit.as_posix() in KNOWN:
+        model = replace(model, model=circuit.as_posix())
+    model, task = complete_options([circuit], model, task)
     is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
-    inputs_read = [circuit, model.model, task.task]
     if out_folder is not None:
         check_folder(out_folder, overwrite or is_made, FILE_PATTERN)
     if minimal is not None:
-        check_file(minimal, overwrite, inputs_read)
+        check_file(minimal, overwrite, [circuit, model.model, task.task])
     settings = VerifySettings(circuits, quantile, epsilon, tolerance, alpha=alpha, seed=task.seed)
     wanted = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
     if minimal is not None and "minimality" not in wanted:
@@ -100,7 +106,7 @@ def command(
         if "robustness" in wanted:
             again = (plan.circuit, *plan.groups["random"])
             work += [EvaluateWork(each, run, again) for each in (*[examples] * 6, *others.values())]
-        if show_forecast(loaded, work, session, dry_run, json):
+        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},

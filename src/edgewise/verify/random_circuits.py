@@ -20,6 +20,16 @@ MAX_COPIES = 20
 MAX_PATHS = 1000  # per edge of a circuit
 
 
+def edge_graph(circuit: Circuit) -> Graph:
+    """Return the graph of a circuit. Raise InputError if the circuit has other parts than a model's edges."""
+    if not isinstance(circuit.graph, Graph):
+        raise InputError(
+            f"tests take circuits of edges, but this one has parts of the kind {circuit.graph.unit}; "
+            "circuit.plain() is the circuit of their edges"
+        )
+    return circuit.graph
+
+
 def draw_paths(graph: Graph, n_paths: int, rng: Rng) -> NDArray[np.int64]:
     """Return random paths [path, step]: their edges from the logits to the input, and -1 after the last."""
     n_sources, destination, is_head = _readers(graph)
@@ -118,7 +128,7 @@ def draw_matched(circuit: Circuit, rng: Rng) -> Circuit:
 
 
 def _permute_heads(circuit: Circuit, rng: Rng) -> Circuit:
-    graph = circuit.graph
+    graph = edge_graph(circuit)
     source, destination = np.arange(graph.n_sources), np.arange(graph.n_destinations)
     for layer in range(graph.n_layers):
         heads = rng.permutation(graph.n_heads)
@@ -152,8 +162,9 @@ def add_path(circuit: Circuit, rng: Rng) -> tuple[Circuit, NDArray[np.int64]]:
     InputError
         If no path that adds an edge was drawn: the circuit has almost all edges.
     """
+    graph = edge_graph(circuit)
     for _ in range(MAX_PATHS):
-        for path in draw_paths(circuit.graph, PATHS_AT_ONCE, rng):
+        for path in draw_paths(graph, PATHS_AT_ONCE, rng):
             edges = path[path >= 0]
             added = edges[~circuit.mask[edges]]
             if len(added):

@@ -29,7 +29,7 @@ from .equivalence import ROUNDING, equivalence
 from .independence import independence
 from .minimality import draw_reference, minimality
 from .necessity import OUTSIDE, necessity
-from .random_circuits import draw_circuit, draw_matched
+from .random_circuits import draw_circuit, draw_matched, edge_graph
 from .robustness import Condition, robustness
 from .settings import CircuitTest, VerifySettings
 from .sufficiency import MATCHED, sufficiency
@@ -163,7 +163,7 @@ def plan_verification(
         raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
     if not tests:
         raise InputError(f"no test is to be run; choose from {', '.join(TESTS)}")
-    pruned, graph, n = circuit.prune(), circuit.graph, settings.n_circuits
+    pruned, graph, n = circuit.prune(), edge_graph(circuit), settings.n_circuits
     if not pruned.n_edges:
         lost = f" (none of its {circuit.n_edges:,} edges is on a path from input to logits)" if circuit.n_edges else ""
         raise InputError(f"the circuit is empty{lost}: there is nothing to test; select a larger one")
@@ -263,7 +263,7 @@ def verify_circuit(
             conditions = list(_split_by_length(task, ran, values))
             conditions += _run_conditions(model, task, plan, metric, ablation, other_tasks or {}, how)
             results.append(_test_robustness(conditions, settings))
-        superfluous = next((t.details["superfluous"] for t in results if t.name == "minimality"), [])
+        superfluous: list[str] = next((t.details["superfluous"] for t in results if t.name == "minimality"), [])
         minimal = plan.circuit.without(superfluous).prune()
         minimal_faithfulness = None
         if superfluous:

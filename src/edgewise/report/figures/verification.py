@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from . import style
 from .style import SCREEN, Page
@@ -30,10 +32,11 @@ def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
     own = record["faithfulness"]
     values = np.concatenate([np.array([own["low"], own["high"], 0.0, 1.0]), *(values for _, values, _ in groups)])
     bins = np.linspace(values.min(), values.max(), MAX_BINS + 1)
-    handles, labels = [], []
+    handles: list[Artist] = []
+    labels: list[str] = []
     for name, group, colour in groups:
-        (_, _, patches) = axes.hist(group, bins=bins.tolist(), color=colour, alpha=0.6)
-        handles.append(patches[0])  # type: ignore[index]
+        axes.hist(group, bins=bins.tolist(), color=colour, alpha=0.6)
+        handles.append(Patch(color=colour, alpha=0.6))
         labels.append(f"{name} ({len(group)})")
     line = axes.axvline(own["estimate"], color=style.VERMILLION, linewidth=1.6)
     axes.axvspan(own["low"], own["high"], color=style.VERMILLION, alpha=0.15, linewidth=0)
