@@ -100,6 +100,8 @@ def discover(
         check_examples(model, task)
     model = model.pin()
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
+    if settings.positions:
+        _check_positions((train, test) if validation is None else (train, test, validation), pairs)
     warn_of_sample(test)
     warn_of_overlap(train, test, "scored")
     if validation is not None:
@@ -142,7 +144,7 @@ def discover(
             patterns = _attention(model, test, outcomes, statistics, attention)
     seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
-        run=describe_run(model, train, test, accuracy, seed, seconds),
+        run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds),
         settings=settings,
         statistics=statistics,
         outcomes=outcomes,
@@ -153,6 +155,18 @@ def discover(
         attention=patterns,
         load_scores=lambda: scores,
     )
+
+
+def _check_positions(tasks: Sequence[Task], pairs: Sequence[MeasureRecipe]) -> None:
+    """Raise InputError if tasks or recipes don't allow circuits of (edge, span) pairs."""
+    for task in tasks:
+        if task.span_names != tasks[0].span_names:
+            raise InputError(
+                f"split {tasks[0].split} has the spans {', '.join(tasks[0].span_names) or '(none)'}, but {task.split} "
+                f"has {', '.join(task.span_names) or '(none)'}; positions need the same spans in all splits"
+            )
+    if any(recipe.learner is not None for _, recipe in pairs):
+        raise InputError("rankings are learned for edges, not for positions; leave out learners, or positions")
 
 
 class _Clock:
@@ -240,8 +254,8 @@ def _attention(
     chosen = [_chosen(outcomes, measure) for measure in _measures(outcomes)]
     n_circuits = np.zeros(model.graph.n_nodes)
     for outcome in chosen:
-        n_circuits += np.sum([circuit.node_mask for circuit in outcome.circuits], axis=0)
-    heads = strongest_heads(model.graph, np.abs(statistics.mean))
+        n_circuits += np.sum([circuit.plain().node_mask for circuit in outcome.circuits], axis=0)
+    heads = strongest_heads(model.graph, statistics.graph.plain_score(np.abs(statistics.mean)))
     heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
     measure, curve = chosen[0].measure, chosen[0].curve
     by_example = curve.definition.compute(curve.values[chosen[0].default_size], curve.full, curve.empty)

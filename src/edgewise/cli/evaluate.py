@@ -28,7 +28,7 @@ from ..tasks.task import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from, read_record
+from .repeat import KEY, check_same, describe_examples, describe_positions, made_from, read_record
 
 if TYPE_CHECKING:
     from ..evaluate.run_circuits import Evaluation
@@ -59,7 +59,7 @@ def command(
     Circuits of a run are evaluated on the run's model and task, unless others are given. Faithfulness is printed with
     its interval over resamples of the examples. With --out, run the same command again to resume a stopped one.
     """
-    from ..evaluate.run_circuits import evaluate_circuits
+    from ..evaluate.run_circuits import check_graph, evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
     model, task = complete_options(circuits, model, task)
@@ -79,11 +79,14 @@ def command(
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
         for path, circuit in files.items():
-            if circuit.graph != loaded.graph:
-                graphs = f"{circuit.graph}, but model {model.model!r} has {loaded.graph}"
+            if circuit.graph.plain != loaded.graph:
+                graphs = f"{circuit.graph.plain}, but model {model.model!r} has {loaded.graph}"
                 raise InputError(f"{path} is a circuit of {graphs}")
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
         examples = task.load(loaded, split)
+        for graph in dict.fromkeys(circuit.graph for circuit in opened):
+            check_graph(graph, loaded, examples)
+        has_spans = any(circuit.graph != loaded.graph for circuit in opened)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, settings, tuple(opened))]
         if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
@@ -92,7 +95,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
             circuits=[str(path) for path in paths], edges=_digest(opened), per_example=per_example,
-            batch_size=batch_size, memory=settings.memory,
+            batch_size=batch_size, memory=settings.memory, **describe_positions(has_spans, examples),
         )  # fmt: skip
         if is_made and out_file is not None:
             record = read_record(out_file)

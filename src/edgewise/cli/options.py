@@ -156,6 +156,9 @@ EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a ge
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
+POSITIONS = option(
+    False, "Scoring", "Circuits of (edge, span) pairs: edges that act only at some spans of tokens (see `tasks`)."
+)
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
 LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
 BATCH_SIZE = option(
@@ -212,10 +215,14 @@ class TaskOptions:
     )  # fmt: skip
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
+    spans: str | None = option(
+        None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",
+        choices=("token",),
+    )  # fmt: skip
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
-        return load_task(self.task, model, split, self.examples, self.seed)
+        return load_task(self.task, model, split, self.examples, self.seed, self.spans)
 
 
 @dataclass(frozen=True)
@@ -333,7 +340,9 @@ class LearningOptions:
     """Whether rankings are learned too, and how. None means that the command decides."""
 
     learned: bool | None = option(
-        None, "Learning", "Learn rankings too: better, but slower. Default: `run` does up to 2,000 edges.",
+        None,
+        "Learning",
+        "Learn rankings too: better, but slower. Default: `run` does up to 2,000 edges.",
         "--learned/--no-learned",
     )
     learn_steps: int | None = option(None, "Learning", f"Number of steps (default: {TopKLearner.steps}).", min=1)
@@ -387,6 +396,7 @@ class RunOptions(
     """The options that `run` and `study` share."""
 
     batch_size: int | None = BATCH_SIZE
+    positions: bool = POSITIONS
     as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 
     def build_settings(self, bootstrap: Bootstrap) -> Settings:
@@ -396,6 +406,7 @@ class RunOptions(
             bootstrap=bootstrap,
             fill=self.fill,
             nested=self.nested,
+            positions=self.positions,
             batch_size=self.batch_size,
             memory=self.memory_bytes,
             **self.build_evaluation(),

@@ -37,6 +37,11 @@ def describe_examples(model: Model, name: str, task: Task) -> dict[str, Any]:
     return {"model": model.digest, "task": name, **examples}
 
 
+def describe_positions(positions: bool, *tasks: Task) -> dict[str, Any]:
+    """Return the spans of tasks, as inputs for `made_from`; nothing if results don't depend on positions."""
+    return {"positions": [task.span_digest for task in tasks]} if positions else {}
+
+
 def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     """Raise InputError if the result at `path` was made from other inputs, and say which. Else print a note."""
     advice = "choose another --out, or replace it with --overwrite"

@@ -52,7 +52,7 @@ def run_facts(result: Discovery) -> dict[str, str]:
     """Return what a run did, as rows of a table."""
     run, settings = result.run, result.settings
     return {
-        "model": f"{short_name(run.model)} ({run.graph.n_edges:,} edges)",
+        "model": f"{short_name(run.model)} ({run.graph.count(run.graph.n_edges)})",
         "task": f"{short_name(run.task)}, {run.test.examples} examples of {run.test.split}",
         "accuracy": f"{run.accuracy.top:.1%}",
         "scored by": f"{settings.scorer.name} on {run.train.examples} examples of {run.train.split}",

@@ -18,7 +18,7 @@ from ..tasks import Task, has_splits, is_task_file
 from . import options
 from .console import explain, note, print_json, show_forecast, show_progress
 from .options import option
-from .repeat import check_same, made_from
+from .repeat import check_same, describe_positions, made_from
 from .report import show_published, show_run
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ def command(
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
     if tune and common.as_published:
         raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
+    if common.positions and (common.learned or eap_ig_json):
+        other = "--learned" if common.learned else "--eap-ig-json"
+        raise InputError(
+            f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
+        )
     if common.learned and common.as_published:
         raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
@@ -87,9 +92,10 @@ def command(
         if tune:
             train = tuning_task(train, task.load(loaded, "validation"), test)
         is_small = loaded.graph.n_edges <= SMALL_GRAPH
-        learns = is_small and not common.as_published if common.learned is None else common.learned
+        learns_by_default = is_small and not common.as_published and not common.positions
+        learns = learns_by_default if common.learned is None else common.learned
         common.check_learning(learns)
-        if common.learned is None and not learns and not common.as_published:
+        if common.learned is None and not is_small and not common.as_published and not common.positions:
             note(f"no rankings are learned for graphs of more than {SMALL_GRAPH:,} edges; --learned turns it on")
         if learns:
             recipes = merge_recipes(recipes, by_learning)
@@ -107,18 +113,19 @@ def command(
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             recipes=list_recipes(recipes),
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
-            eap_ig_json=eap_ig_json,
+            eap_ig_json=eap_ig_json, **describe_positions(common.positions, train, test),
         )  # fmt: skip
         if is_made:
             discovery = _read_made(folder, inputs)
             print_json(result_summary(discovery) | {"out": str(folder)}) if json else show_run(folder, discovery)
             return
         if not json:
-            explain(f"{loaded.graph}, {loaded.graph.n_edges:,} edges", _short_name(loaded.name))
+            graph = settings.graph(loaded.graph, train)
+            explain(f"{graph}, {graph.count(graph.n_edges)}", _short_name(loaded.name))
             pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
             explain(pairs, train.name)
             show_published(settings)
-        scoring = (settings.scorer, settings.metric, settings.batch_size, settings.memory)
+        scoring = (settings.scorer, settings.metric, settings.batch_size, settings.memory, settings.positions)
         if has_partial_scores(session, loaded, train, *scoring):
             note("resuming a stopped run")
         with show_progress(session) as session:

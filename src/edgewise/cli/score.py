@@ -13,7 +13,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from
+from .repeat import KEY, check_same, describe_examples, describe_positions, made_from
 from .show import show_strongest
 
 
@@ -26,6 +26,7 @@ def command(
     machine: options.MachineOptions,
     split: str = options.SCORED_SPLIT,
     metric: str = options.METRIC,
+    positions: bool = options.POSITIONS,
     batch_size: int | None = options.BATCH_SIZE,
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
@@ -35,6 +36,8 @@ def command(
 
     Writes scores.npy [example, edge] and scores.json. A positive score marks an edge that helps the task. Run the same
     command again to resume a stopped one.
+
+    With --positions, every edge has a score per span of tokens, and `edgewise select` selects (edge, span) pairs.
     """
     from ..recipes.forecast import ScoreWork
     from ..score.run_scorer import has_partial_scores, score_edges
@@ -42,7 +45,7 @@ def command(
     is_made = not overwrite and (out_folder / "scores.json").is_file()
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     scorer, chosen_metric, memory = scoring.build_scorer(), choose("metric", METRICS, metric), machine.memory_bytes
-    settings = Settings(scorer=scorer, metric=chosen_metric, batch_size=batch_size, memory=memory)
+    settings = Settings(scorer=scorer, metric=chosen_metric, positions=positions, batch_size=batch_size, memory=memory)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
@@ -51,24 +54,26 @@ def command(
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
-            batch_size=batch_size, memory=memory,
+            batch_size=batch_size, memory=memory, **describe_positions(positions, examples),
         )  # fmt: skip
         if is_made:
             scores = EdgeScores.load(out_folder)
             check_same(out_folder, scores.provenance.get(KEY), inputs)
         else:
-            if has_partial_scores(session, loaded, examples, scorer, chosen_metric, batch_size, memory):
+            if has_partial_scores(session, loaded, examples, scorer, chosen_metric, batch_size, memory, positions):
                 note("resuming a stopped command")
             with show_progress(session) as session:
                 scores = score_edges(
-                    loaded, examples, scorer, chosen_metric, batch_size=batch_size, memory=memory, session=session
-                )
+                    loaded, examples, scorer, chosen_metric,
+                    positions=positions, batch_size=batch_size, memory=memory, session=session,
+                )  # fmt: skip
             scores = replace(scores, provenance={**scores.provenance, "seed": task.seed, KEY: inputs})
             scores.save(out_folder, overwrite)
         mean = scores.mean()  # the scores are in the session's store
     if json:
-        print_json(dict(scores.provenance) | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
+        print_json(dict(scores.provenance) | {"edges": scores.graph.n_edges, "out": str(out_folder)})
         return
-    show_strongest("score", loaded.graph, mean)
+    show_strongest("score", scores.graph, mean)
     seconds = scores.provenance["seconds"]
-    say(f"{len(examples)} examples x {loaded.graph.n_edges:,} edges in {seconds:.1f} s, written to {out_folder}")
+    n_edges = scores.graph.count(scores.graph.n_edges)
+    say(f"{len(examples)} examples x {n_edges} in {seconds:.1f} s, written to {out_folder}")

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..io.atomic import atomic_folder, check_file, check_folder
 from ..io.edge_file import EdgeFile
-from ..io.formats import check_suffix, read_edge_file
+from ..io.formats import NPZ, check_holds, check_suffix, read_edge_file
 from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
@@ -31,7 +31,7 @@ from .repeat import KEY, check_same, made_from
 from .show import show_circuit
 
 # The names of the files in a folder of circuits.
-CIRCUIT_FILES = r"circuit-\d+\.json"
+CIRCUIT_FILES = r"circuit-\d+\.(json|npz)"
 
 
 def command(
@@ -59,7 +59,8 @@ def command(
 ) -> None:
     """Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.
 
-    EAP-IG and MIB can read the files, too.
+    EAP-IG and MIB can read the files, too. From scores made with --positions, (edge, span) pairs are selected: sizes
+    are shares of all pairs, and files are .npz.
     """
     if resamples and kappa is not None:
         raise InputError("--resamples and --kappa are two filters; give one of them")
@@ -79,7 +80,10 @@ def command(
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter)
     counts = _parse_sizes(requested, ranking.graph.n_edges, is_count=size is None)
-    names = [f"circuit-{count}.json" if has_sizes else "" for count in counts]
+    suffix = ".json" if ranking.graph == ranking.graph.plain else NPZ
+    names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
+    if out_path is not None and not has_sizes:
+        check_holds(out_path, ranking.graph)
     inputs = made_from(
         ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
         nested=limits.nested, filter=chosen_filter,
@@ -109,7 +113,7 @@ def command(
         print_json({"circuits": records} if has_sizes else records[0])
     else:
         _show(selections, records, pnr)
-        title = f"the circuit of {selections[-1].n_requested:,} edges" if has_sizes else "the circuit"
+        title = f"the circuit of {ranking.graph.count(selections[-1].n_requested)}" if has_sizes else "the circuit"
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
@@ -174,7 +178,7 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
             for name, value in records[0].items()
             if value is not None and name not in hidden
         }
-        out.print(key_value_table(f"a circuit, edges: {selections[0].n_kept}", cells))
+        out.print(key_value_table(f"a circuit, {selections[0].circuit.graph.unit}s: {selections[0].n_kept}", cells))
     say(selections[-1].status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
         say(f"PNR {pnr:g} asks for more positive edges than there are: possible_pnr is the largest possible share")

@@ -55,12 +55,17 @@ def write_edge_file(
         raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
     if not np.isfinite(score).all():
         raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")
+    check_holds(path, graph)
+    FORMATS[path.suffix].write(path, graph, mask, score, about)
+
+
+def check_holds(path: Path, graph: BaseGraph) -> None:
+    """Raise InputError if files with the suffix of a path can't hold circuits of a graph."""
     if path.suffix in EAP_SUFFIXES and graph.plain != graph:
         raise InputError(
             f"{path} isn't written: EAP-IG's {path.suffix} files have no place for {graph.unit}s; write an {NPZ}, or "
             "the edges alone: Circuit.plain()"
         )
-    FORMATS[path.suffix].write(path, graph, mask, score, about)
 
 
 def check_suffix(path: Path) -> None:

@@ -19,7 +19,7 @@ from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
 from ..learn import Learner, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
-from ..models.memory import Need, choose_batch_size, circuit_need
+from ..models.memory import Need, add_spans, choose_batch_size, circuit_need
 from ..models.placement import free_bytes
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob
@@ -169,8 +169,10 @@ class Timer:
 
     def score(self, work: ScoreWork, stage: Stage) -> float:
         """Return the seconds of scoring all examples; keep the scores of those that were timed."""
-        seconds, (values, *_) = self.job(work.task, stage, ScoreJob(work.settings.scorer, work.settings.metric))
-        self._scores[work.task.digest] = EdgeScores(self.model.graph, values)
+        settings = work.settings
+        job = ScoreJob(settings.scorer, settings.metric, settings.positions)
+        seconds, (values, *_) = self.job(work.task, stage, job)
+        self._scores[work.task.digest] = EdgeScores(settings.graph(self.model.graph, work.task), values)
         return seconds
 
     def sample(self, train: Task, settings: Settings, pairs: tuple[MeasureRecipe, ...]) -> Sample:
@@ -246,7 +248,10 @@ class ScoreWork(Work):
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan one pass of the scorer."""
-        need = self.settings.scorer.need(model.transformer.shape, self.task.longest)
+        shape = model.transformer.shape
+        need = self.settings.scorer.need(shape, self.task.longest)
+        if self.settings.positions:
+            need = add_spans(need, shape, len(self.task.span_names))
         return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
@@ -334,14 +339,18 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     free = {str(device): free_bytes(device) for device in transformer.devices}
     weights = [] if model.module is None else list(model.module.parameters())
     workers = engine.workers(model)
-    n_scored = sum(s.examples * work.times for work, s in zip(works, stages, strict=True) if s.name == "score")
+    n_scores = sum(
+        work.settings.graph(model.graph, work.task).n_edges * s.examples * work.times
+        for work, s in zip(works, stages, strict=True)
+        if s.name == "score"
+    )
     planned = Forecast(
         model.name,
-        model.graph.n_edges,
+        works[0].settings.graph(model.graph, works[0].task).n_edges,
         sum(weight.nbytes for weight in weights),
         {name: amount for name, amount in free.items() if amount is not None},
         _repeat(works, stages),
-        4 * model.graph.n_edges * n_scored,
+        4 * n_scores,
         workers if transformer.device.type == "cpu" else 1,  # workers on other devices have memory of their own
     )
     planned.check()

@@ -117,7 +117,13 @@ class RunInfo:
 
 
 def describe_run(
-    model: Model, train: Task, test: Task, accuracy: ModelAccuracy, seed: int, seconds: Mapping[str, float]
+    model: Model,
+    graph: BaseGraph,
+    train: Task,
+    test: Task,
+    accuracy: ModelAccuracy,
+    seed: int,
+    seconds: Mapping[str, float],
 ) -> RunInfo:
     """Return what is recorded about a run."""
     from ..runtime.engine import thread_count  # imports torch, which reading a result doesn't need
@@ -134,7 +140,7 @@ def describe_run(
         threads=thread_count(),
         bos=model.bos,
         accuracy=accuracy,
-        graph=model.graph,
+        graph=graph,
         seconds=seconds,
         versions=versions(),
     )

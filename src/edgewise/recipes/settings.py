@@ -9,11 +9,12 @@ from typing import Any
 from ..core.statistics import FILTERS, Bootstrap
 from ..errors import InputError
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
+from ..graph import BaseGraph, Graph
 from ..io.records import Decoders, convert_record
 from ..method import as_record, check_is, from_record
 from ..models.memory import BUDGET, parse_bytes
 from ..score import SCORERS, EapIg, Scorer
-from ..tasks import METRICS, LogitDifference, Metric
+from ..tasks import METRICS, LogitDifference, Metric, Task
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Settings:
                         ones
     pnr_after_absolute  read signs after taking absolute values, so that every edge counts as positive. The paper's
                         public script does this; see `as_published`.
+    positions           score, select and evaluate (edge, span) pairs instead of edges; needs a task with spans
     batch_size, memory  examples in a batch, or bytes that a batch may take (a number, or text such as '2GB'). Changing
                         the batch size changes rounding.
     """
@@ -39,6 +41,7 @@ class Settings:
     fill: bool = False
     nested: bool = False
     pnr_after_absolute: bool = False
+    positions: bool = False
     batch_size: int | None = None
     memory: int = BUDGET
 
@@ -61,6 +64,10 @@ class Settings:
         object.__setattr__(self, "memory", memory)
         self.scorer.check(self.metric)
 
+    def graph(self, plain: Graph, task: Task) -> BaseGraph:
+        """Return the graph that circuits are selected from, for a model's graph and a task."""
+        return task.span_graph(plain) if self.positions else plain
+
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return as_record(self)
@@ -68,6 +75,7 @@ class Settings:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Return the settings that `record` wrote. Custom methods that aren't registered become placeholders."""
+        record = {"positions": False} | dict(record)  # earlier versions had no positions
         decoders: Decoders = {
             Scorer: lambda value: from_record("scorer", SCORERS, value, Scorer),
             Metric: lambda value: from_record("metric", METRICS, value, Metric),

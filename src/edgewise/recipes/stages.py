@@ -46,7 +46,7 @@ class RankedRecipe:
 def score_task(model: Model, task: Task, settings: Settings, session: Session) -> EdgeScores:
     """Score the examples of a task with the scorer and metric of the settings."""
     return score_edges(
-        model, task, settings.scorer, settings.metric,
+        model, task, settings.scorer, settings.metric, positions=settings.positions,
         batch_size=settings.batch_size, memory=settings.memory, session=session,
     )  # fmt: skip
 

@@ -190,6 +190,7 @@ def describe(
     A record for JSON and for `circuit_tables`:
 
     edges, of     the number of edges in the circuit and in the graph
+    unit          the word for one of them: 'edge', or '(edge, span) pair'
     heads, mlps   the number of heads and MLPs with an edge in the circuit
     strongest     name and score of the edges of the largest absolute scores
     nodes         heads and MLPs by the total of their edges' absolute scores, with that total and numbers of edges
@@ -223,14 +224,14 @@ def describe(
     ]  # fmt: skip
     kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist()
     return {
-        "edges": len(edges), "of": graph.n_edges, "heads": len(used_plain) - n_mlps, "mlps": n_mlps,
+        "edges": len(edges), "of": graph.n_edges, "unit": graph.unit, "heads": len(used_plain) - n_mlps, "mlps": n_mlps,
         "strongest": strongest, "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)), "signs": signs,
     }  # fmt: skip
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:
     """Return the size and the kinds of edges of a summary in one line."""
-    size = "{edges:,} of {of:,} edges ({share:.1%}), heads: {heads:,}, MLPs: {mlps:,}".format(
+    size = "{edges:,} of {of:,} {unit}s ({share:.1%}), heads: {heads:,}, MLPs: {mlps:,}".format(
         **summary, share=summary["edges"] / summary["of"]
     )
     parts = (summary["kinds"], summary["signs"] or {})

@@ -80,7 +80,7 @@ def result_page(result: Discovery, folder: Path) -> str:
             "Files": _list_files(folder, RESULT_FILES),
             "Axes of the arrays": [
                 "- example: in the task's order; `scores.npy` has the scored ones, `circuits.npz` the evaluated ones",
-                f"- edge: the {run.graph.n_edges:,} edges in the order of `result.run.graph.edge_names` below",
+                f"- edge: the {run.graph.count(run.graph.n_edges)} in the order of `result.run.graph.edge_names` below",
                 f"- curve: as in `curve.json`: {curves}",
                 f"- size: {_sizes(settings)} of the edges",
             ],
@@ -94,7 +94,8 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "```",
             ],
             "How it was made": [
-                f"- model: {code(run.model)}, {code(run.graph)}, {run.graph.n_edges:,} edges, {code(run.dtype)}",
+                f"- model: {code(run.model)}, {code(run.graph)}, {run.graph.count(run.graph.n_edges)}, "
+                f"{code(run.dtype)}",
                 f"- task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, "
                 f"evaluated on {run.test.examples:,} of {code(run.test.split)}",
                 *_settings_lines(settings),

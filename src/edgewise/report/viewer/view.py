@@ -183,7 +183,7 @@ def view_of_run(discovery: Discovery) -> View:
     statistics, curve = centred_statistics(discovery), discovery.outcomes[0].curve
     name = " · ".join(dict.fromkeys((short_name(run.model), short_name(run.task))))
     facts = {
-        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.n_edges:,} edges",
+        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.count(run.graph.n_edges)}",
         "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
         "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
         "exported recipes": choices(discovery),

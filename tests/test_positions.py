@@ -1,0 +1,132 @@
+"""Positions from end to end: discover() and the commands with circuits of (edge, span) pairs."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import test_cli
+from test_cli import DEMO, refused
+
+from edgewise import (
+    CMD,
+    Circuit,
+    EdgeScores,
+    Ilp,
+    InputError,
+    Recipe,
+    Session,
+    Settings,
+    Store,
+    TopKLearner,
+    discover,
+    load_model,
+    load_task,
+    read_result,
+    score_edges,
+    solve,
+    write_result,
+)
+from edgewise.graph import SpanGraph
+from edgewise.score.run_scorer import has_partial_scores
+
+edgewise = test_cli.edgewise
+SETTINGS = Settings(positions=True, sizes=(0.01, 0.05, 1.0))
+RECIPES = {CMD: [Recipe(solver=Ilp())]}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("demo")
+
+
+@pytest.fixture(scope="module")
+def tasks(model):
+    return [load_task("ioi", model, split, 10) for split in ("train", "test")]
+
+
+@pytest.fixture(scope="module")
+def discovery(model, tasks):
+    return discover(model, *tasks, SETTINGS, RECIPES)
+
+
+def test_a_result_folder_keeps_the_spans(discovery, tasks, tmp_path):
+    graph = SpanGraph(DEMO, tasks[0].span_names)
+    assert discovery.run.graph == discovery.scores.graph == graph
+    write_result(discovery, tmp_path / "result")
+    again = read_result(tmp_path / "result")
+    assert again.run.graph == graph and again.settings == SETTINGS
+    assert again.best(CMD).circuits == discovery.best(CMD).circuits
+    assert Circuit.load(tmp_path / "result" / "circuits" / "cmd-0.05.npz") == discovery.best(CMD).circuit(0.05)
+    assert "(edge, span) pairs" in (tmp_path / "result" / "README.md").read_text()
+
+
+def test_few_pairs_are_faithful(discovery):
+    """At 5 % of the pairs; the full circuit is the model."""
+    curve = discovery.best(CMD).curve
+    assert curve.faithfulness[1] > 0.9 and curve.faithfulness[2] == pytest.approx(1)
+
+
+def test_scores_are_stored_by_their_spans(model, tasks, tmp_path):
+    """A store gives the scores of pairs back, and never those of edges or of other spans."""
+    task, session = tasks[0], Session(Store(tmp_path))
+    plain, pairs = (score_edges(model, task, positions=p, session=session) for p in (False, True))
+    names = [f"x{name}" for name in task.span_names]
+    other = replace(task, examples=tuple(replace(e, span_names=tuple(names)) for e in task.examples))
+    assert has_partial_scores(session, model, task, positions=True)
+    assert not has_partial_scores(session, model, other, positions=True)
+    again = score_edges(model, task, positions=True, session=session)
+    np.testing.assert_array_equal(again.values, pairs.values)
+    np.testing.assert_allclose(
+        pairs.graph.plain_score(pairs.mean()), plain.mean(), rtol=1e-4, atol=1e-6 * np.abs(plain.mean()).max()
+    )
+
+
+def test_positions_are_refused_where_they_cannot_be(model, tasks):
+    train, test = tasks
+    without = replace(train, examples=tuple(replace(e, span_names=(), span_indices=()) for e in train.examples))
+    with pytest.raises(InputError, match="positions need the same spans in all splits"):
+        discover(model, without, test, SETTINGS, RECIPES)
+    with pytest.raises(InputError, match="rankings are learned for edges, not for positions"):
+        discover(model, train, test, SETTINGS, {CMD: [Recipe(learner=TopKLearner())]})
+
+
+def test_commands_score_select_and_evaluate_pairs(edgewise, tmp_path):
+    scores, circuit = tmp_path / "scores", tmp_path / "circuit.npz"
+    code, out, _ = edgewise("score", "--positions", "--examples", 8, "--out", scores)
+    assert code == 0 and "(edge, span) pairs" in out and "@S2" in out
+    graph = EdgeScores.load(scores).graph
+    code, out, _ = edgewise("select", scores, "--size", "2%", "--out", circuit)
+    assert code == 0 and "(edge, span) pairs" in out and Circuit.load(circuit).graph == graph
+    assert Circuit.load(circuit) == solve(EdgeScores.load(scores), 0.02).circuit
+    assert edgewise("select", scores, "--size", "1%,2%", "--out", tmp_path / "circuits")[0] == 0
+    assert [file.suffix for file in (tmp_path / "circuits").iterdir()] == [".npz", ".npz"]
+    code, out, _ = edgewise("evaluate", circuit, tmp_path / "circuits", "full", "--examples", 8, "--json")
+    rows = json.loads(out)["circuits"]
+    assert code == 0 and rows[0]["metric"] == rows[2]["metric"] and rows[3]["faithfulness"] == 1
+    code, out, _ = edgewise("show", circuit, "--json")
+    assert code == 0 and all("@" in edge["name"] for edge in json.loads(out)["strongest"])
+    # The same command again computes nothing, and says so of another kind of scores.
+    assert edgewise("score", "--positions", "--examples", 8, "--out", scores)[0] == 0
+    assert "made from other inputs" in refused(edgewise, "score", "--examples", 8, "--out", scores)
+
+
+def test_commands_refuse_in_one_line(edgewise, tmp_path):
+    (tmp_path / "task.jsonl").write_text(
+        '{"clean": "Ann and Bob met, and Bob gave it to", "corrupted": "Ann and Bob met, and Ann gave it to", '
+        '"correct": " Ann", "incorrect": " Bob"}\n'
+    )
+    scores = tmp_path / "scores"
+    words = refused(edgewise, "score", "--positions", "--task", tmp_path / "task.jsonl", "--out", scores)
+    assert "has none; name spans in its file" in words or "can't be used" in words
+    assert "can't score positions" in refused(edgewise, "score", "--positions", "--scorer", "exact", "--out", scores)
+    assert "which --learned doesn't" in refused(edgewise, "run", "--positions", "--learned", "--out", tmp_path / "run")
+    assert "needs prompts of equal length" in refused(edgewise, "score", "--spans", "token", "--out", scores)
+    assert edgewise("score", "--positions", "--examples", 4, "--out", scores)[0] == 0
+    assert "no place for (edge, span) pairs" in refused(
+        edgewise, "select", scores, "--size", "2%", "--out", tmp_path / "circuit.json"
+    )
+    assert edgewise("select", scores, "--size", "2%", "--out", tmp_path / "circuit.npz")[0] == 0
+    assert "but task 'greater-than' has" in refused(
+        edgewise, "evaluate", tmp_path / "circuit.npz", "--task", "greater-than"
+    )
