@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import test_cli
-from test_cli import DEMO, refused
+from test_cli import DEMO, refused, write_tokens
 
 from edgewise import (
     CMD,
@@ -112,13 +112,10 @@ def test_commands_score_select_and_evaluate_pairs(edgewise, tmp_path):
 
 
 def test_commands_refuse_in_one_line(edgewise, tmp_path):
-    (tmp_path / "task.jsonl").write_text(
-        '{"clean": "Ann and Bob met, and Bob gave it to", "corrupted": "Ann and Bob met, and Ann gave it to", '
-        '"correct": " Ann", "incorrect": " Bob"}\n'
-    )
+    write_tokens(tmp_path / "task.jsonl")
     scores = tmp_path / "scores"
     words = refused(edgewise, "score", "--positions", "--task", tmp_path / "task.jsonl", "--out", scores)
-    assert "has none; name spans in its file" in words or "can't be used" in words
+    assert "has none; name spans in its file" in words
     assert "can't score positions" in refused(edgewise, "score", "--positions", "--scorer", "exact", "--out", scores)
     assert "which --learned doesn't" in refused(edgewise, "run", "--positions", "--learned", "--out", tmp_path / "run")
     assert "needs prompts of equal length" in refused(edgewise, "score", "--spans", "token", "--out", scores)
