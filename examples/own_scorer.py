@@ -13,10 +13,10 @@ class Halfway(edgewise.Scorer):
         clean, corrupted = batch.run(batch.clean), batch.run(batch.corrupted)
         middle = batch.run(((batch.clean + batch.corrupted) / 2).requires_grad_())
         readouts = [batch.read_out(run, metric.reads_all_logits) for run in (clean, corrupted, middle)]
-        slope = batch.gradients(middle, -metric.value(readouts[2], readouts[0]).sum())
+        slope = batch.gradients(middle, -metric.checked(readouts[2], readouts[0]).sum())
         values = batch.contract(batch.differences(clean, corrupted), [slope])
         return edgewise.BatchScores(
-            values, metric.value(readouts[0], readouts[0]), metric.value(readouts[1], readouts[0])
+            values, metric.checked(readouts[0], readouts[0]), metric.checked(readouts[1], readouts[0])
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 import test_cli
 
 from edgewise import InputError, load_model, load_task
+from edgewise.tasks import LogitDifference
 from edgewise.tasks.files import TEXT, TOKENS
 
 edgewise = test_cli.edgewise
@@ -27,6 +28,9 @@ def json_lines(*rows: dict) -> str:
 ERRORS = {
     "patching needs equally many": json_lines(ROW | {"corrupted": "When Mary"}),
     "an answer must be one token": json_lines(ROW | {"correct": " Mary John"}),
+    "share the token": json_lines(ROW | {"correct": [" Mary", " Anna"], "incorrect": [" John", " Anna"]}),
+    "a list of answers is empty": json_lines(ROW | {"correct": []}),
+    "have no incorrect one": json_lines({name: text for name, text in ROW.items() if name != "incorrect"}),
     "are the same token": json_lines(ROW | {"incorrect": " Mary"}),
     "the tokenizer doesn't know": json_lines(ROW | {"correct": " Zanzibar"}),
     "lacks": json_lines({name: ROW[name] for name in ("split", "clean", "correct")}),
@@ -77,7 +81,7 @@ def test_quoted_errors_are_raised(words, demo, tmp_path):
     path = tmp_path / ("a.csv" if words.startswith("more cells") else "a.jsonl")
     path.write_bytes(ERRORS[words].encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=re.escape(words)):
-        load_task(path, demo, "train")
+        LogitDifference().for_task(load_task(path, demo, "train"))
 
 
 def test_spans_are_read_as_described(demo, tmp_path):

@@ -1,5 +1,6 @@
 """Tasks: generators, files, metrics."""
 
+import csv as csv_module
 import json
 import re
 import resource
@@ -172,6 +173,9 @@ def test_any_later_year_is_right(spoken):
         known = usable_endings(model.tokenizer).answers
         assert sorted(right) == [answer for answer in known if answer > int(own)]
         assert right[int(example.text.correct)] == example.correct and example.incorrect not in right.values()
+        wrong = dict(zip(map(int, example.text.also_incorrect), example.also_incorrect, strict=True))
+        assert sorted(wrong) == [answer for answer in known if answer < int(own)]
+        assert wrong[int(example.text.incorrect)] == example.incorrect
         assert len(set(right.values())) == len(right)
 
 
@@ -330,14 +334,71 @@ def test_metrics_by_hand():
     assert METRICS["kl"]().value(clean, clean).abs().max() == 0
 
 
-def test_accuracy_counts_every_right_token_and_differences_only_the_two_answers():
+def test_accuracy_and_probabilities_count_every_answer_and_logit_differences_only_two():
     logits = torch.log(torch.tensor([[0.1, 0.2, 0.7]] * 3, dtype=torch.float64))
     answers = torch.tensor([[0, 1]] * 3)
     right = torch.tensor([[0, 0], [0, 2], [0, 1]])
     run = Readout(answers, logits.gather(1, answers), right, logits)
     assert METRICS["accuracy"]().value(run, run).tolist() == [0, 1, 0]
     assert METRICS["logit-difference"]().value(run, run).tolist() == pytest.approx([-0.6931472] * 3)
-    assert METRICS["probability-difference"]().value(run, run).tolist() == pytest.approx([-0.1] * 3)
+    assert METRICS["probability-difference"]().value(run, run).tolist() == pytest.approx([-0.1, 0.6, 0.1])
+    run = replace(run, right=answers[:, :1], wrong=torch.tensor([[1, 1], [1, 2], [2, 1]]))
+    assert METRICS["probability-difference"]().value(run, run).tolist() == pytest.approx([-0.1, -0.8, -0.8])
+    assert METRICS["log-probability"]().value(run, run).exp().tolist() == pytest.approx([0.1] * 3)
+
+
+SETS = GOOD | {"correct": [" Mary", " Anna"], "incorrect": [" John", " Tom", " Paul"]}
+ALONE = {name: text for name, text in GOOD.items() if name != "incorrect"}
+
+
+def test_answers_may_be_lists_in_files_in_memory_and_as_tokens(demo, tmp_path):
+    (example,) = load_task(write(tmp_path / "sets.jsonl", [SETS]), demo).examples
+    ids = [demo.tokenizer([answer], add_special_tokens=False)["input_ids"][0][0] for answer in
+           (" Mary", " Anna", " John", " Tom", " Paul")]  # fmt: skip
+    assert (example.correct, *example.also_correct, example.incorrect, *example.also_incorrect) == tuple(ids)
+    csv = tmp_path / "sets.csv"
+    with csv.open("w", newline="") as file:
+        writer = csv_module.writer(file)
+        writer.writerow(SETS)
+        writer.writerow([value if isinstance(value, str) else json.dumps(value) for value in SETS.values()])
+    pair = PromptPair(**GOOD | {"also_correct": (" Anna",), "also_incorrect": (" Tom", " Paul")})
+    tokens = as_tokens(example) | {"correct_id": ids[:2], "incorrect_id": ids[2:]}
+    for task in (load_task(csv, demo), make_task([SETS], demo), make_task([pair], demo), make_task([tokens], demo)):
+        assert task.examples[0].tokens == example.tokens
+    for single in (SETS | {"correct": [" Mary"], "incorrect": [" John"]}, GOOD):
+        assert make_task([single], demo).examples[0].tokens == make_task([GOOD], demo).examples[0].tokens
+
+
+def test_a_correct_answer_alone_may_have_several_tokens(demo, tmp_path):
+    (one,) = load_task(write(tmp_path / "one.jsonl", [ALONE]), demo).examples
+    assert one.incorrect is None and one.continuation == () and one.length == make_task([GOOD], demo).longest
+    (several,) = make_task([ALONE | {"correct": " Mary and John"}], demo).examples
+    answer = demo.tokenizer([" Mary and John"], add_special_tokens=False)["input_ids"][0]
+    assert (several.correct, *several.continuation) == tuple(answer) and several.n_reads == 3
+    assert several.clean == one.clean + tuple(answer[:2]) and several.corrupted == one.corrupted + tuple(answer[:2])
+    spans = make_task([ALONE | {"correct": " Mary and John", "spans": {"end": [56, 58]}}], demo).examples[0].spans
+    assert spans["end"] == tuple(range(one.length - 1, several.length))
+    csv = tmp_path / "alone.csv"
+    csv.write_text(",".join(ALONE) + "\n" + ",".join(f'"{text}"' for text in ALONE.values()) + "\n")
+    assert load_task(csv, demo).examples[0].tokens == one.tokens
+    tokens = {name: value for name, value in as_tokens(one).items() if name != "incorrect_id"}
+    assert make_task([tokens], demo).examples[0].tokens == one.tokens
+
+
+@pytest.mark.parametrize(
+    "rows, words",
+    [([SETS | {"incorrect": [" John", " Anna"]}], "the correct and the incorrect answers share the token"),
+     ([SETS | {"correct": []}], "a list of answers is empty"),
+     ([SETS | {"correct": [" Mary", 5]}], "correct must be text"),
+     ([SETS | {"correct": [" Mary", " Mary and John"]}], "' Mary and John' is 3 tokens"),
+     ([ALONE | {"correct": [" Mary", " Mary and John"]}], "' Mary and John' is 3 tokens"),
+     ([GOOD, ALONE], "example 2 lacks incorrect"),
+     ([ALONE, GOOD], "example 1 lacks incorrect")],
+)  # fmt: skip
+def test_answers_that_cannot_be_used_are_named(demo, rows, words):
+    with pytest.raises(InputError, match=words) as error:
+        make_task(rows, demo)
+    assert "\n" not in str(error.value)
 
 
 SWAPPED = {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}

@@ -98,6 +98,7 @@ def discover(
         raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
     for task in (train, test) if validation is None else (train, test, validation):
         check_examples(model, task)
+    settings = replace(settings, metric=settings.metric.for_task(train))
     model = model.pin()
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     if settings.positions:

@@ -87,6 +87,7 @@ def command(
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)
         has_spans = any(circuit.graph != loaded.graph for circuit in opened)
+        metric = metric.for_task(examples)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, settings, tuple(opened))]
         if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):

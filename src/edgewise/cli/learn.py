@@ -30,7 +30,7 @@ def command(
     machine: options.MachineOptions,
     split: str = options.SCORED_SPLIT,
     metric: str | None = option(
-        None, "Scoring", "The number that is computed per example (default: logit-difference).", choices=METRICS
+        None, "Scoring", "The number that is computed per example (default: that of the task).", choices=METRICS
     ),
     ablation: str = options.ABLATION,
     learner_name: str = option("learned", "Learning", "How to learn.", "--learner", choices=LEARNERS),
@@ -96,13 +96,14 @@ def command(
             "--measure and --metric have no effect on the KL divergence; give --loss measure, or omit them"
         )
     settings = Settings(
-        metric=choose("metric", METRICS, metric or "logit-difference"),
+        metric=choose("metric", METRICS, metric or options.AUTO),
         ablation=choose("ablation", ABLATIONS, ablation),
         memory=machine.memory_bytes,
     )
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
+        settings = replace(settings, metric=settings.metric.for_task(examples))
         work = [LearnWork(examples, settings, learner)]
         if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return

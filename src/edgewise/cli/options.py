@@ -154,7 +154,9 @@ TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. 
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
 EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.")
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
-METRIC = option("logit-difference", "Scoring", "The number that is computed per example.", choices=METRICS)
+METRIC = option(
+    AUTO, "Scoring", "The number that is computed per example; auto: the one that suits the task.", choices=METRICS
+)
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
 POSITIONS = option(
     False, "Scoring", "Circuits of (edge, span) pairs: edges that act only at some spans of tokens (see `tasks`)."

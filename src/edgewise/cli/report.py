@@ -78,8 +78,8 @@ def show_areas(result: Discovery) -> None:
 def show_run(folder: Path, result: Discovery) -> None:
     """Print the result of a run that was written to `folder`."""
     record, accuracy = result_summary(result), result.run.accuracy
-    right, beats = f"{accuracy.top:.1%}", f"{accuracy.beats:.1%}"
-    say(f"accuracy: the top answer is right in {right}; the correct answer beats the incorrect in {beats}")
+    beats = "" if accuracy.beats is None else f"; the correct answer beats the incorrect in {accuracy.beats:.1%}"
+    say(f"accuracy: the top answer is right in {accuracy.top:.1%}{beats}")
     show_areas(result)
     for measure, overlaps in record["overlap"].items():
         means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())

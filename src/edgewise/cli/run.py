@@ -89,6 +89,7 @@ def command(
     with common.session(folder, dry_run) as session:
         loaded = model.load()
         train, test = _load_tasks(loaded, task, split)
+        settings = replace(settings, metric=settings.metric.for_task(train))
         if tune:
             train = tuning_task(train, task.load(loaded, "validation"), test)
         is_small = loaded.graph.n_edges <= SMALL_GRAPH

@@ -49,6 +49,8 @@ def command(
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
+        chosen_metric = chosen_metric.for_task(examples)
+        settings = replace(settings, metric=chosen_metric)
         work = [ScoreWork(examples, settings)]
         if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return

@@ -25,12 +25,12 @@ from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..tasks import Example, LogitDifference, Metric, Task, check_examples
+from ..tasks import Example, Metric, Task, TaskMetric, check_examples
 from .ablations import Ablation, Patching
 from .faithfulness import faithfulness
 
 FloatArray = NDArray[np.float64]
-DEFAULT_METRIC, DEFAULT_ABLATION = LogitDifference(), Patching()
+DEFAULT_METRIC, DEFAULT_ABLATION = TaskMetric(), Patching()
 # Circuits are split into groups until there are 8 work items, but each group has at least 25 circuits.
 MIN_ITEMS, MIN_GROUP = 8, 25
 
@@ -125,7 +125,7 @@ def evaluate_circuits(
     circuits
         They are pruned first.
     metric
-        Number per example.
+        Number per example; by default the one that suits the task.
     ablation
         What replaces the edges outside a circuit.
     of_model
@@ -150,6 +150,7 @@ def evaluate_circuits(
     check_is("ablation", Ablation, ablation)
     check_is("session", Session, session)
     check_examples(model, task)
+    metric = metric.for_task(task)
     model = model.pin()
     if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
         raise InputError(

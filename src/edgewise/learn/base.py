@@ -44,6 +44,9 @@ class LearningProblem:
     memory: int
     validation: Task | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric", self.metric.for_task(self.task))
+
 
 @dataclass(frozen=True, eq=False)
 class LearningCost:

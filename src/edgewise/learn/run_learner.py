@@ -12,13 +12,13 @@ from ..models import Model
 from ..models.memory import BUDGET
 from ..models.torch_modes import default_torch_modes
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import LogitDifference, Metric, Task, check_examples
+from ..tasks import Metric, Task, TaskMetric, check_examples
 from .base import Learner, LearningProblem
 from .top_k_learner import TopKLearner
 
 # A loss that rises by more than this share has diverged.
 MAX_TREND = 0.5
-DEFAULT_LEARNER, DEFAULT_METRIC, DEFAULT_ABLATION = TopKLearner(), LogitDifference(), Patching()
+DEFAULT_LEARNER, DEFAULT_METRIC, DEFAULT_ABLATION = TopKLearner(), TaskMetric(), Patching()
 
 
 @default_torch_modes()
@@ -68,6 +68,7 @@ def learn_ranking(
     check_is("session", Session, session)
     for examples in (task,) if validation is None else (task, validation):
         check_examples(model, examples)
+    metric = metric.for_task(task)
     model = model.pin()
     learner.check(metric)
     with session.reporting() as reporting_session:

@@ -18,9 +18,11 @@ class Batch:
 
     clean, corrupted  [example, position] tokens; padding holds token 0
     real              [example, position] False for padding
-    last              [example] the position that the metric reads
-    answers           [example, 2] correct, incorrect
-    right             [example, answer] all answers that count as correct; rows are filled up with the first
+    last              [example, read] the positions that the metric reads: one, or one per token of the longest answer
+    answers           [example * read, 2] correct, incorrect; twice the correct one if there is no incorrect answer
+    right             [example * read, answer] all answers that count as correct; rows are filled up with the first
+    wrong             [example * read, answer] all incorrect answers, in the same way
+    counted           [example, read] False for reads beyond an example's answer; None if all examples have one
     shared            the number of leading positions, padding included, that the two prompts of every example share
     spans             [example, position] the index of the span of each position, -1 for padding; None without spans
     n_spans           the number of spans
@@ -32,6 +34,8 @@ class Batch:
     last: Tensor
     answers: Tensor
     right: Tensor
+    wrong: Tensor
+    counted: Tensor | None
     shared: int
     spans: Tensor | None = None
     n_spans: int = 0
@@ -52,19 +56,33 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         span = slice(starts[index], stops[index])
         clean[index, span], corrupted[index, span] = torch.tensor(example.clean), torch.tensor(example.corrupted)
         real[index, span] = True
-    last = torch.tensor(stops) - 1
     shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
-    answers = torch.tensor([[example.correct, example.incorrect] for example in examples])
-    n_others = max(len(example.also_correct) for example in examples)
-    right = torch.tensor(
-        [[e.correct, *e.also_correct, *[e.correct] * (n_others - len(e.also_correct))] for e in examples]
-    )
-    tensors = (clean, corrupted, real, last, answers, right)
-    clean, corrupted, real, last, answers, right = (x.to(device) for x in tensors)
-    batch = Batch(clean, corrupted, real, last, answers, right, shared)
+    n_reads = max(example.n_reads for example in examples)
+    last, right, wrong = [], [], []
+    for stop, example in zip(stops, examples, strict=True):
+        read = range(stop - example.n_reads, stop)
+        # Reads that aren't counted have positions of their own, because gradients at equal positions would be lost.
+        last.append([*read, *(at for at in range(width - 1, -1, -1) if at not in read)][:n_reads])
+        tokens = (example.correct, *example.continuation, *[example.correct] * (n_reads - example.n_reads))
+        right += [(token, *example.also_correct) for token in tokens]
+        wrong += [
+            (token if example.incorrect is None else example.incorrect, *example.also_incorrect) for token in tokens
+        ]
+    answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
+    counted = torch.tensor([[read < example.n_reads for read in range(n_reads)] for example in examples])
+    tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong), counted)
+    clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, counted = (x.to(device) for x in tensors)
+    all_counted = None if n_reads == 1 else counted
+    batch = Batch(clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, all_counted, shared)
     if not all(example.span_names for example in examples):
         return batch
     return replace(batch, spans=span_indices(examples, batch), n_spans=len(examples[0].span_names))
+
+
+def _fill_rows(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Return rows of tokens as a tensor; shorter ones are filled up with their first token."""
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[row[0]] * (width - len(row))] for row in rows])
 
 
 def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:
@@ -103,8 +121,8 @@ def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:
 
 
 def _unshared_length(example: Example) -> int:
-    """Return how many tokens follow the shared prefix: at least 1, because the metric reads the last token."""
-    return max(1, example.length - example.shared_prefix)
+    """Return how many tokens follow the shared prefix: at least those that the metric reads."""
+    return max(example.n_reads, example.length - example.shared_prefix)
 
 
 def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:

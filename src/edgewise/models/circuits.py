@@ -32,18 +32,19 @@ def run_circuits(
     last: Tensor,
     spans: Tensor | None = None,
 ) -> Tensor:
-    """Return the streams [circuit, example, d_model] that the logits read at each example's last position.
+    """Return the streams [circuit, example * read, d_model] of the logits at the positions that the metric reads.
 
     clean  [batch, position, d_model] the output of the node `input` on the clean prompt
+    last   [batch, read] these positions
     spans  [batch, position] for circuits of (edge, span) pairs, the span of each position; padding may have any
     """
     batch, length, _ = clean.shape
-    examples = torch.arange(batch, device=last.device)
+    examples = torch.arange(batch, device=last.device)[:, None]
     last_frame = frame_at(frame, (examples, last))
     ends, last_ends = zip(*(plan.ends[span[-1]] for span in model.spans), strict=True)
     change = clean - reference.embedding
     full = Table(model, reference, ends, change, spans=spans)
-    at_last = Table(model, reference, last_ends, change, examples * length + last, spans)
+    at_last = Table(model, reference, last_ends, change, (examples * length + last).flatten(), spans)
     tables = (full, at_last)
     for index, layer in enumerate(model.layers):
         head_groups, mlp_groups = plan.layers[index]

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..tasks.metrics import Readout
+from .batch import Batch
 from .rules import NO_RULES, BackwardRules
 from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap
 
@@ -222,10 +223,13 @@ class _TemperedSoftmax(torch.autograd.Function):
 
 
 def frame_at(frame: Frame, where: tuple[Tensor, Tensor]) -> Frame:
-    """Return the frame of one position of every example, for its queries; `where` holds examples and positions."""
-    rotary = {kind: (cos[where].unsqueeze(1), sin[where].unsqueeze(1)) for kind, (cos, sin) in frame.rotary.items()}
-    allowed = {window: mask[where[0], :, where[1]].unsqueeze(2) for window, mask in frame.allowed.items()}
-    return Frame(frame.positions[where].unsqueeze(1), rotary, allowed)
+    """Return the frame of some positions of every example, for their queries.
+
+    where  examples [example, 1] and positions [example, read]
+    """
+    rotary = {kind: (cos[where], sin[where]) for kind, (cos, sin) in frame.rotary.items()}
+    allowed = {window: mask[where[0], :, where[1]].transpose(1, 2) for window, mask in frame.allowed.items()}
+    return Frame(frame.positions[where], rotary, allowed)
 
 
 def keys_and_values(model: Transformer, trace: Trace, frame: Frame) -> tuple[KeysAndValues, ...]:
@@ -254,27 +258,27 @@ def _norm_and_rotate(
 def read_out(
     model: Transformer,
     stream: Tensor,
-    answers: Tensor,
-    right: Tensor,
+    batch: Batch,
     all_logits: bool,
     rules: BackwardRules = NO_RULES,
 ) -> Readout:
-    """Return the logits for the stream [example, d_model] at each example's last position: the answers', or all.
+    """Return the logits for the stream [example * read, d_model] where metrics read: those of the answers, or all.
 
     Logits are at least float32, because metrics are small differences of large logits.
     """
+    answers, rest = batch.answers, {"wrong": batch.wrong, "counted": batch.counted}
     device, unembed_device = answers.device, model.unembed.device
     y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:
         logits = _all_logits(model.unembed, y)
         logits = logits if model.unembed_bias is None else logits + model.unembed_bias
         logits = soft_cap(logits, model.logit_cap).to(device)
-        return Readout(answers, logits.gather(1, answers), right, logits)
+        return Readout(answers, logits.gather(1, answers), batch.right, logits, **rest)
     tokens = answers.to(unembed_device)
     answer_logits = (at_least_float32(model.unembed[tokens]) @ y.unsqueeze(-1)).squeeze(-1)
     if model.unembed_bias is not None:
         answer_logits = answer_logits + model.unembed_bias[tokens]
-    return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), right)
+    return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), batch.right, **rest)
 
 
 def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:

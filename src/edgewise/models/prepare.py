@@ -38,9 +38,8 @@ class Prepared:
     """A batch, ready to run.
 
     clean, corrupted  [example, position, d_model] outputs of the node `input`
-    last              [example] the position that the metric reads, counted from the first position that runs
-    answers, right    as in `Batch`
-    batch             the tokens
+    last              [example, read] the positions that the metric reads, counted from the first position that runs
+    batch             the tokens and answers
     by_span           whether scores are those of (edge, span) pairs
     """
 
@@ -49,8 +48,6 @@ class Prepared:
     clean: Tensor
     corrupted: Tensor
     last: Tensor
-    answers: Tensor
-    right: Tensor
     batch: Batch
     by_span: bool = False
 
@@ -90,13 +87,13 @@ class Prepared:
         return run_from_sources(self.model, embedding, mix, mlp_out, self.frame)
 
     def run_circuits(self, circuits: Sequence[Circuit], reference: Trace) -> Tensor:
-        """Return the final streams [circuit, example, d_model] of pruned circuits, for `read_stream`."""
+        """Return the final streams [circuit, example * read, d_model] of pruned circuits, for `read_stream`."""
         plan = plan_circuits(circuits, self.model.has_post_norm)
         spans = self.spans if isinstance(circuits[0].graph, SpanGraph) else None
         return run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
 
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
-        """Return the final stream [example, d_model] of a circuit with weights on its edges, for `read_stream`.
+        """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.
 
         weights       [edge] or [example, edge]; gradients are recorded if they require them
         keep_streams  see `weighted.run_weighted`; None keeps streams if they are small enough
@@ -106,13 +103,13 @@ class Prepared:
         return run_weighted(self.model, weights, self.clean, reference, self.frame, self.last, keep_streams)
 
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
-        """Return the logits of a run at each example's last position: those of the answers, or all."""
-        rows = torch.arange(len(self.last), device=self.last.device)
-        return self.read_stream(trace.final[rows, self.last], all_logits, trace.rules)
+        """Return the logits of a run at the positions that the metric reads: those of the answers, or all."""
+        rows = torch.arange(len(self.last), device=self.last.device)[:, None]
+        return self.read_stream(trace.final[rows, self.last].flatten(0, 1), all_logits, trace.rules)
 
     def read_stream(self, stream: Tensor, all_logits: bool, rules: BackwardRules = NO_RULES) -> Readout:
-        """Return the logits for the final stream [example, d_model] at each example's last position."""
-        return read_out(self.model, stream, self.answers, self.right, all_logits, rules)
+        """Return the logits for the final stream [example * read, d_model] at the positions that the metric reads."""
+        return read_out(self.model, stream, self.batch, all_logits, rules)
 
     def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
         """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
@@ -164,4 +161,4 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True, by_span
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
-    return Prepared(model, frame, clean, corrupted, batch.last - first, batch.answers, batch.right, batch, by_span)
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch, by_span)

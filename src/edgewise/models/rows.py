@@ -55,7 +55,7 @@ class Rows:
         self.places, self.count, self.keeps = batch * length, 0, keeps
         self._width, self._max_readers = graph.d_model, 3 * graph.n_heads + 1
         self._centred = first_layer.attention_norm is not None and first_layer.attention_norm.centred
-        self._last = torch.arange(batch, device=last.device) * length + last
+        self._last = (torch.arange(batch, device=last.device)[:, None] * length + last).flatten()
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._parts: list[Part] = []
         start = 0
@@ -77,7 +77,7 @@ class Rows:
         return part.take(rows.start, rows.stop)
 
     def last_on(self, device: torch.device) -> Tensor:
-        """Return the places [example] that the logits read."""
+        """Return the places [example * read] that the logits read; all are different."""
         return self._last.to(device)
 
     def buffer(self, name: str, readers: int, like: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ class MixOne(torch.autograd.Function):
 
 
 class WriteOutput(torch.autograd.Function):
-    """Write the change [place, d_model] of one source. Return it at the last position, [example, 1, d_model]."""
+    """Write the change [place, d_model] of one source. Return it where logits read, [example * read, 1, d_model]."""
 
     @staticmethod
     def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
@@ -241,7 +241,7 @@ class WriteOutput(torch.autograd.Function):
 class WriteHeads(torch.autograd.Function):
     """Write the `head_rows` of a layer whose mixes change by `mix` [place, head, d_head].
 
-    Return these rows at the last position, [example, row, d_model], and the products of `head_rows`.
+    Return these rows where the logits read, [example * read, row, d_model], and the products of `head_rows`.
     """
 
     @staticmethod

@@ -36,12 +36,13 @@ def run_weighted(
     last: Tensor,
     keep_streams: bool = True,
 ) -> Tensor:
-    """Return the stream [example, d_model] that the logits read at each example's last position.
+    """Return the stream [example * read, d_model] of the logits at the positions that the metric reads.
 
     weights       [edge], or [example, edge] for different weights per example. The gradient has the same shape: for
                   [edge] it is summed over examples; `weights.expand(n_examples, -1)` gives the gradient of each example
                   at the same cost.
     clean         [batch, position, d_model] the output of the node `input` on the clean prompt
+    last          [batch, read] the positions that the metric reads
     keep_streams  whether to keep the streams of heads for the backward pass; mixing them again takes about a tenth more
                   time and a third less memory (`memory.weighted_need`)
     """
@@ -88,9 +89,14 @@ def _run_last_layer(
     """Return the stream at the logits. The last layer runs keys and values everywhere, others at the last position."""
     graph, layer, index = model.graph, model.layers[-1], model.graph.n_layers - 1
     length = reference.final.shape[1]
-    where = (torch.arange(len(last), device=last.device), last)
+    n_reads, examples = last.shape[1], torch.arange(len(last), device=last.device)[:, None]
+    where = (examples.expand_as(last).flatten(), last.flatten())
     where_layer = (where[0].to(layer.device), where[1].to(layer.device))
-    attention, mlp, logits = _by_reader(graph, blocks[-3]), blocks[-2][:, None], blocks[-1][:, None]
+    attention = _by_reader(graph, blocks[-3])
+    queries, mlp, logits = (
+        block.repeat_interleave(n_reads, 0)
+        for block in (attention[:, : graph.n_heads], blocks[-2][:, None], blocks[-1][:, None])
+    )
     attention_in = reference.attention_in[index]
     mixing = _source_mixing(graph, attention[:, graph.n_heads :], products, length)
     projections = layer.qkv[1:]
@@ -100,11 +106,11 @@ def _run_last_layer(
     products = [product[rows.last_on(product.device)] for product in products]
 
     def read(weights: Tensor) -> Tensor:
-        """Return the mixes [example, reader, d_model] of `changes` for weights [example, reader, source]."""
+        """Return mixes [example * read, reader, d_model] of `changes` for weights [example * read, reader, source]."""
         mixing = _source_mixing(graph, weights, products, 1)
         return mixing.to(changes) @ changes[:, : mixing.shape[2]]
 
-    streams = attention_in[where_layer].unsqueeze(1) + read(attention[:, : graph.n_heads])
+    streams = attention_in[where_layer].unsqueeze(1) + read(queries)
     normed, query = streams if layer.attention_norm is None else layer.attention_norm(streams), layer.qkv[0]
     if query.norm is None:
         q = torch.einsum("bhd,hed->bhe", normed, query.head_weight)
@@ -112,7 +118,9 @@ def _run_last_layer(
     else:
         q = torch.stack([query.one_head(normed[:, head], head // query.group) for head in range(graph.n_heads)], 1)
     reference_mix = reference.mix[index][where_layer]
-    mix = attend(model, index, q[:, None], k, v, frame, query_frame=frame_at(frame, where))[:, 0] - reference_mix
+    query_frame = frame_at(frame, (examples, last))
+    mix = attend(model, index, q.unflatten(0, (-1, n_reads)), k, v, frame, query_frame=query_frame).flatten(0, 1)
+    mix = mix - reference_mix
     heads, product = head_rows(layer, mix, reference_mix)
     changes = torch.cat([changes, heads], 1)
     products = products if product is None else [*products, product.to(model.device)]

@@ -170,7 +170,7 @@ class Timer:
     def score(self, work: ScoreWork, stage: Stage) -> float:
         """Return the seconds of scoring all examples; keep the scores of those that were timed."""
         settings = work.settings
-        job = ScoreJob(settings.scorer, settings.metric, settings.positions)
+        job = ScoreJob(settings.scorer, settings.metric.for_task(work.task), settings.positions)
         seconds, (values, *_) = self.job(work.task, stage, job)
         self._scores[work.task.digest] = EdgeScores(settings.graph(self.model.graph, work.task), values)
         return seconds
@@ -211,7 +211,8 @@ class Timer:
     def evaluate(self, work: Work, stage: Stage, circuits: Sequence[Circuit], n_distinct: int) -> float:
         """Return the seconds of evaluating `n_distinct` circuits like these. Some of them are timed together."""
         settings = work.settings
-        job = EvaluateJob(settings.metric, _without_task(settings.ablation), (), (), settings.memory)
+        metric = settings.metric.for_task(work.task)
+        job = EvaluateJob(metric, _without_task(settings.ablation), (), (), settings.memory)
         shared, _ = self.job(work.task, stage, job)
         by_cost = sorted(circuits, key=lambda circuit: len(circuit.nodes))
         places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)

@@ -33,15 +33,17 @@ class ModelAccuracy:
     """How well the model does a task, as shares of the examples.
 
     top    examples whose most likely next token is a correct answer
-    beats  examples whose correct answer has a higher logit than the incorrect one
+    beats  examples whose correct answer has a higher logit than the incorrect one; None if there are no incorrect ones
     """
 
     top: float
-    beats: float
+    beats: float | None
 
     @property
     def problem(self) -> str:
         """A sentence on how the model fails the task; empty if it does the task."""
+        if self.beats is None:
+            return ""
         if self.beats <= SWAPPED:
             return (
                 f"the model prefers the incorrect answer in {1 - self.beats:.0%} of the examples: correct and "
@@ -58,7 +60,8 @@ class ModelAccuracy:
 def warn_of_failure(accuracy: ModelAccuracy) -> None:
     """Warn if the model fails the task, or if the answers seem swapped."""
     if accuracy.problem:
-        warn(accuracy.problem, SwappedWarning if accuracy.beats <= SWAPPED else EdgewiseWarning)
+        is_swapped = accuracy.beats is not None and accuracy.beats <= SWAPPED
+        warn(accuracy.problem, SwappedWarning if is_swapped else EdgewiseWarning)
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,9 @@ class RunInfo:
     made_from: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not (0 <= self.accuracy.top <= 1 and 0 <= self.accuracy.beats <= 1):
-            raise InputError(f"accuracies are shares, from 0 to 1, not {self.accuracy.top} and {self.accuracy.beats}")
+        top, beats = self.accuracy.top, self.accuracy.beats
+        if not (0 <= top <= 1 and (beats is None or 0 <= beats <= 1)):
+            raise InputError(f"accuracies are shares, from 0 to 1, not {top} and {beats}")
         if min(self.train.examples, self.test.examples) < 1:
             raise InputError("a run needs at least one example to score and one to evaluate")
 
@@ -155,14 +159,14 @@ def decode_prompts(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt,
     """Return the first examples as texts, at most `MAX_PROMPTS` and `MAX_TOKENS`. Without a tokenizer, as numbers."""
     lengths = np.cumsum([2 * example.length for example in examples[:MAX_PROMPTS]])
     examples = examples[: int(np.count_nonzero(lengths <= MAX_TOKENS))]
-    tokens = {token for e in examples for token in (*e.clean, *e.corrupted, e.correct, e.incorrect)}
+    tokens = {token for e in examples for token in (*e.clean, *e.corrupted, *e.answers)}
     text = {token: _token_text(token, tokenizer) for token in tokens}
     return tuple(
         Prompt(
             tuple(text[token] for token in example.clean),
             tuple(text[token] for token in example.corrupted),
-            text[example.correct],
-            text[example.incorrect],
+            "".join(text[token] for token in (example.correct, *example.continuation)),
+            "" if example.incorrect is None else text[example.incorrect],
         )
         for example in examples
     )

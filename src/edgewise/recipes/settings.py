@@ -14,13 +14,14 @@ from ..io.records import Decoders, convert_record
 from ..method import as_record, check_is, from_record
 from ..models.memory import BUDGET, parse_bytes
 from ..score import SCORERS, EapIg, Scorer
-from ..tasks import METRICS, LogitDifference, Metric, Task
+from ..tasks import METRICS, Metric, Task, TaskMetric
 
 
 @dataclass(frozen=True)
 class Settings:
     """How to score, resample and evaluate. The defaults are the paper's, with MIB's faithfulness.
 
+    metric              number per example; the default is the one that suits the task
     bootstrap           of the reported statistics, and of the recipes that filter by a bootstrap
     sizes               shares of the edges, increasing
     fill, nested        whether solvers fill up circuits after pruning, and whether larger circuits contain the smaller
@@ -33,7 +34,7 @@ class Settings:
     """
 
     scorer: Scorer = field(default_factory=EapIg)
-    metric: Metric = field(default_factory=LogitDifference)
+    metric: Metric = field(default_factory=TaskMetric)
     ablation: Ablation = field(default_factory=Patching)
     faithfulness: Faithfulness = MIB
     bootstrap: Bootstrap = field(default_factory=Bootstrap)

@@ -137,6 +137,8 @@ def evaluate_selections(
     """Return one outcome per recipe, and how well the model itself does the task. Distinct circuits run once."""
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
     parts, total = [], len(circuits) * len(task)
+    has_incorrect = all(example.incorrect is not None for example in task.examples)
+    of_model = (TOP_ANSWER, ANSWER_DIFFERENCE) if has_incorrect else (TOP_ANSWER,)
     for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
         before = start * len(task)
 
@@ -146,7 +148,7 @@ def evaluate_selections(
         parts.append(
             evaluate_circuits(
                 model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
-                of_model=() if start else (TOP_ANSWER, ANSWER_DIFFERENCE), batch_size=settings.batch_size,
+                of_model=() if start else of_model, batch_size=settings.batch_size,
                 memory=settings.memory, session=session.with_progress(report_part),
             )
         )  # fmt: skip
@@ -165,8 +167,8 @@ def evaluate_selections(
             settings.faithfulness,
         )
         outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
-    top, difference = (evaluation.of_model[metric.name] for metric in (TOP_ANSWER, ANSWER_DIFFERENCE))
-    return tuple(outcomes), ModelAccuracy(float(top.mean()), float((difference > 0).mean()))
+    beats = float((evaluation.of_model[ANSWER_DIFFERENCE.name] > 0).mean()) if has_incorrect else None
+    return tuple(outcomes), ModelAccuracy(float(evaluation.of_model[TOP_ANSWER.name].mean()), beats)
 
 
 def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:

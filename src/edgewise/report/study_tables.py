@@ -82,10 +82,13 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
 def describe_cell(cell: Mapping[str, Any]) -> str:
     """Return a sentence on the accuracy of a model on a task and the number of examples."""
     counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
+    beats = ""
+    if cell["beats"] is not None:
+        fails = ": the model hardly does this task, so its circuits may mean nothing" * (cell["beats"] < LOW_ACCURACY)
+        beats = f", the correct answer beats the incorrect one in {cell['beats']:.0%}{fails}"
     return (
         f"{short_name(cell['task'])}, {short_name(cell['model'])}: examples {counts}; on test the model's top answer "
-        f"is right in {cell['accuracy']:.0%}, the correct answer beats the incorrect one in {cell['beats']:.0%}"
-        f"{': the model hardly does this task, so its circuits may mean nothing' * (cell['beats'] < LOW_ACCURACY)}."
+        f"is right in {cell['accuracy']:.0%}{beats}."
     )
 
 

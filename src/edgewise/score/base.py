@@ -68,7 +68,7 @@ class Scorer(Method, ABC):
 
 def loss(metric: Metric, run: Readout, clean: Readout) -> Tensor:
     """Return minus the metric, summed over examples, so that a positive score marks an edge whose corruption hurts."""
-    return -metric.value(run, clean).sum()
+    return -metric.checked(run, clean).sum()
 
 
 def check_steps(steps: int) -> None:

@@ -35,4 +35,4 @@ class CleanCorrupted(Scorer):
         differences = batch.differences(clean, corrupted)
         del clean, corrupted
         values = batch.contract(differences, [at_clean, at_corrupted])
-        return BatchScores(values, metric.value(clean_readout, clean_readout), corrupted_metric)
+        return BatchScores(values, metric.checked(clean_readout, clean_readout), corrupted_metric)

@@ -58,4 +58,4 @@ class EapIgActivations(Scorer):
             for group in ("mix", "mlp_out"):
                 values += batch.contract(differences, gradients(group, layer))
         values /= 2 * batch.model.graph.n_layers + 1
-        return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))
+        return BatchScores(values, metric.checked(readout, readout), metric.checked(corrupted_readout, readout))

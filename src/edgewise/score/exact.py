@@ -85,7 +85,7 @@ class ExactEdges(Scorer):
         with torch.no_grad():
             reference, all_logits, graph = batch.run(batch.corrupted), metric.reads_all_logits, batch.model.graph
             clean = batch.read_out(batch.run(batch.clean), all_logits)
-            full = metric.value(clean, clean)
+            full = metric.checked(clean, clean)
             values = batch.clean.new_zeros((len(full), graph.n_edges), dtype=full.dtype)
             everything = np.ones(graph.n_edges, bool)
             circuits = []
@@ -98,6 +98,6 @@ class ExactEdges(Scorer):
             for start, stop in group_circuits(shape, circuits, n_examples, length, budget):
                 streams = batch.run_circuits(circuits[start:stop], reference)
                 for edge, stream in zip(self.edges[start:stop], streams, strict=True):
-                    values[:, edge] = full - metric.value(batch.read_stream(stream, all_logits), clean)
-            corrupted = metric.value(batch.read_out(reference, all_logits), clean)
+                    values[:, edge] = full - metric.checked(batch.read_stream(stream, all_logits), clean)
+            corrupted = metric.checked(batch.read_out(reference, all_logits), clean)
             return BatchScores(values, full, corrupted)

@@ -42,7 +42,7 @@ class ExpectedGradients(Scorer):
         points = torch.tensor(self.draw_points(batch.batch), dtype=batch.clean.dtype, device=batch.clean.device)
         embedding = batch.corrupted.lerp(batch.clean, points[:, None, None])
         values = batch.contract(differences, [run_with_gradients(batch, metric, embedding, readout)[-1]])
-        return BatchScores(values, metric.value(readout, readout), metric.value(corrupted_readout, readout))
+        return BatchScores(values, metric.checked(readout, readout), metric.checked(corrupted_readout, readout))
 
     def draw_points(self, batch: Batch) -> list[float]:
         """Return a number in [0, 1) per example."""

@@ -69,8 +69,8 @@ def score_at_clean(batch: Prepared, metric: Metric, rules: BackwardRules = NO_RU
     clean_readout = as_constant(readout)
     gradients = batch.gradients(clean, loss(metric, readout, clean_readout))
     values = batch.contract(batch.differences(clean, corrupted), [gradients])
-    clean_metric = metric.value(clean_readout, clean_readout)
-    return BatchScores(values, clean_metric, metric.value(corrupted_readout, clean_readout))
+    clean_metric = metric.checked(clean_readout, clean_readout)
+    return BatchScores(values, clean_metric, metric.checked(corrupted_readout, clean_readout))
 
 
 def score_on_path(batch: Prepared, metric: Metric, steps: int, rules: BackwardRules = NO_RULES) -> BatchScores:
@@ -90,7 +90,7 @@ def score_on_path(batch: Prepared, metric: Metric, steps: int, rules: BackwardRu
     differences = batch.differences(clean, corrupted)
     del clean, corrupted  # the runs are large, and the other steps do not need them
     values = batch.contract(differences, chain([first], (run(step)[-1] for step in range(1, steps))))
-    return BatchScores(values, metric.value(clean_readout, clean_readout), corrupted_metric)
+    return BatchScores(values, metric.checked(clean_readout, clean_readout), corrupted_metric)
 
 
 def as_constant(readout: Readout) -> Readout:
@@ -106,4 +106,4 @@ def run_with_gradients(
     trace = batch.run(embedding.detach().requires_grad_(), rules)
     readout = batch.read_out(trace, metric.reads_all_logits)
     gradients = batch.gradients(trace, loss(metric, readout, clean))
-    return trace, metric.value(readout, clean).detach(), gradients
+    return trace, metric.checked(readout, clean).detach(), gradients

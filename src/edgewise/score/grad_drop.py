@@ -51,5 +51,5 @@ class GradDrop(Scorer):
             values.unflatten(1, (graph.n_edges, -1))[:, block] *= index // 2
         for gradients in runs:
             values += batch.contract(differences, [gradients]).abs_()
-        clean_metric = metric.value(clean_readout, clean_readout)
-        return BatchScores(values / graph.n_layers, clean_metric, metric.value(corrupted_readout, clean_readout))
+        clean_metric = metric.checked(clean_readout, clean_readout)
+        return BatchScores(values / graph.n_layers, clean_metric, metric.checked(corrupted_readout, clean_readout))

@@ -48,7 +48,7 @@ class InformationFlowRoutes(Scorer):
             clean, corrupted = (batch.read_out(run, metric.reads_all_logits) for run in readouts)
             whole = batch.with_all_positions()
             values = _edge_shares(whole, whole.run(whole.clean))
-            return BatchScores(values, metric.value(clean, clean), metric.value(corrupted, clean))
+            return BatchScores(values, metric.checked(clean, clean), metric.checked(corrupted, clean))
 
 
 def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:

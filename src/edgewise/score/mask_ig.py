@@ -42,5 +42,5 @@ class MaskIg(Scorer):
         for step in range(self.steps):
             weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
             readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
-            total += torch.autograd.grad(metric.value(readout, clean).sum(), weights)[0]
-        return BatchScores(total / self.steps, metric.value(clean, clean), metric.value(corrupted, clean))
+            total += torch.autograd.grad(metric.checked(readout, clean).sum(), weights)[0]
+        return BatchScores(total / self.steps, metric.checked(clean, clean), metric.checked(corrupted, clean))

@@ -21,11 +21,11 @@ from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..tasks import Example, LogitDifference, Metric, Task, check_examples
+from ..tasks import Example, Metric, Task, TaskMetric, check_examples
 from .base import BatchScores, Scorer
 from .eap_ig import EapIg
 
-DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), LogitDifference()
+DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), TaskMetric()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def score_edges(
     scorer
         The attribution method.
     metric
-        Number per example that edges are scored for.
+        Number per example that edges are scored for; by default the one that suits the task.
     positions
         Score (edge, span) pairs instead of edges: the same scores before the sum over the task's spans.
     batch_size
@@ -99,9 +99,10 @@ def score_edges(
     """
     check_is("scorer", Scorer, scorer)
     check_is("metric", Metric, metric)
-    scorer.check(metric)
     check_is("session", Session, session)
     check_examples(model, task)
+    metric = metric.for_task(task)
+    scorer.check(metric)
     model, store = model.pin(), session.store
     graph = _graph(model, task, scorer, positions)
     size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
@@ -153,7 +154,7 @@ def has_partial_scores(
     """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
     graph = _graph(model, task, scorer, positions)
     size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
-    return session.store.has(_key(graph, model, task, scorer, metric, size))
+    return session.store.has(_key(graph, model, task, scorer, metric.for_task(task), size))
 
 
 def _graph(model: Model, task: Task, scorer: Scorer, positions: bool) -> BaseGraph:

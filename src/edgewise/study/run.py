@@ -132,11 +132,12 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
         return tuple(means)
 
     accuracies = [result.run.accuracy for result in tested.values()]
+    beats = [accuracy.beats for accuracy in accuracies if accuracy.beats is not None]
     return Cell(
         name,
         task,
         {split: len(examples) for split, examples in tasks[data_seeds[0]].items()},
-        ModelAccuracy(float(np.mean([a.top for a in accuracies])), float(np.mean([a.beats for a in accuracies]))),
+        ModelAccuracy(float(np.mean([a.top for a in accuracies])), float(np.mean(beats)) if beats else None),
         validation,
         _over_seeds(tested, chosen_recipes, data_seeds),
         {

@@ -12,6 +12,16 @@ from .load import (
     load_unsplit,
     make_task,
 )
-from .metrics import METRICS, Accuracy, Kl, LogitDifference, Metric, ProbabilityDifference, Readout
+from .metrics import (
+    METRICS,
+    Accuracy,
+    Kl,
+    LogitDifference,
+    LogProbability,
+    Metric,
+    ProbabilityDifference,
+    Readout,
+    TaskMetric,
+)
 from .mib import DATA_SETS
 from .task import Example, PromptPair, Task, TokenReader, tokenize

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from pathlib import Path
@@ -31,6 +31,8 @@ from .task import (
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
+# The last column of each may be missing in all rows.
+N_REQUIRED = 3
 NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
 LARGEST_FILE = 1 << 30
@@ -79,7 +81,10 @@ def task_of_rows(
     if not rows:
         raise InputError(f"{source} has no rows")
     first = next(iter(rows.values()))
-    has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS)
+    has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS[:N_REQUIRED])
+    columns: tuple[str, ...] = TOKENS if has_tokens else TEXT
+    if not any(_has_incorrect(row, columns[-1]) for row in rows.values()):
+        columns = columns[:N_REQUIRED]
     if not has_tokens and model.tokenizer is None:
         raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
     examples: dict[int, Example] = {}
@@ -89,9 +94,9 @@ def task_of_rows(
     for number, row in rows.items():
         try:
             if has_tokens:
-                examples[number] = _parse_tokens(row, model.vocabulary, is_csv, span_names)
+                examples[number] = _parse_tokens(row, columns, model.vocabulary, is_csv, span_names)
             else:
-                pairs[number] = _parse_text(row)
+                pairs[number] = _parse_text(row, columns, is_csv)
         except InputError as error:
             problems[number] = f"example {number}{error}"
     if not has_tokens:
@@ -188,7 +193,7 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
         repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise InputError(f"{path} has the column {repeated[0]!r} twice")
-        if names and not set(TEXT) <= set(names) and not set(TOKENS) <= set(names):
+        if names and not any(set(columns[:N_REQUIRED]) <= set(names) for columns in (TEXT, TOKENS)):
             missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
                 f"{path} lacks the columns {missing}; it has {', '.join(map(short, names[:MAX_DETAILS]))}, but needs "
@@ -207,17 +212,26 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _parse_text(row: Any) -> PromptPair:
-    """Return a row of text, or a prompt pair, as a checked prompt pair."""
-    columns = _columns(vars(row) if isinstance(row, PromptPair) else row, TEXT)
-    wrong = [column for column, value in columns.items() if not isinstance(value, str)]
+def _has_incorrect(row: Any, column: str) -> bool:
+    return row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and column in row
+
+
+def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
+    """Return a row of text, or a prompt pair, as a checked prompt pair. Answers may be lists."""
+    columns = _columns(vars(row) if isinstance(row, PromptPair) else row, names)
+    sets = {column: _answer_list(columns[column], is_csv) for column in names[2:]}
+    texts = [(column, text) for column in names[:2] for text in (columns[column],)]
+    texts += [(column, text) for column, answers in sets.items() for text in answers]
+    wrong = dict.fromkeys(column for column, text in texts if not isinstance(text, str))
     if wrong:
         raise InputError(f": {', '.join(wrong)} must be text; tokens go into {', '.join(TOKENS)}")
-    for column, value in columns.items():
-        if has_surrogate(value):
+    for column, text in texts:
+        if has_surrogate(text):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
     if isinstance(row, PromptPair):
         return row
+    for column, (first, *rest) in sets.items():
+        columns |= {column: first, f"also_{column}": tuple(rest)}
     try:
         if row.get("spans") is not None:  # then text that looks like a marker is text
             return PromptPair(**columns, spans=parse_spans(row["spans"], columns["clean"]))
@@ -226,6 +240,18 @@ def _parse_text(row: Any) -> PromptPair:
     except InputError as error:
         raise InputError(f": {error}") from None
     return PromptPair(**columns, spans=spans, corrupted_spans=corrupted_spans)
+
+
+def _answer_list(value: Any, is_csv: bool) -> Sequence[Any]:
+    """Return the answers of a cell: a text, a list of them, or in a CSV file a list as JSON text."""
+    if is_csv and isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = parse_json(value)
+        except (ValueError, RecursionError):
+            return [value]
+    if isinstance(value, list | tuple) and not value:
+        raise InputError(": a list of answers is empty")
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _span_names(row: Any) -> tuple[str, ...]:
@@ -259,13 +285,23 @@ def has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _parse_tokens(row: Any, vocabulary: int, is_csv: bool, span_names: tuple[str, ...]) -> Example:
+def _parse_tokens(
+    row: Any, names: tuple[str, ...], vocabulary: int, is_csv: bool, span_names: tuple[str, ...]
+) -> Example:
     """Return a row of token ids as an example. Cells of a CSV file are text. Spans are [start, stop) in tokens."""
-    columns = _columns(row, TOKENS)
+    columns = _columns(row, names)
     try:
         values = [_parse_cell(value, column) if is_csv else value for column, value in columns.items()]
         clean, corrupted = map(_token_ids, values[:2])
-        example = Example(clean, corrupted, _token_id(values[2]), _token_id(values[3]))
+        answers = [
+            _token_ids(value) if isinstance(value, list | tuple) else (_token_id(value),) for value in values[2:]
+        ]
+        if not all(answers):
+            raise InputError("a list of answers is empty")
+        (correct, *right), (incorrect, *wrong) = answers[0], answers[1] if answers[1:] else (None,)
+        example = Example(
+            clean, corrupted, correct, incorrect, also_correct=tuple(right), also_incorrect=tuple(filter(None, wrong))
+        )
         spans = () if row.get("spans") is None else parse_spans(row["spans"], None)
         if names := span_names or name_spans(spans):
             offsets = [(position, position + 1) for position in range(example.length)]
@@ -273,7 +309,7 @@ def _parse_tokens(row: Any, vocabulary: int, is_csv: bool, span_names: tuple[str
             example = replace(example, span_names=names, span_indices=indices)
     except InputError as error:
         raise InputError(f": {error}") from None
-    tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)
+    tokens = (*example.clean, *example.corrupted, *example.answers)
     outside = next((token for token in tokens if not 0 <= token < vocabulary), None)
     if outside is not None:
         raise InputError(f": token {outside} is outside the model's vocabulary of {vocabulary}")
@@ -281,11 +317,11 @@ def _parse_tokens(row: Any, vocabulary: int, is_csv: bool, span_names: tuple[str
 
 
 def _parse_cell(text: str, column: str) -> list[int] | int:
-    """Return the token ids of a CSV cell: "[1, 2]" or "1 2", or a single one."""
+    """Return the token ids of a CSV cell: "[1, 2]" or "1 2"; for an answer also a single one."""
     is_single = column.endswith("_id")
     if is_single and re.fullmatch(NUMBER, text.strip(" ")):
         return int(text)
-    if is_single or not re.fullmatch(rf"\[({NUMBERS})?\]|({NUMBERS})?", text.strip(" ")):
+    if not re.fullmatch(rf"\[({NUMBERS})?\]|({NUMBERS})?", text.strip(" ")):
         raise InputError(f"{column} must be token ids in plain digits, not {short(text)}")
     return [int(number) for number in re.findall(NUMBER, text)]
 

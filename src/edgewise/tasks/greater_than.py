@@ -2,8 +2,9 @@
 
 The answer is the token that follows the century: the year in the century ("54") for tokenizers that have two-digit
 tokens, and its first digit ("5") for those that split numbers digit by digit. A decade decides the order only if it
-isn't that of the first year, so answers are digits above and below its own. Any later year is right; one of them is the
-answer that differences are taken with.
+isn't that of the first year, so answers are digits above and below its own. Any later year is right, any earlier
+one wrong: by default, the metric is the probability of all later ones minus that of all earlier ones. Logit differences
+are taken with one of each.
 
 The counterfactual starts in the year 01 of the century, after which every year, and every decade, can follow: what
 the clean prompt forbids is then allowed.
@@ -81,11 +82,15 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         first = year // endings.years
         right = [answer for answer in endings.answers if answer > first]
         later = draw.choice(right)
-        earlier = draw.choice([answer for answer in endings.answers if answer < first])
+        wrong = [answer for answer in endings.answers if answer < first]
+        earlier = draw.choice(wrong)
         clean, corrupted = (template.format(event=event, century=century, year=y) for y in (year, 1))
-        correct, incorrect, *also = (f"{answer:0{endings.digits}d}" for answer in (later, earlier, *right))
+        correct, incorrect = (f"{answer:0{endings.digits}d}" for answer in (later, earlier))
+        also = [tuple(f"{answer:0{endings.digits}d}" for answer in answers) for answers in (right, wrong)]
         named = {"event": mark("event", event), "century": mark("century", str(century)), "year": year}
         start, _, _ = template.rpartition("{century}")
         _, named_spans = read_markers(start.replace("{year:02d}", mark("year", "{year:02d}")).format(**named))
         spans = (*named_spans, end_span(clean))
-        yield PromptPair(clean, corrupted, correct, incorrect, also_correct=tuple(also), spans=spans)
+        yield PromptPair(
+            clean, corrupted, correct, incorrect, also_correct=also[0], also_incorrect=also[1], spans=spans
+        )

@@ -207,8 +207,8 @@ def check_examples(model: TokenReader, task: Task) -> None:
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
     problems = {}
     for number, example in enumerate(task.examples, start=1):
-        answers = (example.correct, example.incorrect, *example.also_correct)
-        least, most = (end((*example.clean, *example.corrupted, *answers)) for end in (min, max))
+        tokens = (*example.clean, *example.corrupted, *example.answers)
+        least, most = min(tokens), max(tokens)
         if example.length > model.max_length:
             problems[number] = (
                 f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"

@@ -15,21 +15,29 @@ from ..method import Method
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from .task import Task
+
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """The output of a run at the last position of every example.
+    """The output of a run where metrics read it: at the last position of every example.
 
-    answers        [example, 2] token ids: correct, incorrect
-    answer_logits  [example, 2] their logits
-    right          [example, any] all correct token ids, the correct answer first; it also pads shorter rows
-    logits         [example, vocabulary], or None if the metric doesn't read them
+    If answers have several tokens, an example has a row per token of the longest, and `counted` says which are used.
+
+    answers        [row, 2] token ids: correct, incorrect. Without an incorrect answer, both are the correct one
+    answer_logits  [row, 2] their logits
+    right          [row, any] all correct token ids, the correct answer first; it also pads shorter rows
+    logits         [row, vocabulary], or None if the metric doesn't read them
+    wrong          [row, any] all incorrect token ids, like `right`; None if there is only the incorrect answer
+    counted        [example, row of the example] False for rows beyond an example's answer; None for a row per example
     """
 
     answers: Tensor
     answer_logits: Tensor
     right: Tensor
     logits: Tensor | None = None
+    wrong: Tensor | None = None
+    counted: Tensor | None = None
 
     @property
     def all_logits(self) -> Tensor:
@@ -45,15 +53,15 @@ class Metric(Method, ABC):
     reads_all_logits  whether it needs more than the logits of the two answers
     differentiable    whether edges can be scored with it
     flat_at_clean     whether the clean run is its maximum, so that its gradient is 0 there
-    is_difference     whether it is positive if the correct answer beats the incorrect one
+    is_difference     whether it is positive if the correct answer beats the incorrect one; examples then need both
 
     Examples
     --------
     >>> @dataclass(frozen=True)
-    ... class LogProbability(Metric):
+    ... class Probability(Metric):
     ...     reads_all_logits = True
     ...     def value(self, run, clean):
-    ...         return run.answer_logits[:, 0] - run.all_logits.logsumexp(-1)
+    ...         return (run.answer_logits[:, 0] - run.all_logits.logsumexp(-1)).exp()
     """
 
     reads_all_logits: ClassVar[bool] = False
@@ -63,16 +71,50 @@ class Metric(Method, ABC):
 
     @abstractmethod
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        """Return the metric [example] of a run, given the clean run."""
+        """Return the metric [row] of a run, given the clean run. A row is an example, or a token of its answer."""
+
+    def combine(self, values: Tensor, counted: Tensor) -> Tensor:
+        """Return the metric [example] of answers of several tokens, from values [example, row]: by default the sum."""
+        return values.masked_fill(~counted, 0).sum(1)
+
+    def for_task(self, task: Task) -> Metric:
+        """Return the metric to use for a task. Raise InputError if it can't be used."""
+        n_alone = sum(example.incorrect is None for example in task.examples)
+        if self.is_difference and n_alone:
+            raise InputError(
+                f"metric {self.name!r} compares a correct with an incorrect answer, but {n_alone:,} of the "
+                f"{len(task):,} examples of task {task.name!r} have no incorrect one; use log-probability or kl"
+            )
+        return self
 
     def checked(self, run: Readout, clean: Readout) -> Tensor:
-        """Return `value`. Raise InputError if a custom metric doesn't return one number per example."""
+        """Return the metric [example]. Raise InputError if a custom metric doesn't return one number per row."""
         values, expected = self.value(run, clean), (len(run.answers),)
         shape = getattr(values, "shape", None)
         if shape != expected:
             given = type(values).__name__ if shape is None else tuple(shape)
             raise InputError(f"metric {self.name!r} must give one value per example, {expected}, but gave {given}")
-        return values
+        return values if run.counted is None else self.combine(values.view(run.counted.shape), run.counted)
+
+
+@dataclass(frozen=True)
+class TaskMetric(Metric):
+    """The metric that suits a task.
+
+    It is log-probability if examples have no incorrect answer, probability-difference if they have sets of answers on
+    both sides, as greater-than has, and else logit-difference.
+    """
+
+    name: ClassVar[str] = "auto"
+
+    def for_task(self, task: Task) -> Metric:
+        """Return the metric that suits a task."""
+        if any(example.incorrect is None for example in task.examples):
+            return LogProbability()
+        return ProbabilityDifference() if any(e.also_incorrect for e in task.examples) else LogitDifference()
+
+    def value(self, run: Readout, clean: Readout) -> Tensor:
+        raise InputError("metric 'auto' stands for the metric of a task; call metric.for_task(task)")
 
 
 @dataclass(frozen=True)
@@ -88,15 +130,32 @@ class LogitDifference(Metric):
 
 @dataclass(frozen=True)
 class ProbabilityDifference(Metric):
-    """The difference of the two answers' probabilities."""
+    """The probability of all correct answers minus that of all incorrect ones."""
 
     name: ClassVar[str] = "probability-difference"
     reads_all_logits: ClassVar[bool] = True
     is_difference: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        probabilities = (run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)).exp()
-        return probabilities[:, 0] - probabilities[:, 1]
+        log_total = run.all_logits.logsumexp(-1, keepdim=True)
+        sums = []
+        for tokens in (run.right, run.answers[:, 1:] if run.wrong is None else run.wrong):
+            repeated = tokens == tokens[:, :1]  # padding repeats the first
+            repeated[:, 0] = False
+            probabilities = (run.all_logits.gather(1, tokens) - log_total).exp()
+            sums.append(probabilities.masked_fill(repeated, 0).sum(-1))
+        return sums[0] - sums[1]
+
+
+@dataclass(frozen=True)
+class LogProbability(Metric):
+    """The log-probability of the correct answer, summed over its tokens."""
+
+    name: ClassVar[str] = "log-probability"
+    reads_all_logits: ClassVar[bool] = True
+
+    def value(self, run: Readout, clean: Readout) -> Tensor:
+        return run.answer_logits[:, 0] - run.all_logits.logsumexp(-1)
 
 
 @dataclass(frozen=True)
@@ -114,7 +173,7 @@ class Kl(Metric):
 
 @dataclass(frozen=True)
 class Accuracy(Metric):
-    """1 if the most likely next token is correct, else 0. It has no gradient, so edges can't be scored with it."""
+    """1 if the most likely next tokens are correct, else 0. It has no gradient, so edges can't be scored with it."""
 
     name: ClassVar[str] = "accuracy"
     reads_all_logits: ClassVar[bool] = True
@@ -124,7 +183,11 @@ class Accuracy(Metric):
         logits = run.all_logits
         return (logits.argmax(-1, keepdim=True) == run.right).any(-1).to(logits.dtype)
 
+    def combine(self, values: Tensor, counted: Tensor) -> Tensor:
+        """Return 1 for examples whose tokens are all correct."""
+        return values.masked_fill(~counted, 1).amin(1)
+
 
 METRICS: dict[str, type[Metric]] = {
-    metric.name: metric for metric in (LogitDifference, ProbabilityDifference, Kl, Accuracy)
+    metric.name: metric for metric in (TaskMetric, LogitDifference, ProbabilityDifference, LogProbability, Kl, Accuracy)
 }

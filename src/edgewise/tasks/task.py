@@ -46,9 +46,11 @@ class TokenReader(Protocol):
 class PromptPair:
     """A clean prompt, its corrupted counterpart, and the answers that distinguish them, as text.
 
-    correct, incorrect   text that follows the clean prompt, with its leading space if it has one
+    correct, incorrect   text that follows the clean prompt, with its leading space if it has one. Without an incorrect
+                         answer, the correct one may have several tokens
     first_token_decides  represent an answer of several tokens by its first one, as MIB does for names and labels
-    also_correct         further correct answers. They count for accuracy, not for differences.
+    also_correct         further correct answers. They count for accuracy and probabilities, not for logit differences
+    also_incorrect       further incorrect answers. They count for probabilities
     spans                named parts of the clean prompt; () if it has none. Tokens of no part belong to `other`
     corrupted_spans      the same parts of the corrupted prompt, checked if given: they must have the same tokens
 
@@ -60,17 +62,29 @@ class PromptPair:
     clean: str
     corrupted: str
     correct: str
-    incorrect: str
+    incorrect: str | None = None
     first_token_decides: bool = False
     also_correct: tuple[str, ...] = ()
+    also_incorrect: tuple[str, ...] = ()
     spans: tuple[CharacterSpan, ...] = ()
     corrupted_spans: tuple[CharacterSpan, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """All answers."""
+        incorrect = () if self.incorrect is None else (self.incorrect,)
+        return (self.correct, *self.also_correct, *incorrect, *self.also_incorrect)
 
 
 @dataclass(frozen=True)
 class Example:
     """A prompt pair as tokens. Both prompts have equally many tokens; the metric reads the last position.
 
+    If the correct answer has several tokens, both prompts end with all of them but the last, and the metric reads as
+    many positions as the answer has tokens, the last one included.
+
+    incorrect     None if there is no incorrect answer
+    continuation  the tokens of the correct answer after its first
     span_names    the names of the spans; () if the example has none
     span_indices  [position] the index in `span_names` of the span that each token of both prompts belongs to
     """
@@ -78,9 +92,11 @@ class Example:
     clean: tuple[int, ...]
     corrupted: tuple[int, ...]
     correct: int
-    incorrect: int
+    incorrect: int | None = None
     text: PromptPair | None = None
     also_correct: tuple[int, ...] = ()
+    also_incorrect: tuple[int, ...] = ()
+    continuation: tuple[int, ...] = ()
     span_names: tuple[str, ...] = ()
     span_indices: tuple[int, ...] = ()
 
@@ -94,6 +110,12 @@ class Example:
             )
         if self.correct == self.incorrect:
             raise InputError(f"the correct and the incorrect answer are the same token, {self.correct}")
+        both = {self.correct, *self.also_correct} & {self.incorrect, *self.also_incorrect}
+        if both:
+            raise InputError(f"the correct and the incorrect answers share the token {min(both)}")
+        forced = (self.correct, *self.continuation)[:-1]
+        if forced and not self.clean[-len(forced) :] == self.corrupted[-len(forced) :] == forced:
+            raise InputError("prompts must end with the tokens of an answer of several tokens, except its last")
         if len(self.span_indices) != (self.length if self.span_names else 0):
             raise InputError(f"an example of {self.length} tokens has {len(self.span_indices)} indices of spans")
         if any(not 0 <= index < len(self.span_names) for index in self.span_indices):
@@ -105,9 +127,21 @@ class Example:
         return len(self.clean)
 
     @property
-    def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], int, int, tuple[int, ...]]:
+    def answers(self) -> tuple[int, ...]:
+        """All tokens of answers."""
+        incorrect = () if self.incorrect is None else (self.incorrect,)
+        return (self.correct, *self.continuation, *self.also_correct, *incorrect, *self.also_incorrect)
+
+    @property
+    def n_reads(self) -> int:
+        """The number of positions that the metric reads, the last ones."""
+        return 1 + len(self.continuation)
+
+    @property
+    def tokens(self) -> tuple[object, ...]:
         """All tokens that a result can depend on."""
-        return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct
+        rest = (self.also_incorrect, self.continuation) if self.also_incorrect or self.continuation else ()
+        return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct, *rest
 
     @property
     def spans(self) -> dict[str, tuple[int, ...]]:
@@ -300,15 +334,26 @@ def try_tokenize(
     rows = zip(pairs, pairs.values(), encoded, offsets, strict=True)
     for number, pair, (clean, corrupted, answers), characters in rows:
         try:
-            texts = (pair.correct, pair.incorrect, *pair.also_correct)
-            tokens = [_answer_token(text, pair, answers[text], tokenizer) for text in texts]
-            for text, token in zip(texts, tokens, strict=True):
-                if token == unknown:
+            tokens = {text: _answer_tokens(text, pair, answers[text], tokenizer) for text in pair.answers}
+            for text, several in tokens.items():
+                if unknown in several:
                     raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
             if len(clean) != len(corrupted):
                 raise InputError(_describe_lengths(clean, corrupted, tokenizer))
             indices = _span_indices(pair, names, *characters) if names else ()
-            example = Example(clean, corrupted, tokens[0], tokens[1], pair, tuple(tokens[2:]), names, indices)
+            forced, rest = tokens[pair.correct][:-1], tokens[pair.correct][1:]
+            example = Example(
+                clean + forced,
+                corrupted + forced,
+                tokens[pair.correct][0],
+                None if pair.incorrect is None else tokens[pair.incorrect][0],
+                pair,
+                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_correct)),
+                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_incorrect)),
+                rest,
+                names,
+                indices + indices[-1:] * len(forced),
+            )
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
                     word = _first_unknown_word(text, tokenizer)
@@ -384,8 +429,7 @@ def tokenize_usable(
     offsets = _encode_offsets(pairs, tokenizer, bos) if names else [((), ())] * len(pairs)
     rows = zip(pairs, _encode_pairs(pairs, tokenizer, bos), offsets, strict=True)
     for pair, (clean, corrupted, answers), characters in rows:
-        texts = (pair.correct, pair.incorrect)
-        correct, incorrect = (_answer_token(text, pair, answers[text], tokenizer) for text in texts)
+        correct, incorrect = (_answer_tokens(text, pair, answers[text], tokenizer)[0] for text in pair.answers)
         if len(clean) != len(corrupted):
             dropped["with prompts of unequal token length"] += 1
         elif correct == incorrect:
@@ -396,7 +440,7 @@ def tokenize_usable(
             dropped["with a prompt that the tokenizer doesn't know all of"] += 1
         else:
             indices = _span_indices(pair, names, *characters) if names else ()
-            examples.append(Example(clean, corrupted, correct, incorrect, pair, (), names, indices))
+            examples.append(Example(clean, corrupted, correct, incorrect, pair, span_names=names, span_indices=indices))
     return tuple(examples), dropped
 
 
@@ -447,7 +491,7 @@ def _encode_pairs(
     prefix = () if bos is None else (bos,)
     clean = _encode([pair.clean for pair in pairs], tokenizer)
     corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
-    texts = list(dict.fromkeys(t for pair in pairs for t in (pair.correct, pair.incorrect, *pair.also_correct)))
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair.answers))
     answers = dict(zip(texts, _encode(texts, tokenizer), strict=True))  # pairs share few answers
     return [(prefix + tuple(a), prefix + tuple(b), answers) for a, b in zip(clean, corrupted, strict=True)]
 
@@ -473,16 +517,19 @@ def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
         return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
 
 
-def _answer_token(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> int:
+def _answer_tokens(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens of an answer after the clean prompt. Only a correct answer that is alone may have several."""
     if not tokens:
         raise InputError(f"the answer {answer!r} has no tokens")
     if len(tokens) == 1 or pair.first_token_decides:
-        return tokens[0]
+        return (tokens[0],)
     # Llama's first tokenizers put a space before any text: "7" is two tokens alone, but one after "17".
     after = tokens_after(pair.clean, answer, tokenizer)
     if len(after) == 1:
-        return after[0]
+        return (after[0],)
+    if pair.answers == (answer,):
+        return tuple(after or tokens)
     raise InputError(
-        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; "
-        "an answer must be one token: choose another, and mind a leading space"
+        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; an answer must be one token: choose "
+        "another, and mind a leading space; several tokens need a correct answer alone, without incorrect ones"
     )

@@ -1,0 +1,183 @@
+"""Answers of several tokens, and sets of answers: the same as the sums that define them, for every model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import VOCABULARY, random_task
+
+from edgewise import Circuit, Eap, EapIg, InputError
+from edgewise.evaluate import ABLATIONS, CPR
+from edgewise.evaluate.run_circuits import evaluate_circuits
+from edgewise.learn.training import GradientJob
+from edgewise.models import make_batch
+from edgewise.models.prepare import prepare
+from edgewise.score import MaskIg
+from edgewise.score.exact import ExactEdges
+from edgewise.score.run_scorer import score_edges
+from edgewise.tasks import (
+    Accuracy,
+    Example,
+    Kl,
+    LogitDifference,
+    LogProbability,
+    ProbabilityDifference,
+    Task,
+    TaskMetric,
+)
+
+EXACT = {"rtol": 1e-8, "atol": 1e-9}
+LENGTHS = (1, 3, 2, 1, 2)
+
+
+def several_tokens() -> Task:
+    """Random prompts with answers of one to three tokens and no incorrect ones."""
+    source, examples = np.random.default_rng(5), []
+    for example, n_tokens in zip(random_task(len(LENGTHS)).examples, LENGTHS, strict=True):
+        answer = tuple(source.integers(1, VOCABULARY, n_tokens).tolist())
+        prompts = (tokens + answer[:-1] for tokens in (example.clean, example.corrupted))
+        examples.append(Example(*prompts, answer[0], continuation=answer[1:]))
+    return Task("several", "test", tuple(examples))
+
+
+def token_by_token(task: Task) -> tuple[Task, np.ndarray]:
+    """One example per token of every answer, and the example that each belongs to."""
+    examples, owner = [], []
+    for number, example in enumerate(task.examples):
+        for place, token in enumerate((example.correct, *example.continuation)):
+            stop = example.length - example.n_reads + 1 + place
+            examples.append(Example(example.clean[:stop], example.corrupted[:stop], token))
+            owner.append(number)
+    return Task("single", "test", tuple(examples)), np.array(owner)
+
+
+def sum_rows(values: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    return np.stack([values[owner == number].sum(0) for number in range(owner.max() + 1)])
+
+
+@pytest.mark.parametrize("metric", [LogProbability(), Kl()], ids=lambda metric: metric.name)
+def test_scores_are_the_sums_over_the_tokens_of_the_answer(model, metric):
+    task = several_tokens()
+    singles, owner = token_by_token(task)
+    for scorer in (EapIg(2), MaskIg(2), ExactEdges((0, 3, 11, 25))):
+        several, single = (score_edges(model, each, scorer, metric).values for each in (task, singles))
+        assert np.abs(several).max() > 0
+        np.testing.assert_allclose(several, sum_rows(single, owner), rtol=1e-4, atol=1e-5)  # scores are float32
+
+
+@pytest.mark.parametrize("ablation", sorted(ABLATIONS))
+def test_circuits_are_the_sums_over_the_tokens_of_the_answer(model, ablation):
+    if "mean" in ablation:
+        pytest.skip("means over other positions")
+    task = several_tokens()
+    singles, owner = token_by_token(task)
+    source = np.random.default_rng(1)
+    circuits = [Circuit(model.graph, source.random(model.graph.n_edges) < share) for share in (0.2, 0.5, 0.9)]
+    circuits += [Circuit.full(model.graph), Circuit.empty(model.graph)]
+    results = [
+        evaluate_circuits(model, each, circuits, LogProbability(), ABLATIONS[ablation](), of_model=[Accuracy()])
+        for each in (task, singles)
+    ]
+    np.testing.assert_allclose(results[0].values.T, sum_rows(results[1].values.T, owner), **EXACT)
+    np.testing.assert_allclose(results[0].full, sum_rows(results[1].full, owner), **EXACT)
+    right = [results[1].of_model["accuracy"][owner == number].min() for number in range(len(task))]
+    assert results[0].of_model["accuracy"].tolist() == right
+
+
+def test_weights_have_the_gradient_of_the_sum(model):
+    task = several_tokens()
+    singles, _ = token_by_token(task)
+    weights = torch.rand(model.graph.n_edges, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gradients = []
+    for each in (task, singles):
+        ends = dict.fromkeys(each.examples, (1.0, 0.0))
+        gradients.append(
+            GradientJob(CPR, LogProbability(), ABLATIONS["patching"](), weights, ends, 1.0)(model, each.examples)
+        )
+    np.testing.assert_allclose(gradients[0][1], gradients[1][1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("pad", ["left", "right"])
+def test_total_log_probability_is_that_of_the_model_itself(model, loaded, pad):
+    task = several_tokens()
+    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu"), pad))
+    with torch.no_grad():
+        readout = batch.read_out(batch.run(batch.clean), True)
+        values = LogProbability().checked(readout, readout)
+        for example, value in zip(task.examples, values, strict=True):
+            logs = loaded(torch.tensor([example.clean])).logits[0].log_softmax(-1)
+            answer = (example.correct, *example.continuation)
+            rows = logs[len(logs) - len(answer) :]
+            assert value.item() == pytest.approx(sum(row[t].item() for row, t in zip(rows, answer, strict=True)))
+
+
+def with_sets(task: Task) -> Task:
+    """Every example with sets of different sizes."""
+    source, examples = np.random.default_rng(2), []
+    for number, example in enumerate(task.examples):
+        tokens = [t for t in source.permutation(VOCABULARY).tolist() if t not in (example.correct, example.incorrect)]
+        right, wrong = tuple(tokens[: number % 4]), tuple(tokens[5 : 6 + number % 3])
+        # As generators list it, the answer itself is among them.
+        examples.append(replace(example, also_correct=(example.correct, *right), also_incorrect=wrong))
+    return replace(task, examples=tuple(examples))
+
+
+def test_probability_difference_sums_over_sets(model, loaded, task):
+    task = with_sets(task)
+    found = evaluate_circuits(model, task, [], ProbabilityDifference()).full
+    for example, value in zip(task.examples, found, strict=True):
+        with torch.no_grad():
+            chances = loaded(torch.tensor([example.clean])).logits[0, -1].softmax(-1)
+        right, wrong = {example.correct, *example.also_correct}, {example.incorrect, *example.also_incorrect}
+        assert value == pytest.approx((chances[list(right)].sum() - chances[list(wrong)].sum()).item(), abs=1e-5)
+    pairs = replace(task, examples=tuple(replace(e, also_correct=(), also_incorrect=()) for e in task.examples))
+    difference = (evaluate_circuits(model, each, [], LogitDifference()).full for each in (task, pairs))
+    np.testing.assert_array_equal(*difference)
+
+
+def test_the_gradient_of_sets_is_the_slope(model, task):
+    """EAP of one edge of the embedding equals a finite difference of its weight at the clean run."""
+    task = with_sets(task)
+    scores = score_edges(model, task, Eap()).values
+    assert score_edges(model, task, Eap()).provenance["metric"] == "probability-difference"
+    edge, step = int(np.abs(scores).mean(0).argmax()), 1e-5
+    metrics = []
+    for weight in (1 - step, 1 + step):
+        weights = torch.ones(model.graph.n_edges, dtype=torch.float64)
+        weights[edge] = weight
+        with torch.no_grad():
+            batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")))
+            readout = batch.read_stream(batch.run_weighted(weights, batch.run(batch.corrupted)), True)
+            metrics.append(ProbabilityDifference().checked(readout, readout).numpy())
+    np.testing.assert_allclose((metrics[1] - metrics[0]) / (2 * step), scores[:, edge], rtol=1e-3, atol=1e-6)
+
+
+def test_each_task_has_its_metric(task):
+    pairs = tuple(replace(e, incorrect=None) for e in task.examples)
+    some = (*task.examples[1:], pairs[0])
+    assert TaskMetric().for_task(task) == LogitDifference()
+    assert TaskMetric().for_task(with_sets(task)) == ProbabilityDifference()
+    for alone in (
+        several_tokens(),
+        replace(task, examples=pairs),
+        replace(task, examples=some),
+    ):
+        assert TaskMetric().for_task(alone) == LogProbability()
+        for metric in (LogitDifference(), ProbabilityDifference()):
+            with pytest.raises(InputError, match="have no incorrect one; use log-probability or kl"):
+                metric.for_task(alone)
+        assert Kl().for_task(alone) == Kl()
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [({"also_incorrect": (3,)}, "share the token 3"), ({"also_correct": (4,)}, "share the token 4"),
+     ({"also_correct": (0,), "also_incorrect": (5, 0)}, "share the token 0"),
+     ({"incorrect": None, "continuation": (7,)}, "must end with the tokens of an answer")],
+)  # fmt: skip
+def test_answers_that_contradict_each_other_are_refused(fields, words):
+    with pytest.raises(InputError, match=words):
+        Example(**({"clean": (1, 2), "corrupted": (1, 3), "correct": 3, "incorrect": 4} | fields))
