@@ -15,7 +15,8 @@ from edgewise.tasks import LogitDifference
 from edgewise.tasks.files import TEXT, TOKENS
 
 edgewise = test_cli.edgewise
-PAGE = (Path(__file__).parents[1] / "docs" / "tasks.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, SPANS, ANSWERS = ((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tasks", "spans", "answers"))
 EXAMPLE = re.search(r"```json\n(.*?)```", PAGE, re.S).group(1)
 ROW = json.loads(EXAMPLE.splitlines()[0])
 IDS = {"clean_ids": [0, 9, 8], "corrupted_ids": [0, 9, 7], "correct_id": 5, "incorrect_id": 6}
@@ -77,7 +78,7 @@ def test_page_lists_every_column():
 
 @pytest.mark.parametrize("words", ERRORS)
 def test_quoted_errors_are_raised(words, demo, tmp_path):
-    assert f"| `{words}` |" in PAGE
+    assert f"| `{words}` |" in PAGE + SPANS + ANSWERS
     path = tmp_path / ("a.csv" if words.startswith("more cells") else "a.jsonl")
     path.write_bytes(ERRORS[words].encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=re.escape(words)):
@@ -85,7 +86,7 @@ def test_quoted_errors_are_raised(words, demo, tmp_path):
 
 
 def test_spans_are_read_as_described(demo, tmp_path):
-    marked, by_column = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.S)[1:])
+    marked, by_column = (json.loads(text) for text in re.findall(r"```json\n(.*?)```", SPANS, re.S))
     path = tmp_path / "a.jsonl"
     path.write_text(json_lines(marked))
     (example,) = load_task(path, demo).examples
@@ -108,8 +109,8 @@ def span_words(model, example):
 
 
 def test_every_error_on_the_page_is_tested():
-    table = PAGE.split("| it says |")[1].split("\n\n")[0]
-    assert set(re.findall(r"^\| `(.*?)` \|", table, re.M)) == set(ERRORS)
+    tables = [page.split("| it says |")[1].split("\n\n")[0] for page in (PAGE, SPANS, ANSWERS)]
+    assert set(re.findall(r"^\| `(.*?)` \|", "".join(tables), re.M)) == set(ERRORS)
 
 
 def test_csv_cells_are_read_as_described(demo, tmp_path):

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import typer
 
 from ..models import DEMO
 from ..recipes.run_info import ModelAccuracy, warn_of_failure
 from ..report.tables import key_value_table, list_table
-from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, check_examples, load_task
+from ..tasks import (
+    DESCRIPTIONS,
+    GENERATORS,
+    METRICS,
+    Accuracy,
+    Example,
+    TaskMetric,
+    check_examples,
+    load_task,
+)
 from ..tasks.known import KNOWN
 from . import options
 from .console import out, print_json, say
@@ -53,15 +63,13 @@ def command(
     task = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
     check_examples(loaded, task)
     checked = task.head(MOST_CHECKED)
-    beats = float((evaluate_circuits(loaded, checked, []).full > 0).mean())
-    warn_of_failure(ModelAccuracy(beats, beats))
-    columns = ("clean", "corrupted", "correct", "incorrect")
-    rows = [
-        {column: getattr(example.text or example, column) for column in columns} | {"tokens": example.length}
-        for example in task.head(examples).examples
-    ]
+    metric = TaskMetric().for_task(checked)
+    has_incorrect = metric.is_difference
+    beats = float((evaluate_circuits(loaded, checked, [], metric if has_incorrect else Accuracy()).full > 0).mean())
+    warn_of_failure(ModelAccuracy(beats, beats if has_incorrect else None))
+    rows = [_describe(example) for example in task.head(examples).examples]
     if json:
-        counts = {"kept": len(task), "dropped": dict(task.dropped), "prefers_correct": beats}
+        counts = {"kept": len(task), "dropped": dict(task.dropped), "prefers_correct": beats, "metric": metric.name}
         print_json({"task": task.name, "split": task.split, **counts, "examples": rows})
         return
     for number, row in enumerate(rows, start=1):
@@ -71,4 +79,17 @@ def command(
     reasons = ", ".join(f"{count} {reason}" for reason, count in task.dropped)
     dropped = sum(count for _, count in task.dropped)
     say(f"kept: {len(task)}; dropped: {dropped}" + (f" ({reasons})" if reasons else ""))
-    say(f"the model prefers the correct answer in {beats:.0%} of the first {len(checked)}")
+    prefers = "prefers the correct answer" if has_incorrect else "gives the correct answer"
+    say(f"the model {prefers} in {beats:.0%} of the first {len(checked)}; metric: {metric.name}")
+
+
+def _describe(example: Example) -> dict[str, Any]:
+    """Return an example for people, as text if it was made from text. Sets of answers are lists."""
+    source = example.text or example
+    row: dict[str, Any] = {"clean": source.clean, "corrupted": source.corrupted}
+    sets = {"correct": (source.correct, *source.also_correct), "incorrect": (source.incorrect, *source.also_incorrect)}
+    for name, answers in sets.items():
+        distinct = list(dict.fromkeys(answers))
+        if distinct != [None]:
+            row[name] = distinct if len(distinct) > 1 else distinct[0]
+    return row | {"tokens": example.length}
