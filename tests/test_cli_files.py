@@ -327,3 +327,38 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     assert "--overwrite" in refused(edgewise, "convert", "a.npz", "b.json")
     (tmp_path / "a.json").write_text("{}")
     assert "doesn't say what it was made from" in refused(edgewise, "evaluate", "full", "--out", "a.json")
+
+
+def test_a_circuit_without_scores_has_no_strongest_edges(edgewise, scores, tmp_path):
+    score, circuit = EdgeScores.load(scores).mean(), Circuit.from_edges(DEMO, ["input->m0", "m0->logits"])
+    circuit.save(tmp_path / "plain.json")
+    circuit.save(tmp_path / "scored.json", score)
+    _, out, _ = edgewise("show", tmp_path / "plain.json")
+    assert "strongest" not in out and "no scores" in out
+    _, out, _ = edgewise("show", tmp_path / "scored.json")
+    assert "strongest edges" in out and "no scores" not in out
+
+
+def test_compare_says_if_scores_are_of_different_kinds(edgewise, scores, tmp_path):
+    assert edgewise("learn", "--examples", 4, "--steps", 1, "--out", tmp_path / "ranking")[0] == 0
+    for source, name in ((scores, "a.json"), (scores, "b.npz"), (tmp_path / "ranking", "c.json")):
+        assert edgewise("select", source, "--edges", 30, "--out", tmp_path / name)[0] == 0
+    assert "compare their order" not in edgewise("compare", tmp_path / "a.json", tmp_path / "b.npz")[1]
+    _, out, _ = edgewise("compare", tmp_path / "a.json", tmp_path / "c.json")
+    assert "scores here are of eap-ig, there of learned: compare their order, not their values" in out
+
+
+def test_a_run_names_its_stages_and_what_chose_its_recipe(edgewise, tmp_path):
+    words = ("run", "--examples", 10, "--stability", 0, "--learned", "--learn-steps", 1, "--out", tmp_path / "r")
+    code, out, err = edgewise(*words)
+    assert code == 0 and "recipe: Portfolio, chosen on validation; " in out and "(recipe" not in out
+    for stage in ("learn (CMD)", "learn (CPR)", "evaluate (test)", "evaluate (validation)"):
+        assert f"{stage}: " in err
+    assert "(2)" not in err
+    _, out, _ = edgewise("compare", tmp_path / "r")
+    assert "Portfolio for CMD was chosen on validation." in out and "overestimated" not in out
+    # A learner has the run's seed: other recipes than before there are not.
+    line = refused(edgewise, *words, "--seed", 1)
+    assert "seed was 0, is 1" in line and "recipes" not in line
+    assert "did you mean 'ILP'?" in refused(edgewise, "show", tmp_path / "r", "--recipe", "ILLP")
+    assert "(did you mean 'eap-ig'?); see" in refused(edgewise, "run", "--scorer", "eap-gi")

@@ -129,6 +129,9 @@ def test_choose_reads_names_and_options():
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones(known):
     with pytest.raises(InputError, match=f"unknown kind 'magic'; choose one of: {', '.join(known)}$"):
         choose("kind", known, "magic")
+    for name in known:
+        with pytest.raises(InputError, match=f"did you mean '{name}'\\?$"):
+            choose("kind", known, f"{name.upper()}x")
 
 
 # A user's own, of every family.

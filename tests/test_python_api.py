@@ -71,7 +71,7 @@ def test_solve_takes_scores_statistics_rankings_and_problems(scores):
 
 @pytest.mark.parametrize(
     "source, size, options, words",
-    [("scores", None, {}, "give a size"), ("scores", 1.5, {}, "from 0 to 1"), ("scores", True, {}, "not True"),
+    [("scores", None, {}, "give a size"), ("scores", 1.5, {}, "from 0 to 1.*as an int"), ("scores", True, {}, "not True"),
      ("scores", "0.05", {}, "a float"), ("scores", -3, {}, "between 0 and"), ("problem", 3, {"pnr": 0.5}, "its own"),
      ("array", 3, {}, "not ndarray"), ("scores", 3, {"rank": "best"}, "signed, absolute")],
 )  # fmt: skip
@@ -87,6 +87,8 @@ def test_circuits_of_an_outcome_by_size(run):
             assert outcome.circuit(share) == outcome.circuit(asked) == circuit
         with pytest.raises(InputError, match=r"no circuit of size 0\.07; choose one of: 0\.05, 0\.3, 1\.0"):
             outcome.circuit(0.07)
+        with pytest.raises(InputError, match=r"For another size, use solve\(discovery\.scores, size\)"):
+            outcome.circuit(0.03)
         with pytest.raises(InputError, match=f"no circuit of size 3; choose one of: {outcome.curve.n_requested[0]}, "):
             outcome.circuit(3)
 

@@ -52,10 +52,10 @@ def test_a_run_prints_a_circuit_its_curve_and_the_files(folder):
 
 def test_a_log_says_where_the_work_is(folder):
     lines = (folder.parent / "err").read_text().splitlines()
-    for stage in ("score", "select", "evaluate"):
+    for stage in ("score", "select", "evaluate (test)", "evaluate (validation)"):
         ours = [line for line in lines if line.startswith(f"{stage}: ")]
-        assert re.fullmatch(rf"{stage}: 0 of [\d,]+", ours[0])
-        assert re.fullmatch(rf"{stage}: ([\d,]+) of \1 in \d+\.\d s", ours[-1]) and len(ours) == 2
+        assert re.fullmatch(rf"{re.escape(stage)}: 0 of [\d,]+", ours[0])
+        assert re.fullmatch(rf"{re.escape(stage)}: ([\d,]+) of \1 in \d+\.\d s", ours[-1]) and len(ours) == 2
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MAX_DETAILS = 20
@@ -57,8 +58,15 @@ def _shorten(text: str) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> InputError:
-    """Return the error for a name that isn't among the known ones. It lists the choices."""
-    return InputError(f"unknown {kind} {name!r}; choose one of: {', '.join(known)}")
+    """Return the error for a name that isn't among the known ones. It lists the choices, and names the nearest."""
+    return InputError(f"unknown {kind} {name!r}; choose one of: {', '.join(known)}{did_you_mean(name, known)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that names the known name nearest to `name`; "" if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    nearest = difflib.get_close_matches(name[:MAX_CHARACTERS].lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[nearest[0]]!r}?" if nearest else ""
 
 
 def visible(text: str) -> str:

@@ -66,9 +66,10 @@ def discover(
     Parameters
     ----------
     recipes
-        Measure -> recipes. By default those of the paper. Recipes with a learner are learned on train. Recipes of one
-        name get their hyper-parameters as part of it. A list of (measure, recipe) pairs is evaluated in its order, and
-        names are left as they are.
+        Measure -> recipes. By default those of the paper, which learn nothing; `edgewise run` adds `learned_recipes()`
+        for graphs of at most 2,000 edges, where learning takes seconds. Recipes with a learner are learned on train.
+        Recipes of one name get their hyper-parameters as part of it. A list of (measure, recipe) pairs is evaluated in
+        its order, and names are left as they are.
     validation
         Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. If recipes
         have learners, these choose on the same examples, which also choose a portfolio: a recipe for every size.

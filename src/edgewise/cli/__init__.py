@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from ..errors import InputError, visible
+from ..errors import InputError, did_you_mean, visible
 from ..version import __version__
 from . import options
 from .console import check_arguments, flush_output, print_log, show_versions, verbosity
@@ -143,9 +143,12 @@ def main() -> None:
 
 def _complete_truth(arguments: list[str]) -> list[str]:
     """Return the arguments with `auto` after a --truth that has no value. typer has no options of optional value."""
-    following = [*arguments[1:], "--"]
-    pairs = zip(arguments, following, strict=True)
-    return [part for a, b in pairs for part in ((a, options.AUTO) if a == "--truth" and b.startswith("--") else (a,))]
+    completed: list[str] = []
+    for argument in [*arguments, "-"]:
+        if completed[-1:] == ["--truth"] and argument.startswith("-"):
+            completed.append(options.AUTO)
+        completed.append(argument)
+    return completed[:-1]
 
 
 def _name_options(message: str) -> str:
@@ -165,6 +168,10 @@ def _usage_message(error: Any) -> str:
     called = next((argument for argument in sys.argv[1:] if argument in COMMANDS), "")
     command = error.ctx.command_path if error.ctx else f"edgewise {called}".rstrip()
     is_unknown = message.startswith("No such command")
+    choice = re.search(r": '([^']+)' is not one of ((?:'[^']+'(?:, )?)+)$", message)
+    if choice:
+        advice = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])).removeprefix("; ")
+        message += f" ({advice})" if advice else ""
     advice = f"choose from {', '.join(COMMANDS)}" if is_unknown else f"see `{command} --help`"
     return f"{message[0].lower()}{message[1:]}; {advice}" if message else ""
 

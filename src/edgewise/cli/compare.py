@@ -36,7 +36,7 @@ def command(
     *,
     folder: Path = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`, or a circuit."),
     recipe: str | None = typer.Argument(
-        None, help="A recipe, such as 'ILP + PNR' (default: the best of each measure), or another run or circuit."
+        None, help="A recipe, such as 'ILP + PNR' (default: the chosen one of each measure), or another run or circuit."
     ),
     other: str | None = typer.Argument(
         None, help="The recipe to subtract; by default `recipe` is subtracted from all others."
@@ -52,7 +52,8 @@ def command(
     """Compare recipes of a run on the same examples, or two circuits, or two runs.
 
     With two recipes, print the first minus the second: difference, interval, p. With one, all others minus that one.
-    With none, all others minus the best; those without a significant difference are equally good on these examples.
+    With none, all others minus the one that was chosen on validation or by tuning, else minus the best on test; those
+    without a significant difference are equally good on these examples.
     Recipes of a study are compared on test, with the hyper-parameters chosen on validation.
 
     Two circuits (npz, or EAP-IG's json or pt): the edges of both, of only the first, of only the second, and their
@@ -102,7 +103,8 @@ def _compare_recipes(
         for pair in compared:
             _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), size, top))
     if recipe is None:
-        say("The best recipe was chosen on these same examples, so its lead is overestimated.")
+        for group in groups:
+            say(f"{group.best} for {group.measure.name} was {group.choice}.")
 
 
 def _show_pair(pair: dict[str, Any]) -> None:
@@ -115,6 +117,9 @@ def _show_pair(pair: dict[str, Any]) -> None:
     print_tables(circuit_pair_tables(pair, out.width))
     if pair["shared"]:
         explain("edges are sorted by absolute score; shared ones have their score here")
+    here, there = pair["scores"]
+    if here and there and here != there:
+        say(f"scores here are of {here}, there of {there}: compare their order, not their values", "note")
 
 
 def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: bool) -> None:

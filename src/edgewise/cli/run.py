@@ -58,7 +58,8 @@ def command(
 
     The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test. With
     --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
-    With --kappa, there are also recipes on shrunk scores. With --learned, rankings are also learned on train, and a
+    With --kappa, there are also recipes on shrunk scores. With --learned, the default for graphs of at most 2,000 edges
+    (but not of `discover` in Python, where learners are recipes to add), rankings are also learned on train, and a
     portfolio takes for every size the recipe that is best on validation.
     """
     from ..pipeline import discover

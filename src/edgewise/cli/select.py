@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,9 @@ def _read_ranking(path: Path, edge_filter: Filter) -> tuple[Ranking, EdgeStatist
     if Ranking.is_folder(path):
         if edge_filter != NO_FILTER:
             raise InputError(f"{path} is a ranking, which has no examples to resample; omit the filter")
-        return Ranking.load(path), None, {}
+        ranking = Ranking.load(path)
+        method = ranking.origin.get("method")
+        return ranking, None, {"method": method["name"]} if isinstance(method, Mapping) and "name" in method else {}
     scores = EdgeScores.load(path)
     statistics = summarise(scores, edge_filter)
     return statistics.ranking, statistics, dict(scores.provenance)

@@ -50,9 +50,10 @@ def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     if opened.row is None:
         return
     row, curve = opened.row, opened.row.curve
-    reason = f" ({opened.reason})" * bool(opened.reason)
     faithfulness = format_number(curve.faithfulness[opened.place])
-    say(f"faithfulness: {faithfulness}{reason}; scores: means over the training examples")
+    say(f"faithfulness: {faithfulness}; scores: means over the training examples")
+    if opened.reason:
+        say(opened.reason)
     say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
     sizes = curve.nonempty_sizes
     shares, values = [curve.shares[place] for place in sizes], curve.faithfulness[sizes].tolist()
@@ -70,7 +71,7 @@ def show_circuit(
     if not summary["edges"]:
         say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
     elif score is None:
-        say("it has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
+        say("the file has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
 
 
 def show_strongest(head: str, graph: BaseGraph, value: NDArray[np.floating], signed: bool = True) -> None:

@@ -66,7 +66,9 @@ class Circuit:
         Parameters
         ----------
         score
-            [edge] The signed scores that the circuit was selected by; zeros by default. An npz keeps those inside.
+            [edge] Signed scores of all edges, such as `discovery.mean_scores`. A circuit has none of its own: without
+            them, the file has zeros, and `edgewise show` lists its edges in the graph's order. An npz keeps the scores
+            of the circuit's edges only.
         about
             Plain data that says how the circuit was made.
         """

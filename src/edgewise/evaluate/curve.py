@@ -120,7 +120,10 @@ class Curve:
         asked: Sequence[float] = self.n_requested if isinstance(size, Integral) else self.shares
         match = next((index for index, known in enumerate(asked) if isclose(known, size)), None)
         if match is None:
-            raise InputError(f"there is no circuit of size {size!r}; choose one of: {', '.join(map(str, asked))}")
+            raise InputError(
+                f"there is no circuit of size {size!r}; choose one of: {', '.join(map(str, asked))}. For another size, "
+                "use solve(discovery.scores, size), or run with Settings(sizes=...)"
+            )
         return match
 
     def subset(self, examples: slice | NDArray[np.intp]) -> Curve:

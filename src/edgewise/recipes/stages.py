@@ -61,10 +61,19 @@ def learn_rankings(
 ) -> dict[Learner, Ranking]:
     """Return learner -> ranking for the learners of recipes, each learned once. Learners choose on `validation`."""
     learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
+
+    def name_measure(learner: Learner) -> Session:
+        """Return the session with the learner's measure in the names of its stages."""
+
+        def report(stage: str, done: int, total: int) -> None:
+            session.report(stage.replace("learn", f"learn ({learner.measure.name})", 1), done, total)
+
+        return session.with_progress(report)
+
     return {
         learner: learn_ranking(
             model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, validation=validation, memory=settings.memory, session=session,
+            sizes=settings.sizes, validation=validation, memory=settings.memory, session=name_measure(learner),
         )
         for learner in learners
     }  # fmt: skip
@@ -143,7 +152,7 @@ def evaluate_selections(
         before = start * len(task)
 
         def report_part(stage: str, done: int, _: int, before: int = before) -> None:
-            session.report(stage, before + done, max(1, total))
+            session.report(f"{stage} ({task.split})", before + done, max(1, total))
 
         parts.append(
             evaluate_circuits(
@@ -152,7 +161,7 @@ def evaluate_selections(
                 memory=settings.memory, session=session.with_progress(report_part),
             )
         )  # fmt: skip
-        session.report("evaluate", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
+        session.report(f"evaluate ({task.split})", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
     evaluation = replace(parts[0], values=np.concatenate([part.values for part in parts]))
     row_of = {circuit: row for row, circuit in enumerate(circuits)}
     outcomes = []

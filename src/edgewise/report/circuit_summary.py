@@ -52,6 +52,7 @@ class OpenCircuit:
     score       [edge] signed scores. None if there are none.
     row, place  the outcome of the run, and the place of the size. None and 0 for a file.
     reason      how the recipe was chosen, and why this size, where neither was given
+    kind        the method that made the scores; empty if it isn't known
     """
 
     name: str
@@ -60,6 +61,7 @@ class OpenCircuit:
     row: Outcome | None = None
     place: int = 0
     reason: str = ""
+    kind: str = ""
 
 
 def open_circuit(
@@ -117,7 +119,9 @@ def _open_file(path: Path, name: str) -> OpenCircuit:
     score = file.score
     if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
         score = None  # files without scores have zeros, or none for some edges
-    return OpenCircuit(name, circuit, None if score is None else np.nan_to_num(score))
+    method = "" if score is None else file.about.get("method", "")
+    kind = method if isinstance(method, str) else ""
+    return OpenCircuit(name, circuit, None if score is None else np.nan_to_num(score), kind=kind)
 
 
 def open_run_circuit(
@@ -139,10 +143,11 @@ def open_run_circuit(
     rows = {row.name: row for row in result.of(chosen)}
     row = result.best(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]
     place, reason = _find_size(row, size)
+    kind = result.settings.scorer.name
     if recipe is None:
-        reason = "; ".join(filter(None, (f"recipe: {result.choice(chosen)}", reason)))
+        reason = "; ".join(filter(None, (f"recipe: {row.name}, {result.choice(chosen)}", reason)))
     name = f"{row.name} for {chosen.name} at {format_percent(row.curve.shares[place])} % of the edges"
-    return OpenCircuit(name, row.selections[place].circuit, result.mean_scores, row, place, reason)
+    return OpenCircuit(name, row.selections[place].circuit, result.mean_scores, row, place, reason, kind)
 
 
 def _find_size(row: Outcome, size: str | None) -> tuple[int, str]:
@@ -243,7 +248,9 @@ def circuit_tables(summary: Mapping[str, Any], width: int) -> list[Table]:
     """Return tables of the strongest edges and of nodes, side by side if the width allows."""
     if not summary["edges"]:
         return []
-    tables = edge_tables("strongest edges", summary["strongest"], width, summary["signs"] is not None)
+    has_scores = all(edge["score"] is not None for edge in summary["strongest"])
+    heading = "strongest edges" if has_scores else "edges"
+    tables = edge_tables(heading, summary["strongest"], width, summary["signs"] is not None)
     rows: list[list[Any]] = []
     has_totals = any(node["total"] is not None for node in summary["nodes"])
     for node in summary["nodes"]:

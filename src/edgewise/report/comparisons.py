@@ -6,7 +6,7 @@ Comparisons are the plain records that --json prints; tables are made from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,37 @@ DIFFERENCE_COLUMNS = ("difference", INTERVAL, "p")
 
 @dataclass(frozen=True, eq=False)
 class RecipeAreas:
-    """The recipes that were evaluated on the same examples by the same measure: name -> area and its resamples."""
+    """The recipes that were evaluated on the same examples by the same measure: name -> area and its resamples.
+
+    chosen  the recipe that was chosen, to compare the others with. If empty, it is the one of the best area.
+    choice  how it was chosen, in words
+    """
 
     task: str
     model: str
     measure: Measure
     faithfulness: Faithfulness
     areas: Mapping[str, Resampled]
+    chosen: str = ""
+    choice: str = "chosen on these same examples, so its lead is overestimated"
+
+    @property
+    def best(self) -> str:
+        """The recipe to compare with if none is named."""
+        return self.chosen or max(self.areas, key=lambda name: self.measure.better * self.areas[name].estimate)
 
 
 def areas_of_run(result: Discovery) -> list[RecipeAreas]:
     """Return one group per measure."""
     run, faithfulness = result.run, result.settings.faithfulness
-    return [
-        RecipeAreas(run.task, run.model, measure, faithfulness, {row.name: row.resampled for row in result.of(measure)})
-        for measure in result.measures
-    ]
+    groups = []
+    for measure in result.measures:
+        chosen, areas = result.best(measure), {row.name: row.resampled for row in result.of(measure)}
+        group = RecipeAreas(run.task, run.model, measure, faithfulness, areas)
+        if chosen.chosen_on != run.test.split:
+            group = replace(group, chosen=chosen.name, choice=result.choice(measure))
+        groups.append(group)
+    return groups
 
 
 def areas_of_study(study: Study) -> list[RecipeAreas]:
@@ -65,14 +80,14 @@ def compare_recipes(groups: Sequence[RecipeAreas], recipe: str | None = None, ot
     """Compare recipes in all groups that have them; return a record per pair, those of a group in a row.
 
     With both names, `recipe` minus `other`. With `recipe` alone, all others minus it. With neither, all others minus
-    the best of each group.
+    the chosen one of each group, or the best if none was chosen.
     """
     known = list(dict.fromkeys(name for group in groups for name in group.areas))
     recipe, other = (None if name is None else as_known("recipe", name, known) for name in (recipe, other))
     pairs: list[Record] = []
     for group in groups:
-        areas, better = group.areas, group.measure.better
-        target = other or recipe or max(areas, key=lambda name: better * areas[name].estimate)
+        areas = group.areas
+        target = other or recipe or group.best
         names = [recipe] if recipe is not None and other is not None else [name for name in areas if name != target]
         about = {"task": group.task, "model": group.model, "faithfulness": plain(group.faithfulness)}
         for name in names:
@@ -129,7 +144,7 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Recor
         "only_here": strongest(here.mask & ~there.mask, one.score),
         "only_there": strongest(there.mask & ~here.mask, other.score),
     }
-    return {"one": one.name, "other": other.name, **counts, "strongest": parts}
+    return {"one": one.name, "other": other.name, "scores": [one.kind, other.kind], **counts, "strongest": parts}
 
 
 def circuit_pair_tables(pair: Record, width: int) -> list[Table]:

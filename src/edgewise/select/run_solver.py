@@ -107,6 +107,11 @@ def _as_problem(source: object, size: float | None, rank: str | None, pnr: float
 
 
 def _n_edges(size: float, graph: BaseGraph) -> int:
+    if not isinstance(size, Integral) and not 0 <= size <= 1:
+        raise InputError(
+            f"a size is a share of the edges from 0 to 1, such as 0.05 for 5 %, or a number of edges as an int, such "
+            f"as 100, not {size!r}"
+        )
     return int(size) if isinstance(size, Integral) else size_to_edges(size, graph.n_edges)
 
 
