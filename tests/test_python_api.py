@@ -71,7 +71,7 @@ def test_solve_takes_scores_statistics_rankings_and_problems(scores):
 
 @pytest.mark.parametrize(
     "source, size, options, words",
-    [("scores", None, {}, "give a size"), ("scores", 1.5, {}, "from 0 to 1.*as an int"), ("scores", True, {}, "not True"),
+    [("scores", None, {}, "give a size"), ("scores", 1.5, {}, "to 1.* as an int"), ("scores", True, {}, "not True"),
      ("scores", "0.05", {}, "a float"), ("scores", -3, {}, "between 0 and"), ("problem", 3, {"pnr": 0.5}, "its own"),
      ("array", 3, {}, "not ndarray"), ("scores", 3, {"rank": "best"}, "signed, absolute")],
 )  # fmt: skip
