@@ -215,7 +215,7 @@ def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch, capsys):
     graph = known_circuit("greater-than").graph
     Circuit.empty(graph).save("empty.json")
     Circuit.full(graph).save("full.json")
-    assert run(words, monkeypatch) == 2
+    assert run([*words, "--quiet"], monkeypatch) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1 and not list(tmp_path.glob("m.json"))
 

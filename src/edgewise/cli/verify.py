@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -13,7 +13,6 @@ import typer
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..io.atomic import check_file, check_folder
-from ..models import Model
 from ..recipes.settings import Settings
 from ..report.verification import (
     FILE_PATTERN,
@@ -32,6 +31,9 @@ from .console import explain, note, out, print_json, print_tables, say, show_for
 from .evaluate import complete_options
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record
+
+if TYPE_CHECKING:
+    from ..models import Model
 
 SPLITS = ("train", "validation", "test")
 ALL = "all"
