@@ -38,7 +38,8 @@ from edgewise.runtime.session import Session
 from edgewise.score import SCORERS
 from edgewise.study import Plan, choose_methods, compare_methods, list_cells, mean_ranks
 from edgewise.study.cell import Repeats
-from edgewise.study.methods import FullSizeIlp, MethodCell, MethodComparison, MethodRow
+from edgewise.study.method_choice import FullSizeIlp
+from edgewise.study.method_results import MethodCell, MethodComparison, MethodRow
 from edgewise.tasks import METRICS, LogitDifference
 
 edgewise = test_cli.edgewise

@@ -15,7 +15,7 @@ from ..evaluate import BOTH_MEASURES, CONFIDENCE, Measure
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
 from ..study import MethodCell, MethodComparison, MethodRow, mean_ranks
-from ..study.methods import BASELINE, FullSizeIlp
+from ..study.method_choice import BASELINE, FullSizeIlp
 from .figures import figure_settings, render
 from .figures.methods import methods_figure
 from .formatting import DIGITS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs

@@ -36,10 +36,12 @@ class Scorer(Method, ABC):
 
     Import torch inside the methods, so that the command line can list scorers without waiting for torch.
 
-    by_span  whether it can score (edge, span) pairs: all that make their scores by `Prepared.contract` can
+    by_span    whether it can score (edge, span) pairs: all that make their scores by `Prepared.contract` can
+    max_edges  the largest graph for which a comparison of all scorers includes it; None for any
     """
 
     by_span: ClassVar[bool] = True
+    max_edges: ClassVar[int | None] = None
 
     @abstractmethod
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:

@@ -31,6 +31,7 @@ class Exact(Scorer):
 
     name: ClassVar[str] = "exact"
     by_span: ClassVar[bool] = False
+    max_edges: ClassVar[int | None] = 2000  # it runs the model once per edge
     best: int | None = None
     of: Scorer = field(default_factory=EapIg)
 

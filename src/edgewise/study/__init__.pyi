@@ -2,14 +2,16 @@
 
 from .cell import Cell as Cell, Repeats as Repeats, Study as Study
 from .folder import is_study as is_study, open_study as open_study, read_study as read_study
-from .methods import (
+from .method_choice import choose_methods as choose_methods
+from .method_results import (
     MethodCell as MethodCell,
     MethodComparison as MethodComparison,
     MethodRow as MethodRow,
-    choose_methods as choose_methods,
+    mean_ranks as mean_ranks,
+)
+from .methods import (
     compare_methods as compare_methods,
     list_cells as list_cells,
-    mean_ranks as mean_ranks,
     method_forecasts as method_forecasts,
 )
 from .plan import Grid as Grid, Plan as Plan

@@ -1,0 +1,131 @@
+"""Choose the scorers and learners that a study compares; the solver and the random ranking of all comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from ..core.ranking import Ranking
+from ..errors import InputError
+from ..evaluate import CMD, Measure
+from ..learn import LEARNERS, Learner, LearningCost, LearningProblem
+from ..method import as_known, parameters
+from ..models.memory import Need
+from ..runtime.session import Session
+from ..score import SCORERS, EapIg, Scorer
+from ..select import Ilp, SelectionProblem, Solution
+from ..tasks import Metric
+
+AnyMethod = Scorer | Learner
+M = TypeVar("M", Scorer, Learner)
+# All other methods are compared with this one.
+BASELINE = EapIg.name
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class FullSizeIlp(Ilp):
+    """The ILP of circuits with exactly as many edges as are asked for: edges of negative value are not left out."""
+
+    name: ClassVar[str] = "ilp-full-size"
+    title: ClassVar[str] = "ILP of full size"
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """Solve the problem of values that are shifted above 0. Among circuits of equal size the order is the same."""
+        shift = max(0.0, -float(problem.value.min()))
+        solution = super().solve(replace(problem, value=problem.value + shift))
+        return replace(solution, bound=solution.bound - shift * problem.budget)
+
+
+@dataclass(frozen=True)
+class RandomRanking(Learner):
+    """A uniformly random ranking: what a method without information reaches."""
+
+    name: ClassVar[str] = "random"
+    measure: Measure = CMD
+    seed: int = 0
+
+    def learn(self, problem: LearningProblem, session: Session) -> Ranking:
+        """Draw one value per edge."""
+        graph = problem.model.graph
+        return Ranking(graph, np.random.default_rng(self.seed).random(graph.n_edges), signed=False)
+
+    def cost(self, problem: LearningProblem) -> LearningCost:
+        """Return a cost of nothing."""
+        return LearningCost(0, 1, Need(0, 0, 0), lambda *_: None)
+
+    def check(self, metric: Metric) -> None:
+        """Accept every metric."""
+
+
+def choose_methods(
+    names: Sequence[str | AnyMethod],
+    metric: Metric,
+    n_edges: int | None = None,
+    scorer_parameters: Mapping[str, Any] | None = None,
+    learner_parameters: Mapping[str, Any] | None = None,
+) -> tuple[tuple[AnyMethod, ...], dict[str, str]]:
+    """Return the methods to compare, EAP-IG first and random last, and why methods of `all` are left out.
+
+    Parameters
+    ----------
+    names
+        Names of scorers and learners, or objects. 'all' stands for every scorer that can use the metric and that suits
+        the number of edges.
+    n_edges
+        Edges of the graph. None leaves no method out for its size.
+    scorer_parameters, learner_parameters
+        Parameters for those that have them, such as `steps`. None stands for the default.
+
+    Returns
+    -------
+    The methods, and name -> reason for those that are left out.
+
+    Raises
+    ------
+    InputError
+        If a name is unknown, or if EAP-IG or a named method can't use the metric.
+    """
+    chosen: dict[str, AnyMethod] = {}
+    left_out: dict[str, str] = {}
+    for item in (BASELINE, *names):
+        if not isinstance(item, str):
+            chosen[item.name] = item
+            continue
+        name = as_known("scorer or learner", item, (*SCORERS, *LEARNERS, RandomRanking.name, ALL))
+        if name == ALL:
+            for scorer in (_build(kind, scorer_parameters) for kind in SCORERS.values()):
+                reason = _misfit(scorer, metric, n_edges)
+                if reason:
+                    left_out[scorer.name] = reason
+                elif scorer.name not in chosen:
+                    chosen[scorer.name] = scorer
+        elif name in SCORERS:
+            chosen.setdefault(name, _build(SCORERS[name], scorer_parameters))
+        elif name in LEARNERS:
+            chosen.setdefault(name, _build(LEARNERS[name], learner_parameters))
+    for method in chosen.values():
+        method.check(metric)
+    chosen.pop(RandomRanking.name, None)
+    return (*chosen.values(), RandomRanking()), {name: why for name, why in left_out.items() if name not in chosen}
+
+
+def _build(kind: type[M], values: Mapping[str, Any] | None) -> M:
+    """Return a method with those of the values that it has as parameters and that aren't None."""
+    accepted = parameters(kind)
+    return kind(**{name: v for name, v in (values or {}).items() if v is not None and name in accepted})
+
+
+def _misfit(scorer: Scorer, metric: Metric, n_edges: int | None) -> str:
+    """Return why a scorer can't be used, or shouldn't. Empty if it can."""
+    try:
+        scorer.check(metric)
+    except InputError as error:
+        return str(error)
+    most = scorer.max_edges
+    if most is not None and n_edges is not None and n_edges > most:
+        return f"it runs every example once per edge, and {n_edges:,} edges are more than {most:,}; name it to use it"
+    return ""
