@@ -100,6 +100,10 @@ class BaseGraph(ABC):
     def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return for each edge [edge] the value of its edge of `plain`."""
 
+    def output_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Return [source, d_model] which dimensions of node outputs a circuit has; None for all."""
+        return None
+
     @property
     def edge_names(self) -> tuple[str, ...]:
         """Names of all edges."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..graph import Graph
+from ..graph import Graph, NodeGraph
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
@@ -109,7 +109,8 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
     through_norms  whether a norm follows attention
     """
     graph = circuits[0].graph.plain
-    masks = np.stack([circuit.mask for circuit in circuits]).reshape(len(circuits), graph.n_edges, -1)
+    in_spans = [circuit.plain() if isinstance(circuit.graph, NodeGraph) else circuit for circuit in circuits]
+    masks = np.stack([circuit.mask for circuit in in_spans]).reshape(len(circuits), graph.n_edges, -1)
     inside = np.zeros((len(circuits), masks.shape[2], graph.n_sources, graph.n_destinations), bool)
     inside[:, :, graph.edge_source, graph.edge_destination] = masks.transpose(0, 2, 1)
     running = np.stack([circuit.plain().node_mask[:-1] for circuit in circuits])

@@ -1,0 +1,201 @@
+"""NodeGraph and NeuronGraph: circuits of nodes, and of the output dimensions of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .base import BaseGraph, Graph, freeze
+
+# Ranges of unscored nodes or neurons, which are few: usually whole kinds of nodes.
+MAX_RANGES = 100_000
+
+
+@dataclass(frozen=True)
+class NodeGraph(BaseGraph):
+    """Nodes: circuits that keep all edges among their nodes.
+
+    Nodes outside a circuit give their reference output to everyone. What is selected are the sources, from `input` on;
+    `logits` is in every circuit.
+
+    `input` feeds every node, and every node feeds `logits`. So in a circuit with `input`, every node lies on a path from
+    input to logits, and in one without it, none does: pruning then removes everything. To the solvers this is a graph of
+    two nodes: `input` leads from the first to the second, and all others lead back.
+
+    unscored  ranges (start, stop) of nodes that have no score: they are in every circuit, and sizes do not count them
+    """
+
+    plain: Graph
+    unscored: tuple[tuple[int, int], ...] = ()
+
+    kind: ClassVar[str] = "nodes"
+    level: ClassVar[str] = "node"
+    unit: ClassVar[str] = "node"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.plain, Graph):
+            raise InputError(f"{self.unit}s are those of a plain graph, not of a {type(self.plain).__name__}")
+        if len(self.unscored) > MAX_RANGES:
+            raise InputError(f"{len(self.unscored):,} ranges of unscored {self.unit}s are more than {MAX_RANGES:,}")
+        ranges = tuple((int(start), int(stop)) for start, stop in self.unscored)
+        bounds = [-1, *(bound for pair in ranges for bound in pair), self.n_members + 1]
+        if any(low >= high for low, high in zip(bounds, bounds[1:], strict=False)):
+            raise InputError(f"unscored must be ascending ranges of the {self.n_members:,} {self.unit}s, with gaps")
+        object.__setattr__(self, "unscored", ranges)
+
+    @classmethod
+    def of_scored(cls, plain: Graph, is_scored: NDArray[np.bool_]) -> NodeGraph:
+        """Return the graph in which only some members [source] or [source, d_model] have a score."""
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], ~np.ravel(is_scored), [False]])))
+        return cls(plain, tuple(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)))
+
+    @property
+    def width(self) -> int:
+        """The number of members per node: 1, or the number of neurons."""
+        return 1
+
+    @property
+    def n_members(self) -> int:
+        """The number of nodes or neurons, scored or not."""
+        return self.plain.n_sources * self.width
+
+    @property
+    def n_edges(self) -> int:
+        """The number of nodes or neurons to select from: those with a score."""
+        return self.n_members - sum(stop - start for start, stop in self.unscored)
+
+    @cached_property
+    def members(self) -> NDArray[np.int64]:
+        """[edge] The place of what is selected among all nodes or neurons: `source * width + dimension`."""
+        return freeze(np.flatnonzero(~self._unscored_mask))
+
+    @cached_property
+    def _unscored_mask(self) -> NDArray[np.bool_]:
+        mask = np.zeros(self.n_members, bool)
+        for start, stop in self.unscored:
+            mask[start:stop] = True
+        return freeze(mask)
+
+    @property
+    def n_nodes(self) -> int:
+        """Two: what `input` needs, and what all others need."""
+        return 2
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The two ends of the direct path."""
+        return ("input", "logits")
+
+    @property
+    def plain_node(self) -> NDArray[np.int32]:
+        """[node] The node of `plain` that a node is a part of."""
+        return freeze(np.array([0, self.plain.n_sources], np.int32))
+
+    @cached_property
+    def edge_source(self) -> NDArray[np.int32]:
+        """[edge] 0 for `input`, and for all if a part of `input` is in every circuit; 1 for others."""
+        if self._unscored_mask[: self.width].any():
+            return freeze(np.zeros(self.n_edges, np.int32))
+        return freeze((self.members >= self.width).astype(np.int32))
+
+    @cached_property
+    def edge_head(self) -> NDArray[np.int32]:
+        """[edge] The other one of the two nodes."""
+        return freeze(1 - self.edge_source)
+
+    def edge_name(self, edge: int) -> str:
+        """Return the name of a node, such as `a0.h1`."""
+        return self.plain.source_names[int(self.members[edge])]
+
+    @cached_property
+    def _source_index(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self.plain.source_names)}
+
+    def edge_index(self, name: str) -> int:
+        """Return the index of the node or neuron with a name."""
+        member = self._member(name)
+        edge = int(np.searchsorted(self.members, member))
+        if member < 0 or edge >= self.n_edges or self.members[edge] != member:
+            raise InputError(f"there is no {self.unit} {name!r} with a score in a graph of {self.plain}")
+        return edge
+
+    def _member(self, name: str) -> int:
+        """Return the place of a name among all nodes; -1 if there is none."""
+        return self._source_index.get(name, -1)
+
+    def member_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return [source, width] which nodes or neurons a circuit has, the unscored ones included."""
+        members = self._unscored_mask.copy()
+        members[self.members[mask]] = True
+        return members.reshape(-1, self.width)
+
+    def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return the edges [plain edge] among the nodes of a circuit."""
+        inside = np.append(self.member_mask(mask).any(1), True)
+        return inside[self.plain.edge_source] & inside[self.plain.edge_head]
+
+    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return for each edge of `plain` the score of its source, the sum over its neurons; 0 if it has none."""
+        total = np.bincount(self.members // self.width, score, self.plain.n_sources)
+        return total[self.plain.edge_source]
+
+    def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return for each node or neuron the value of its node's edge to the logits."""
+        return values[self.plain.blocks[-1]][self.members // self.width]
+
+    def weighted_edge_count(self, mask: NDArray[np.bool_]) -> float:
+        """Return the size of a circuit as MIB reports it.
+
+        It counts all pairs of a node and of a destination in the circuit, those that are no edge as well; a pair counts
+        as the share of the node's neurons in the circuit.
+        """
+        members = self.member_mask(mask)
+        inside = np.append(members.any(1), True)
+        return float(members.mean(1).sum() * inside[self.plain.destination_node].sum())
+
+    def __str__(self) -> str:
+        return str(self.plain)
+
+
+@dataclass(frozen=True)
+class NeuronGraph(NodeGraph):
+    """Neurons: the output dimensions of nodes.
+
+    A circuit has all edges among the nodes of its neurons. Along them go the changes of its neurons; other dimensions
+    keep their reference value. If a norm follows attention, the neurons of a head are those before the norm.
+
+    A circuit needs a neuron of `input`, as a circuit of nodes needs `input`.
+
+    unscored  ranges (start, stop) of neurons, counted as `source * d_model + dimension`
+    """
+
+    kind: ClassVar[str] = "neurons"
+    level: ClassVar[str] = "neuron"
+    unit: ClassVar[str] = "neuron"
+
+    @property
+    def width(self) -> int:
+        """The number of neurons of a node."""
+        return self.plain.d_model
+
+    def edge_name(self, edge: int) -> str:
+        """Return the name of a neuron, such as `m3:17`."""
+        source, dimension = divmod(int(self.members[edge]), self.width)
+        return f"{self.plain.source_names[source]}:{dimension}"
+
+    def _member(self, name: str) -> int:
+        """Return the place of a name among all neurons; -1 if there is none."""
+        node, _, dimension = name.partition(":")
+        source = self._source_index.get(node, -1)
+        is_number = dimension.isdecimal() and len(dimension) < 10 and int(dimension) < self.width
+        return source * self.width + int(dimension) if source >= 0 and is_number else -1
+
+    def output_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return [source, d_model] which dimensions of node outputs a circuit has."""
+        return self.member_mask(mask)
+
