@@ -272,6 +272,87 @@ def contract(
     return total / count
 
 
+def contract_outputs(
+    model: Transformer, differences: Differences, runs: Iterable[Gradients], by_dimension: bool = False
+) -> Tensor:
+    """Return the scores [batch, source] of nodes: output difference times gradient at the output, the mean over runs.
+
+    The gradient at a node's output is the sum of the gradients at all destinations that read it. So a node's score is
+    the sum of the scores of its out-edges. `by_dimension` keeps the terms of the product's sum over d_model apart:
+    [batch, source, d_model], the scores of neurons.
+
+    If a norm follows attention, the output of a head is what it adds before the norm, and the gradient passes the norm.
+    """
+    if not model.has_post_norm:
+        summed, count = _sum_runs(runs)
+        return _contract_output_gradients(model, differences, summed, by_dimension).div_(count)
+    total, count = torch.zeros((), device=model.device), 0
+    for run in runs:
+        total = total + _contract_output_gradients(model, differences, run, by_dimension)
+        count += 1
+    return total / count
+
+
+def _contract_output_gradients(
+    model: Transformer, differences: Differences, gradients: Gradients, by_dimension: bool
+) -> Tensor:
+    """Return the products [batch, source], or with `by_dimension` [batch, source, d_model]."""
+    first_part = differences[0]
+    shape = (len(first_part), model.graph.n_sources) + (model.graph.d_model,) * by_dimension
+    scores = torch.zeros(shape, dtype=first_part.dtype, device=first_part.device)
+    equation = "bspd,bpd->bsd" if by_dimension else "bspd,bpd->bs"
+    starts = _first_sources(model)
+    with torch.no_grad():
+        for sources, gradient in _output_gradients(model, gradients):
+            part = max(index for index, start in enumerate(starts) if start <= sources.start)
+            start, values = starts[part], differences[part]
+            outputs = values[:, sources.start - start : sources.stop - start]
+            scores[:, sources] = torch.einsum(equation, outputs, gradient.to(values.device)).to(scores.device)
+    return scores
+
+
+def _output_gradients(model: Transformer, gradients: Gradients) -> Iterator[tuple[slice, Tensor]]:
+    """Yield sources and the gradient [batch, position, d_model] at the output of each, from the last layer to `input`.
+
+    It walks down the stream and adds the gradient of every destination that it passes. The sources of layers without
+    gradients are left out if there is no gradient at the logits.
+    """
+    graph, n_layers = model.graph, len(gradients.mlp)
+    stream = torch.zeros_like(gradients.mlp[-1]) if gradients.logits is None else gradients.logits
+    for index in reversed(range(n_layers)):
+        heads, mlp = graph.attention_sources(index), graph.mlp_source(index)
+        at_mlp = gradients.mlp[index]
+        yield slice(mlp, mlp + 1), stream
+        stream = stream.to(at_mlp.device)
+        after_attention = stream if graph.parallel else stream + at_mlp
+        yield slice(heads, heads + graph.n_heads), _through_post_norm(model, index, after_attention, gradients)
+        stream = stream + at_mlp + _attention_stream_gradient(model, index, gradients.attention[index])
+    yield slice(0, 1), stream
+
+
+def _through_post_norm(model: Transformer, index: int, gradient: Tensor, gradients: Gradients) -> Tensor:
+    """Return the gradient before the norm that follows attention, if there is one."""
+    norm = model.layers[index].post_norm
+    if norm is None:
+        return gradient
+    normalised, inverse_scale = gradients.post_norms[index]
+    scaled = gradient * inverse_scale * at_least_float32(norm.weight)
+    if normalised is not None:
+        scaled = scaled - normalised * (scaled * normalised).mean(-1, keepdim=True)
+    return scaled - scaled.mean(-1, keepdim=True) if norm.centred else scaled
+
+
+def _attention_stream_gradient(model: Transformer, index: int, gradient: AttentionGradient) -> Tensor:
+    """Return the gradient [batch, position, d_model] at the stream of a layer's attention, summed over its readers."""
+    layer = model.layers[index]
+    total = torch.zeros((), device=gradient.scaled.device)
+    for letter, projection in enumerate(layer.qkv):
+        total = total + torch.einsum("bphe,hed->bpd", gradient.scaled[:, :, letter], _fold_norm(layer, projection))
+    for along, normalised in zip(gradient.along, gradient.normalised, strict=True):
+        total = total - along.sum((2, 3))[..., None] * normalised
+    return total
+
+
 def _sum_runs(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
     """Return the sum of the gradients of runs, and their number; each partial sum is freed when the next exists."""
     attention: list[AttentionGradient] = []

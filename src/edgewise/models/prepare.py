@@ -21,6 +21,7 @@ from .gradients import (
     Gradients,
     Segments,
     contract,
+    contract_outputs,
     destination_gradients,
     dropped_layer_gradients,
     find_segments,
@@ -138,6 +139,12 @@ class Prepared:
         A generator of runs needs the memory of one run and of their sum.
         """
         return contract(self.model, differences, runs, self.segments)
+
+    def contract_outputs(
+        self, differences: Differences, runs: Iterable[Gradients], by_dimension: bool = False
+    ) -> Tensor:
+        """Return the scores [example, source] of nodes, or with `by_dimension` [example, source, d_model] of neurons."""
+        return contract_outputs(self.model, differences, runs, by_dimension)
 
     def with_all_positions(self) -> Prepared:
         """Return the batch without a shared prefix, so that runs have all positions."""
