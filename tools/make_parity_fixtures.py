@@ -34,10 +34,15 @@ VOCABULARY, CONTEXT = 29, 16
 # Uneven within a batch, longer than Gemma's window; the two shortest prompts have nothing after them to average in.
 LENGTHS, BATCH = (7, 5, 9, 5, 8, 6), 3
 STEPS = 5
-METHODS = ("EAP", "EAP-IG-inputs", "clean-corrupted", "EAP-IG-activations", "information-flow-routes", "exact")
+# Their information flow routes need batches that are as wide as their longest prompt, which these are not.
+METHODS = ("EAP", "EAP-IG-inputs", "clean-corrupted", "EAP-IG-activations", "exact")
 ABLATIONS = ("patching", "zero", "mean-positional")
 # Sizes of circuits, as shares of all edges.
 SHARES = (0.1, 0.25, 0.5, 0.9)
+# Of nodes and neurons. Their exact patching of nodes raises an IndexError at `logits`.
+LEVELS = ("node", "neuron")
+LEVEL_METHODS = ("EAP", "EAP-IG-inputs", "EAP-IG-activations")
+LEVEL_ABLATIONS = ("patching", "zero")
 # HuggingFace's rotary tables, and Gemma's norms and softmax, are float32 in a float64 model too.
 LARGEST_LOGIT_GAP = {"gpt2": 1e-12, "qwen2": 1e-5, "gemma2": 1e-5}
 
@@ -166,15 +171,17 @@ def load_peer(checkout: Path) -> SimpleNamespace:
         *shape, device="cpu" if device == "cuda" else device, **rest
     )
     import eap.attribute
+    import eap.attribute_node
     import eap.evaluate
     import eap.graph
     import eap.utils
 
-    for module in (eap.attribute, eap.evaluate, eap.utils):
+    for module in (eap.attribute, eap.attribute_node, eap.evaluate, eap.utils):
         module.tokenize_plus = ready_tokens
     return SimpleNamespace(
         Graph=eap.graph.Graph,
         attribute=eap.attribute.attribute,
+        attribute_node=eap.attribute_node.attribute_node,
         evaluate_graph=eap.evaluate.evaluate_graph,
         evaluate_baseline=eap.evaluate.evaluate_baseline,
     )
@@ -281,6 +288,79 @@ def evaluate(peer: SimpleNamespace, lens: Any, data: Data, scores: np.ndarray, s
     return found
 
 
+def new_level_graph(peer: SimpleNamespace, lens: Any) -> Any:
+    """EAP-IG's graph with scores of nodes and neurons, which are kept in float64."""
+    graph = peer.Graph.from_model(lens, neuron_level=True, node_scores=True)
+    graph.nodes_scores, graph.neurons_scores = graph.nodes_scores.double(), graph.neurons_scores.double()
+    return graph
+
+
+def score_levels(peer: SimpleNamespace, lens: Any, data: Data) -> dict[str, np.ndarray]:
+    """LEVEL|METHOD|f64: [source] of nodes, [source, d_model] of neurons; as published, and with |output as defined.
+
+    As published, an MLP's output difference meets the gradient at the MLP's input; |output takes it at its output.
+    """
+    scores = {}
+    for level in LEVELS:
+        for method in LEVEL_METHODS:
+            for suffix in ("", "|output"):
+                graph = new_level_graph(peer, lens)
+                for node in graph.nodes.values():
+                    if suffix and node.name.startswith("m"):
+                        node.in_hook = node.out_hook
+                steps, neuron = STEPS if "IG" in method else None, level == "neuron"
+                options = {"ig_steps": steps, "neuron": neuron, "quiet": True}
+                peer.attribute_node(lens, graph, data.batches(), loss, method, **options)
+                values = graph.neurons_scores if neuron else graph.nodes_scores
+                scores[f"{level}|{method}{suffix}|f64"] = values.numpy().copy()
+    return scores
+
+
+def level_circuits(peer: SimpleNamespace, lens: Any, scores: dict[str, np.ndarray]) -> Iterator[tuple[str, str, Any]]:
+    """The level and name of every circuit, and its graph: the best by scores, without and with unscored ones."""
+    for level in LEVELS:
+        for absolute in (True, False):
+            values = torch.tensor(scores[f"{level}|EAP-IG-inputs|output|f64"])
+            for unscored in ((), (0, 2, 5)):
+                values[list(unscored)] = torch.nan
+                n_scored = int((~values.isnan()).sum())
+                for count in (0, *(int(share * n_scored) for share in SHARES), n_scored):
+                    graph = new_level_graph(peer, lens)
+                    if level == "node":
+                        graph.nodes_scores, graph.neurons_in_graph = values, None
+                    else:
+                        graph.neurons_scores = values
+                    graph.apply_topn(count, absolute, level=level, prune=True)
+                    yield level, f"{level}_abs{int(absolute)}_u{len(unscored)}_n{count}", graph
+
+
+def evaluate_levels(
+    peer: SimpleNamespace, lens: Any, data: Data, scores: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Per LEVEL, over its circuits: keys, members, weighted edge counts, and logit differences per ablation."""
+    rows: dict[str, list[Any]] = {}
+    for level, key, graph in level_circuits(peer, lens, scores):
+        members = graph.nodes_in_graph if level == "node" else graph.neurons_in_graph
+        values = {"keys": key, "members": members.numpy().copy(), "weighted_edge_count": graph.weighted_edge_count()}
+        for ablation in LEVEL_ABLATIONS:
+            options = {"quiet": True, "intervention": ablation}
+            run = peer.evaluate_graph(lens, graph, data.batches(), gap_of_answers, **options)
+            values[f"{ablation}|f64"] = run.numpy()
+        for name, value in values.items():
+            rows.setdefault(f"{level}|{name}", []).append(value)
+    return {name: np.array(values) for name, values in rows.items()}
+
+
+def write_level_files(folder: Path, peer: SimpleNamespace, lens: Any, scores: dict[str, np.ndarray]) -> None:
+    """Half of the nodes, and of the neurons, in EAP-IG's pt, float32 as it has them. Its json fails for these levels."""
+    for level in LEVELS:
+        values = torch.tensor(scores[f"{level}|EAP-IG-inputs|output|f64"]).float()
+        graph = peer.Graph.from_model(lens, neuron_level=level == "neuron", node_scores=level == "node")
+        (graph.nodes_scores if level == "node" else graph.neurons_scores)[:] = values
+        graph.apply_topn(values.numel() // 2, True, level=level)
+        graph.to_pt(str(folder / f"{level}s.pt"))
+
+
 def write_importances(folder: Path, peer: SimpleNamespace, lens: Any, scores: np.ndarray) -> None:
     """The scores, and a circuit of half of the edges, in EAP-IG's two formats, both float32 as it has them."""
     graph = peer.Graph.from_model(lens)
@@ -327,6 +407,10 @@ def make_family(name: str, seed: int, peer: SimpleNamespace, checkout: Path, fol
     np.savez_compressed(folder / "scores.npz", **scores)
     np.savez_compressed(folder / "evaluation.npz", **evaluation)
     write_importances(folder, peer, lens, chosen_by)
+    level_scores = score_levels(peer, lens, data)
+    levels = {**level_scores, **evaluate_levels(peer, lens, data, level_scores)}
+    np.savez_compressed(folder / "levels.npz", **levels)
+    write_level_files(folder, peer, lens, level_scores)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{name}: {int(scores['real_edge_mask'].sum())} edges, {len(circuits)} circuits, {size / 1024:.0f} KB")
 
