@@ -9,6 +9,9 @@ that run at all positions have a row in both. The first two rows of a table are 
 
 Circuits of (edge, span) pairs run the nodes that have a pair at any span. What a node reads differs between spans of
 tokens: at a position of a span it sums the edges whose pair with that span is inside. Other circuits have one span.
+
+Circuits of neurons have a part of the output dimensions of each node: changes are multiplied by masks [node, d_model].
+Those with a part of `input` have a row of their own for its change, after the first two.
 """
 
 from __future__ import annotations
@@ -63,11 +66,13 @@ class Group:
     at_last    whether they run only at the last position
     rows       the rows of their changes in the table of the positions at which they run
     last_rows  their rows in the table of the last position; the same if they run only there
+    masks      [node, d_model] which dimensions of their outputs change; None for all
     """
 
     at_last: bool
     rows: slice
     last_rows: slice
+    masks: Bools | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +98,16 @@ class Mlps(Group):
 class CircuitsPlan:
     """The steps of a run of circuits.
 
-    ends    after each layer, how many rows are filled in the two tables: (all positions, last position)
-    layers  per layer, groups of heads and groups of MLPs
-    logits  what the logits of every circuit read
+    ends         after each layer, how many rows are filled in the two tables: (all positions, last position)
+    layers       per layer, groups of heads and groups of MLPs
+    logits       what the logits of every circuit read
+    input_masks  [row, d_model] which dimensions of `input` change in the rows from FIRST_FREE on
     """
 
     ends: tuple[tuple[int, int], ...]
     layers: tuple[tuple[tuple[Heads, ...], tuple[Mlps, ...]], ...]
     logits: Reading
+    input_masks: Bools
 
 
 def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> CircuitsPlan:
@@ -115,7 +122,7 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
     inside[:, :, graph.edge_source, graph.edge_destination] = masks.transpose(0, 2, 1)
     running = np.stack([circuit.plain().node_mask[:-1] for circuit in circuits])
     everywhere = _runs_everywhere(graph, np.logical_or.reduce(inside, 1))
-    planner = _Planner(graph, inside, through_norms)
+    planner = _Planner(graph, inside, through_norms, [circuit.graph.output_mask(circuit.mask) for circuit in circuits])
     layers, ends = [], []
     for layer in range(graph.n_layers):
         heads = slice(graph.attention_sources(layer), graph.attention_sources(layer) + graph.n_heads)
@@ -126,7 +133,7 @@ def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> C
         layers.append((tuple(filter(None, head_groups)), tuple(filter(None, mlp_groups))))
         ends.append((planner.n_rows[0], planner.n_rows[1]))
     logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, :, -1])
-    return CircuitsPlan(tuple(ends), tuple(layers), logits)
+    return CircuitsPlan(tuple(ends), tuple(layers), logits, planner.input_masks)
 
 
 def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
@@ -155,15 +162,20 @@ class _Planner:
 
     The two tables have the indices False (all positions) and True (the last position).
 
-    inside  [circuit, span, source, destination]
-    n_rows  [table] the number of rows assigned so far
-    row_of  [table, circuit, source] the row of each node
+    inside       [circuit, span, source, destination]
+    outputs      per circuit, which dimensions [source, d_model] of node outputs it has; None for all
+    n_rows       [table] the number of rows assigned so far
+    row_of       [table, circuit, source] the row of each node
+    input_masks  see `CircuitsPlan`
     """
 
-    def __init__(self, graph: Graph, inside: Bools, through_norms: bool) -> None:
-        self.graph, self.inside, self.through_norms = graph, inside, through_norms
-        self.n_rows = [FIRST_FREE, FIRST_FREE]
+    def __init__(self, graph: Graph, inside: Bools, through_norms: bool, outputs: Sequence[Bools | None]) -> None:
+        self.graph, self.inside, self.through_norms, self.outputs = graph, inside, through_norms, outputs
         self.row_of = np.full((2, len(inside), graph.n_sources), INPUT, np.intp)
+        of_input = {index: mask[0] for index, mask in enumerate(outputs) if mask is not None and not mask[0].all()}
+        self.input_masks = np.array([*of_input.values()], bool).reshape(-1, graph.d_model)
+        self.row_of[:, list(of_input), 0] = FIRST_FREE + np.arange(len(of_input))
+        self.n_rows = [FIRST_FREE + len(of_input)] * 2
 
     def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Heads | None:
         """Return the group of heads `chosen` [circuit, head]."""
@@ -208,7 +220,9 @@ class _Planner:
         reads_stream = np.ones((*edges.shape[:2], 1), bool)
         return Reading(at_last, _sum_edges(rows, np.concatenate([reads_stream, edges], 2)), tuple(joined))
 
-    def _assign_rows(self, circuits: Ints, sources: Ints | int, at_last: bool) -> tuple[bool, slice, slice]:
+    def _assign_rows(
+        self, circuits: Ints, sources: Ints | int, at_last: bool
+    ) -> tuple[bool, slice, slice, Bools | None]:
         """Assign the next rows to nodes, in the table of the last position or in both. Return the fields of a group."""
         rows = []
         for table in (1,) if at_last else (0, 1):
@@ -216,7 +230,17 @@ class _Planner:
             self.n_rows[table] += len(circuits)
             self.row_of[table, circuits, sources] = np.arange(start, self.n_rows[table])
             rows.append(slice(start, self.n_rows[table]))
-        return at_last, rows[0], rows[-1]
+        return at_last, rows[0], rows[-1], self._select_masks(circuits, np.broadcast_to(sources, len(circuits)))
+
+    def _select_masks(self, circuits: Ints, sources: Ints) -> Bools | None:
+        """Return which dimensions [node, d_model] of the outputs of nodes the circuits have; None for all."""
+        if all(mask is None for mask in self.outputs):
+            return None
+        masks = np.ones((len(circuits), self.graph.d_model), bool)
+        for row, (circuit, source) in enumerate(zip(circuits.tolist(), sources.tolist(), strict=True)):
+            if (mask := self.outputs[circuit]) is not None:
+                masks[row] = mask[source]
+        return None if masks.all() else masks
 
 
 def _sum_edges(rows: Ints, edges: Bools) -> Sums:

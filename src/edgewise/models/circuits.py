@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .circuit_plan import INPUT, STREAM, CircuitsPlan, Ints, Letters, Reading, Sums
+from .circuit_plan import FIRST_FREE, INPUT, STREAM, Bools, CircuitsPlan, Ints, Letters, Reading, Sums
 from .forward import Frame, Trace, attend, frame_at, sum_heads
 from .memory import NORMED_AT_ONCE
 from .transformer import Layer, Norm, Transformer
@@ -43,8 +43,9 @@ def run_circuits(
     last_frame = frame_at(frame, (examples, last))
     ends, last_ends = zip(*(plan.ends[span[-1]] for span in model.spans), strict=True)
     change = clean - reference.embedding
-    full = Table(model, reference, ends, change, spans=spans)
-    at_last = Table(model, reference, last_ends, change, (examples * length + last).flatten(), spans)
+    last_places = (examples * length + last).flatten()
+    full = Table(model, reference, ends, change, plan.input_masks, spans=spans)
+    at_last = Table(model, reference, last_ends, change, plan.input_masks, last_places, spans)
     tables = (full, at_last)
     for index, layer in enumerate(model.layers):
         head_groups, mlp_groups = plan.layers[index]
@@ -67,12 +68,14 @@ def run_circuits(
             # Head by head: gathering the weights of several heads would copy them, which is slower than the products.
             for head, nodes in _equal_ranges(group.heads):
                 _multiply(mix[:, nodes], layer.out[:, head], out[:, nodes])
+            _apply_masks(out, group.masks)
             if not group.at_last:
                 at_last.view(group.last_rows).copy_(at_last.select_places(out))
         for mlps in mlp_groups:
             table = tables[mlps.at_last]
             streams, out = table.read(mlps.reading, reference.mlp_in[index]), table.view(mlps.rows)
             torch.sub(layer.run_mlp(streams), table.select(reference.mlp_out[index])[:, None], out=out)
+            _apply_masks(out, mlps.masks)
             if not mlps.at_last:
                 at_last.view(mlps.last_rows).copy_(at_last.select_places(out))
     return at_last.read(plan.logits, reference.final).transpose(0, 1)
@@ -83,10 +86,11 @@ class Table:
 
     A place is one position of one example. Rows are on the device of their node's layer, `input` on that of the first.
 
-    ends    for every span of layers on one device, the number of rows up to its end
-    change  [example, position, d_model] the change of `input`
-    places  [place] which positions of all examples, counted together, the table is for; None for all
-    spans   [example, position] the span of tokens of each position; None if there is only one
+    ends         for every span of layers on one device, the number of rows up to its end
+    change       [example, position, d_model] the change of `input`
+    input_masks  [row, d_model] which dimensions of it are in the rows after its own
+    places       [place] which positions of all examples, counted together, the table is for; None for all
+    spans        [example, position] the span of tokens of each position; None if there is only one
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Table:
         reference: Trace,
         ends: Sequence[int],
         change: Tensor,
+        input_masks: Bools,
         places: Tensor | None = None,
         spans: Tensor | None = None,
     ) -> None:
@@ -106,6 +111,9 @@ class Table:
             shape, device = (len(change), end - first, change.shape[-1]), model.layers[span[0]].device
             self._parts.append((first, change.new_empty(shape, device=device)))
         self._parts[0][1][:, INPUT] = change
+        parts_of_input = self.view(slice(FIRST_FREE, FIRST_FREE + len(input_masks)))
+        parts_of_input.copy_(change[:, None])
+        _apply_masks(parts_of_input, input_masks)
 
     def select(self, x: Tensor) -> Tensor:
         """Return the table's places of x [example, position, ...] as [place, ...]."""
@@ -173,6 +181,12 @@ def _sum_rows(rows: Tensor, sums: Sums, spans: Tensor | None) -> Tensor:
         offsets = starts[spans].add_((before - first)[:, None])
     sums_by_place = F.embedding_bag(index.flatten(), rows.view(-1, width), offsets.flatten(), mode="sum")
     return sums_by_place.view(n_places, -1, width)
+
+
+def _apply_masks(changes: Tensor, masks: Bools | None) -> None:
+    """Set changes [place, node, d_model] to 0 in the dimensions that masks [node, d_model] do not have."""
+    if masks is not None:
+        changes *= torch.as_tensor(masks, device=changes.device)
 
 
 def _norm_in_place(norm: Norm, streams: Tensor) -> None:
