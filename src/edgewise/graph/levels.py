@@ -124,6 +124,12 @@ class NodeGraph(BaseGraph):
             raise InputError(f"there is no {self.unit} {name!r} with a score in a graph of {self.plain}")
         return edge
 
+    def edges_of(self, name: str) -> NDArray[np.intp]:
+        """Return the node or neuron with a name, or all neurons of the node with a name."""
+        if self.width == 1 or name not in self._source_index:
+            return self.edge_indices([name])
+        return np.flatnonzero(self.members // self.width == self._source_index[name])
+
     def _member(self, name: str) -> int:
         """Return the place of a name among all nodes; -1 if there is none."""
         return self._source_index.get(name, -1)
@@ -139,7 +145,7 @@ class NodeGraph(BaseGraph):
         inside = np.append(self.member_mask(mask).any(1), True)
         return inside[self.plain.edge_source] & inside[self.plain.edge_head]
 
-    def plain_score(self, score: NDArray[np.floating]) -> NDArray[np.floating]:
+    def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return for each edge of `plain` the score of its source, the sum over its neurons; 0 if it has none."""
         total = np.bincount(self.members // self.width, score, self.plain.n_sources)
         return total[self.plain.edge_source]
