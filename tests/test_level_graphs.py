@@ -1,5 +1,7 @@
 """Graphs of nodes and of neurons: names, edges, pruning, exact selection, weighted edge counts, files."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -94,7 +96,7 @@ def test_paths_are_nested_if_asked(graph, solver):
     score = np.random.default_rng(3).normal(size=graph.n_edges)
     problem = SelectionProblem.build(graph, score, "absolute", 0)
     chosen = solve_path(problem, [0, 2, 4, 6, graph.n_edges], solver, nested=True)
-    for smaller, larger in zip(chosen, chosen[1:], strict=False):
+    for smaller, larger in itertools.pairwise(chosen):
         assert (smaller.circuit.mask <= larger.circuit.mask).all()
 
 

@@ -352,7 +352,7 @@ def evaluate_levels(
 
 
 def write_level_files(folder: Path, peer: SimpleNamespace, lens: Any, scores: dict[str, np.ndarray]) -> None:
-    """Half of the nodes, and of the neurons, in EAP-IG's pt, float32 as it has them. Its json fails for these levels."""
+    """Half of the nodes, and of the neurons, in EAP-IG's pt, float32 as it has them. Its json fails for them."""
     for level in LEVELS:
         values = torch.tensor(scores[f"{level}|EAP-IG-inputs|output|f64"]).float()
         graph = peer.Graph.from_model(lens, neuron_level=level == "neuron", node_scores=level == "node")

@@ -88,7 +88,9 @@ class EvaluateJob:
             rows = [full, empty, *(metric.checked(readout, readout) for metric in self.of_model)]
             length, values = batch.clean.shape[1], dict[Circuit, torch.Tensor]()
             for graph in dict.fromkeys(circuit.graph for circuit in self.circuits):
-                values |= {Circuit.empty(graph): empty, Circuit.full(graph): full}
+                if not (nothing := Circuit.empty(graph)).plain().n_edges:  # unscored nodes are in every circuit
+                    values[nothing] = empty
+                values[Circuit.full(graph)] = full
                 distinct = dict.fromkeys(circuit for circuit in self.circuits if circuit.graph == graph)
                 left = [circuit for circuit in distinct if circuit not in values]
                 for start, stop in group_circuits(transformer.shape, left, len(full), length, self.memory):

@@ -1,10 +1,10 @@
 """Graphs: what a circuit can consist of.
 
-`Graph` has a model's edges, `SpanGraph` its edges at spans of tokens, `NodeGraph` its nodes and `NeuronGraph` the output
-dimensions of its nodes.
+`Graph` has a model's edges, `SpanGraph` its edges at spans of tokens, `NodeGraph` its nodes and `NeuronGraph` the
+output dimensions of its nodes.
 """
 
-from ..errors import unknown_name
+from ..errors import InputError, unknown_name
 from .base import LETTERS, BaseGraph, Graph, frozen, size_to_edges
 from .levels import NeuronGraph, NodeGraph
 from .spans import SpanGraph
@@ -19,3 +19,9 @@ def graph_of_level(plain: Graph, level: str) -> BaseGraph:
     if level not in LEVELS:
         raise unknown_name("level", level, LEVELS)
     return {"edge": plain, "node": NodeGraph(plain), "neuron": NeuronGraph(plain)}[level]
+
+
+def check_one_kind(positions: bool, level: str) -> None:
+    """Raise InputError for positions of nodes or neurons: only edges have spans."""
+    if positions and level != "edge":
+        raise InputError(f"positions are those of edges, not of {level}s; give positions or level={level!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -23,9 +24,9 @@ class NodeGraph(BaseGraph):
     Nodes outside a circuit give their reference output to everyone. What is selected are the sources, from `input` on;
     `logits` is in every circuit.
 
-    `input` feeds every node, and every node feeds `logits`. So in a circuit with `input`, every node lies on a path from
-    input to logits, and in one without it, none does: pruning then removes everything. To the solvers this is a graph of
-    two nodes: `input` leads from the first to the second, and all others lead back.
+    `input` feeds every node, and every node feeds `logits`. So in a circuit with `input`, every node lies on a path
+    from input to logits, and in one without it, none does: pruning then removes everything. To the solvers this is a
+    graph of two nodes: `input` leads from the first to the second, and all others lead back.
 
     unscored  ranges (start, stop) of nodes that have no score: they are in every circuit, and sizes do not count them
     """
@@ -44,7 +45,7 @@ class NodeGraph(BaseGraph):
             raise InputError(f"{len(self.unscored):,} ranges of unscored {self.unit}s are more than {MAX_RANGES:,}")
         ranges = tuple((int(start), int(stop)) for start, stop in self.unscored)
         bounds = [-1, *(bound for pair in ranges for bound in pair), self.n_members + 1]
-        if any(low >= high for low, high in zip(bounds, bounds[1:], strict=False)):
+        if any(low >= high for low, high in itertools.pairwise(bounds)):
             raise InputError(f"unscored must be ascending ranges of the {self.n_members:,} {self.unit}s, with gaps")
         object.__setattr__(self, "unscored", ranges)
 
@@ -204,4 +205,3 @@ class NeuronGraph(NodeGraph):
     def output_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return [source, d_model] which dimensions of node outputs a circuit has."""
         return self.member_mask(mask)
-

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ..core.ranking import Ranking
 from ..errors import InputError
 from ..evaluate import MEASURES, Ablation, Measure
+from ..graph import BaseGraph, graph_of_level
 from ..io.records import Decoders, convert_record
 from ..method import TitledMethod, from_record, record_name
 from ..models.memory import Need
@@ -34,6 +35,7 @@ class LearningProblem:
     sizes        circuit sizes (shares of the edges) that the learner's measure is an area over
     memory       bytes that a batch may use beyond the model
     validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
+    level        what the ranking is of: 'edge' or 'node'
     """
 
     model: Model
@@ -43,6 +45,12 @@ class LearningProblem:
     sizes: tuple[float, ...]
     memory: int
     validation: Task | None = None
+    level: str = "edge"
+
+    @property
+    def graph(self) -> BaseGraph:
+        """What the ranking is of."""
+        return graph_of_level(self.model.graph, self.level)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", self.metric.for_task(self.task))

@@ -46,7 +46,7 @@ def compose_ranking(
     If the circuit is still significantly worse than that of the baseline, because of the smaller circuits in it, this
     size and all smaller ones take the baseline.
     """
-    graph = problem.model.graph
+    graph = problem.graph
     sizes = {size: size_to_edges(size, graph.n_edges) for size in problem.sizes}
     inner = {size: count for size, count in sizes.items() if 0 < count < graph.n_edges}
     problems = {name: SelectionProblem.of(Ranking(graph, value), "signed", 0) for name, value in candidates.items()}

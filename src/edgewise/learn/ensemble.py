@@ -100,8 +100,11 @@ class Ensemble(Learner):
         members = replace(problem, task=task)
         rankings = [
             summarise(
-                score_edges(problem.model, task, scorer, problem.metric, memory=problem.memory, session=session)
-            ).ranking
+                score_edges(
+                    problem.model, task, scorer, problem.metric,
+                    level=problem.level, memory=problem.memory, session=session,
+                )
+            ).ranking  # fmt: skip
             for scorer in self.scorers
         ]
         rankings += [learner.for_measure(self.measure).learn(members, session) for learner in self.learners]
@@ -121,7 +124,7 @@ class Ensemble(Learner):
         length, shape = problem.task.longest, problem.model.transformer.shape
         costs = [learner.cost(problem) for learner in self.learners]
         costs += [
-            LearningCost(1, len(problem.task), scorer.need(shape, length), ScoreJob(scorer, problem.metric))
+            LearningCost(1, len(problem.task), scorer.need(shape, length), ScoreJob(scorer, problem.metric, level=problem.level))
             for scorer in self.scorers
         ]
         largest = max(costs, key=lambda cost: cost.steps * cost.batch)
@@ -157,7 +160,7 @@ def choose_weights(
     """
     from ..evaluate.run_circuits import evaluate_circuits
 
-    n_rankings, graph = len(rankings), problem.model.graph
+    n_rankings, graph = len(rankings), problem.graph
     subsets = [range(n_rankings), *combinations(range(n_rankings), 1), *combinations(range(n_rankings), 2)]
     candidates = [tuple(float(place in subset) for place in range(n_rankings)) for subset in subsets]
     sizes = [size_to_edges(size, graph.n_edges) for size in problem.sizes]

@@ -39,7 +39,7 @@ class MaskLearner(MaskGates, ABC):
             "open": [unit.about["open"] for unit in units],
             "seconds": sum(unit.about["seconds"] for unit in units),
         }
-        return Ranking(problem.model.graph, value, signed=False, origin=origin)
+        return Ranking(problem.graph, value, signed=False, origin=origin)
 
     def cost(self, problem: LearningProblem) -> LearningCost:
         """Return the cost of the steps of all masks."""

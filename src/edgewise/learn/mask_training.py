@@ -34,7 +34,7 @@ class Divergence(CircuitModelDistance):
 
 def train(learner: MaskGates, problem: LearningProblem, session: Session) -> Unit:
     """Return the array `value` [edge], the losses, the share of open gates and the seconds of one mask."""
-    n_edges = problem.model.graph.n_edges
+    n_edges = problem.graph.n_edges
     is_kl = learner.loss == "kl"
     if is_kl:  # Metric and measure have no effect then, so masks for other ones are the same work.
         problem, learner = replace(problem, metric=Kl()), learner.for_measure(CMD)
@@ -66,7 +66,7 @@ def step_gradient(learner: MaskGates, runner: StepRunner, state: TrainingState) 
     """Return the loss of the next step, without the penalty, and the gradient [parameter] of loss and penalty."""
     step, examples = state.step, runner.examples(state.step)
     rows = {example: row for row, example in enumerate(dict.fromkeys(examples))} if learner.gates_per_example else None
-    shape = (1 if rows is None else len(rows), runner.problem.model.graph.n_edges)
+    shape = (1 if rows is None else len(rows), runner.problem.graph.n_edges)
     uniform = np.random.default_rng([learner.seed, 2, step]).uniform(MARGIN, 1 - MARGIN, shape)
     parameters = state.theta.clone().requires_grad_()
     weights = learner.draw_weights(parameters, torch.tensor(uniform, dtype=parameters.dtype))

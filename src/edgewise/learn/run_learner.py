@@ -31,16 +31,17 @@ def learn_ranking(
     *,
     sizes: tuple[float, ...] = SIZES,
     validation: Task | None = None,
+    level: str = "edge",
     memory: int = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> Ranking:
-    """Learn one value per edge from the examples of a task.
+    """Learn one value per edge, or per node, from the examples of a task.
 
     The same arguments give the same ranking. With a store in the session, a stopped call resumes.
 
     Parameters
     ----------
-    model, task, metric, ablation, sizes, memory, validation
+    model, task, metric, ablation, sizes, memory, validation, level
         As in `LearningProblem`.
     learner
         How to learn, and for which measure.
@@ -71,11 +72,13 @@ def learn_ranking(
     metric = metric.for_task(task)
     model = model.pin()
     learner.check(metric)
+    if level == "neuron":
+        raise InputError("rankings are learned for edges and nodes, not for neurons; score neurons instead")
     with session.reporting() as reporting_session:
-        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation)
+        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation, level)
         ranking = learner.learn(problem, reporting_session)
-    if not isinstance(ranking, Ranking) or ranking.graph != model.graph:
-        raise InputError(f"learner {learner.name!r} must return a Ranking of the model's edges, not {ranking!r}")
+    if not isinstance(ranking, Ranking) or ranking.graph != problem.graph:
+        raise InputError(f"learner {learner.name!r} must return a Ranking of the model's {level}s, not {ranking!r}")
     trend = ranking.origin.get("trend", 0.0)  # not every learner has one
     if trend > MAX_TREND:
         loss = f"the loss for {learner.measure.name} rose by {trend:.0%} while learning"

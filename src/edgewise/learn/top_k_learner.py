@@ -55,7 +55,7 @@ class TopKLearner(TopKParameters):
         resamples = np.random.default_rng(self.seed).integers(len(task), size=(self.resamples, len(task)))
         problems = [replace(problem, task=task.part(rows)) for rows in np.sort(resamples)]
         values = [train(once, resampled, session).arrays["value"] for resampled in problems]
-        graph, resampled = problem.model.graph, np.stack(values) if values else None
+        graph, resampled = problem.graph, np.stack(values) if values else None
         return Ranking(graph, unit.arrays["value"], signed=False, origin=unit.about, resampled=resampled)
 
     def cost(self, problem: LearningProblem) -> LearningCost:

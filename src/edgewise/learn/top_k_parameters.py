@@ -15,7 +15,7 @@ from ..core.ranking import Ranking
 from ..core.statistics import MAX_SEED
 from ..errors import InputError
 from ..evaluate import CMD, SIZES, Measure
-from ..graph import Graph
+from ..graph import BaseGraph
 from ..method import check_is
 from ..score import EapIg, Scorer
 from .base import Learner, check_choice
@@ -72,15 +72,15 @@ class TopKParameters(Learner, ABC):
                 f"{self.seed} and {self.resamples}"
             )
 
-    def rate_for(self, graph: Graph) -> float:
+    def rate_for(self, graph: BaseGraph) -> float:
         """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine."""
         return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
 
-    def rate_at(self, step: int, graph: Graph) -> float:
+    def rate_at(self, step: int, graph: BaseGraph) -> float:
         """Return the learning rate of a step."""
         return self.rate_for(graph) * (0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else 1.0)
 
-    def start(self, ranking: Ranking | None, graph: Graph) -> NDArray[np.float32]:
+    def start(self, ranking: Ranking | None, graph: BaseGraph) -> NDArray[np.float32]:
         """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""
         if ranking is None:
             return np.zeros(graph.n_edges, np.float32)
@@ -107,7 +107,7 @@ def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
     return float(np.mean(changes) / before) if before else 0.0
 
 
-def size_chances(graph: Graph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
+def size_chances(graph: BaseGraph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
     """Return the sizes that steps draw, and their probabilities: half uniform, half by a size's part of the area.
 
     Sizes of no edge or of all edges are left out: they leave nothing to learn.

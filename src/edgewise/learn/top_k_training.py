@@ -68,7 +68,7 @@ def hard_top_k(theta: Tensor, k: int) -> Tensor:
 
 def train(learner: TopKParameters, problem: LearningProblem, session: Session) -> Unit:
     """Return the array `value` [edge] and how learning went, from the store if it has them."""
-    graph, measure = problem.model.graph, learner.measure
+    graph, measure = problem.graph, learner.measure
     quiet = Session(engine=session.engine, progress=ignore_progress)
     key = training_key(learner, problem, session)
     validation: Task | None = None
@@ -138,8 +138,9 @@ def _warm_ranking(learner: TopKParameters, problem: LearningProblem, session: Se
     if learner.warm is None:
         return None
     scores = score_edges(
-        problem.model, problem.task, learner.warm, problem.metric, memory=problem.memory, session=session
-    )
+        problem.model, problem.task, learner.warm, problem.metric,
+        level=problem.level, memory=problem.memory, session=session,
+    )  # fmt: skip
     return summarise(scores).ranking
 
 
@@ -147,7 +148,7 @@ def _validation_area(
     learner: TopKParameters, problem: LearningProblem, validation: Task, theta: Tensor, session: Session
 ) -> float:
     """Return the area of the circuits of the best edges on validation examples."""
-    graph = problem.model.graph
+    graph = problem.graph
     order = np.argsort(-theta.numpy(), kind="stable")
     circuits = []
     for size in problem.sizes:
@@ -168,11 +169,11 @@ def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) ->
 
     Both depend on `step` only. With draw='log', each circuit draws from an equal part of the range.
     """
-    n_edges, count = problem.model.graph.n_edges, learner.circuits
+    n_edges, count = problem.graph.n_edges, learner.circuits
     rng = np.random.default_rng([learner.seed, 0, step])
     if learner.draw == "uniform":
         return [int(rng.integers(1, n_edges)) for _ in range(count)], rng
-    sizes, probabilities = size_chances(problem.model.graph, problem.sizes)
+    sizes, probabilities = size_chances(problem.graph, problem.sizes)
     if learner.draw == "curve":
         return [int(rng.choice(sizes, p=probabilities) * n_edges) for _ in range(count)], rng
     low, high = np.log(int(sizes[0] * n_edges)), np.log(max(sizes[-1], LARGEST_SIZE) * n_edges)
@@ -215,7 +216,7 @@ def _loss_scales(
     learner: TopKParameters, problem: LearningProblem, runner: StepRunner, theta: Tensor
 ) -> Callable[[int], float]:
     """Return the function from a number of edges to what its loss is multiplied with: 1 / the warm start's loss."""
-    graph = problem.model.graph
+    graph = problem.graph
     shares, _ = size_chances(graph, problem.sizes)
     sizes = [int(share * graph.n_edges) for share in shares]
     circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]

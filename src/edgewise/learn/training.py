@@ -246,6 +246,9 @@ class StepRunner:
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
         self.span = float((full - empty).mean())
         self.part_size = choose_part_size(problem)
+        # [edge] the node whose weight an edge has; None if edges have weights of their own
+        sources = torch.tensor(model.graph.edge_source.astype(np.int64))
+        self.edge_node = sources if problem.level == "node" else None
 
     def examples(self, step: int) -> list[Example]:
         """Return the examples of a step. They depend on its number only, so that resuming gives the same ranking."""
@@ -258,8 +261,17 @@ class StepRunner:
         """Return the mean loss of examples, and its gradient with respect to the weights.
 
         The weights are [edge], [circuit, edge], or [row, edge] with `rows` (example -> row); the gradient has the same
-        shape. The loss is a number, or [circuit].
+        shape. The loss is a number, or [circuit]. Of nodes, a weight is that of all edges out of a node.
         """
+        if self.edge_node is None:
+            return self._run(examples, weights, rows)
+        loss, of_edges = self._run(examples, weights[..., self.edge_node], rows)
+        return loss, torch.zeros(weights.shape).index_add_(-1, self.edge_node, of_edges)
+
+    def _run(
+        self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None
+    ) -> tuple[NDArray[np.float64], Tensor]:
+        """Return the loss and the gradient for weights of edges."""
         ends = {example: self.ends[example] for example in examples}
         job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
         places = range(len(examples))
@@ -291,8 +303,9 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
         return ""
     settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
     validation = "" if problem.validation is None else problem.validation.digest
+    kind = {} if problem.level == "edge" else {"level": problem.level}
     return unit_key(
-        "learned", model=problem.model.digest, task=problem.task.digest, validation=validation, how=settings
+        "learned", model=problem.model.digest, task=problem.task.digest, validation=validation, how=settings, **kind
     )
 
 

@@ -74,6 +74,18 @@ class Gradients:
     logits: Tensor | None
     post_norms: PostNorms
 
+    def without_layer(self, layer: int, before: Gradients | None = None) -> Gradients:
+        """Return the gradients with 0 at a layer's destinations and those of `before` at the layers before it."""
+        attention = () if before is None else before.attention
+        mlp = () if before is None else before.mlp
+        dropped = AttentionGradient(torch.zeros_like(self.attention[layer].scaled), (), ())
+        return Gradients(
+            (*attention, dropped, *self.attention[layer + 1 :]),
+            (*mlp, torch.zeros_like(self.mlp[layer]), *self.mlp[layer + 1 :]),
+            self.logits,
+            self.post_norms,
+        )
+
 
 def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gradients:
     """Return the gradient of `loss` (a sum over examples) at every destination's input, for the run of `trace`."""

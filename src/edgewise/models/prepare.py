@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..core.circuit import Circuit
-from ..graph import SpanGraph
+from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import plan_circuits
@@ -42,6 +42,7 @@ class Prepared:
     last              [example, read] the positions that the metric reads, counted from the first position that runs
     batch             the tokens and answers
     by_span           whether scores are those of (edge, span) pairs
+    level             whether scores are those of edges, nodes or neurons
     """
 
     model: Transformer
@@ -51,6 +52,12 @@ class Prepared:
     last: Tensor
     batch: Batch
     by_span: bool = False
+    level: str = "edge"
+
+    @cached_property
+    def graph(self) -> BaseGraph:
+        """What is scored: edges, nodes or neurons; for (edge, span) pairs, the plain graph."""
+        return graph_of_level(self.model.graph, self.level)
 
     @property
     def spans(self) -> Tensor | None:
@@ -136,25 +143,32 @@ class Prepared:
 
         If the batch is to be scored by span, they are [example, pair], `edge * n_spans + span`.
 
+        Of nodes or neurons, they are output differences times gradients at outputs.
+
         A generator of runs needs the memory of one run and of their sum.
         """
+        if isinstance(self.graph, NodeGraph):
+            return contract_outputs(self.model, differences, runs, by_dimension=self.graph.width > 1).flatten(1)
         return contract(self.model, differences, runs, self.segments)
 
-    def contract_outputs(
-        self, differences: Differences, runs: Iterable[Gradients], by_dimension: bool = False
-    ) -> Tensor:
-        """Return the scores [example, source] of nodes, or with `by_dimension` [example, source, d_model] of neurons."""
-        return contract_outputs(self.model, differences, runs, by_dimension)
+    def sum_edges(self, values: Tensor) -> Tensor:
+        """Return values [example, edge] as they are, or for nodes [example, node] the sums over their out-edges."""
+        if not isinstance(self.graph, NodeGraph):
+            return values
+        sources = torch.as_tensor(self.model.graph.edge_source, dtype=torch.int64, device=values.device)
+        return values.new_zeros((len(values), self.graph.n_edges)).index_add_(1, sources, values)
 
     def with_all_positions(self) -> Prepared:
         """Return the batch without a shared prefix, so that runs have all positions."""
         if self.frame.past is None:
             return self
-        return prepare(self.model, self.batch, share_prefix=False, by_span=self.by_span)
+        return prepare(self.model, self.batch, share_prefix=False, by_span=self.by_span, level=self.level)
 
 
-def prepare(model: Transformer, batch: Batch, share_prefix: bool = True, by_span: bool = False) -> Prepared:
-    """Prepare a batch for runs.
+def prepare(
+    model: Transformer, batch: Batch, share_prefix: bool = True, by_span: bool = False, level: str = "edge"
+) -> Prepared:
+    """Prepare a batch for runs. `by_span` and `level` say what is scored.
 
     Attention is causal, so all runs (clean, corrupted, interpolated, patched) have the same activations before the
     first token in which the prompts differ. With `share_prefix` these positions run once, and later positions read
@@ -168,4 +182,4 @@ def prepare(model: Transformer, batch: Batch, share_prefix: bool = True, by_span
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
         frame = make_frame(model, batch.real, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
-    return Prepared(model, frame, clean, corrupted, batch.last - first, batch, by_span)
+    return Prepared(model, frame, clean, corrupted, batch.last - first, batch, by_span, level)

@@ -170,7 +170,7 @@ class Timer:
     def score(self, work: ScoreWork, stage: Stage) -> float:
         """Return the seconds of scoring all examples; keep the scores of those that were timed."""
         settings = work.settings
-        job = ScoreJob(settings.scorer, settings.metric.for_task(work.task), settings.positions)
+        job = ScoreJob(settings.scorer, settings.metric.for_task(work.task), settings.positions, settings.level)
         seconds, (values, *_) = self.job(work.task, stage, job)
         self._scores[work.task.digest] = EdgeScores(settings.graph(self.model.graph, work.task), values)
         return seconds
@@ -325,7 +325,9 @@ class LearnWork(Work):
 
     def _cost(self, model: Model) -> Any:
         settings, ablation = self.settings, _without_task(self.settings.ablation)
-        problem = LearningProblem(model, self.task, settings.metric, ablation, settings.sizes, settings.memory)
+        problem = LearningProblem(
+            model, self.task, settings.metric, ablation, settings.sizes, settings.memory, level=settings.level
+        )
         return self.learner.cost(problem)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..core.statistics import FILTERS, Bootstrap
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
-from ..graph import BaseGraph, Graph
+from ..graph import LEVELS, BaseGraph, Graph, check_one_kind, graph_of_level
 from ..io.records import Decoders, convert_record
 from ..method import as_record, check_is, from_record
 from ..models.memory import BUDGET, parse_bytes
@@ -29,6 +29,7 @@ class Settings:
     pnr_after_absolute  read signs after taking absolute values, so that every edge counts as positive. The paper's
                         public script does this; see `as_published`.
     positions           score, select and evaluate (edge, span) pairs instead of edges; needs a task with spans
+    level               what circuits consist of: 'edge', 'node' or 'neuron'
     batch_size, memory  examples in a batch, or bytes that a batch may take (a number, or text such as '2GB'). Changing
                         the batch size changes rounding.
     """
@@ -43,6 +44,7 @@ class Settings:
     nested: bool = False
     pnr_after_absolute: bool = False
     positions: bool = False
+    level: str = "edge"
     batch_size: int | None = None
     memory: int = BUDGET
 
@@ -58,6 +60,9 @@ class Settings:
         sizes = tuple(self.sizes)
         if len(sizes) < 2 or not (sizes[0] >= 0 and sizes[-1] <= 1) or sorted(set(sizes)) != list(sizes):
             raise InputError(f"sizes are two or more shares of the edges, increasing, from 0 to 1, not {self.sizes}")
+        if self.level not in LEVELS:
+            raise unknown_name("level", str(self.level), LEVELS)
+        check_one_kind(self.positions, self.level)
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"the batch size must be at least 1, not {self.batch_size}")
         memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
@@ -67,7 +72,7 @@ class Settings:
 
     def graph(self, plain: Graph, task: Task) -> BaseGraph:
         """Return the graph that circuits are selected from, for a model's graph and a task."""
-        return task.span_graph(plain) if self.positions else plain
+        return task.span_graph(plain) if self.positions else graph_of_level(plain, self.level)
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -76,7 +81,7 @@ class Settings:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Return the settings that `record` wrote. Custom methods that aren't registered become placeholders."""
-        record = {"positions": False} | dict(record)  # earlier versions had no positions
+        record = {"positions": False, "level": "edge"} | dict(record)  # earlier versions had neither
         decoders: Decoders = {
             Scorer: lambda value: from_record("scorer", SCORERS, value, Scorer),
             Metric: lambda value: from_record("metric", METRICS, value, Metric),

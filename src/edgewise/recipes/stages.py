@@ -46,7 +46,7 @@ class RankedRecipe:
 def score_task(model: Model, task: Task, settings: Settings, session: Session) -> EdgeScores:
     """Score the examples of a task with the scorer and metric of the settings."""
     return score_edges(
-        model, task, settings.scorer, settings.metric, positions=settings.positions,
+        model, task, settings.scorer, settings.metric, positions=settings.positions, level=settings.level,
         batch_size=settings.batch_size, memory=settings.memory, session=session,
     )  # fmt: skip
 
@@ -73,7 +73,8 @@ def learn_rankings(
     return {
         learner: learn_ranking(
             model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, validation=validation, memory=settings.memory, session=name_measure(learner),
+            sizes=settings.sizes, validation=validation, level=settings.level, memory=settings.memory,
+            session=name_measure(learner),
         )
         for learner in learners
     }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import InputError
+from ..graph import LEVELS
 from ..method import Method
 from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric, Readout
@@ -37,10 +38,12 @@ class Scorer(Method, ABC):
     Import torch inside the methods, so that the command line can list scorers without waiting for torch.
 
     by_span    whether it can score (edge, span) pairs: all that make their scores by `Prepared.contract` can
+    levels     which of edges, nodes and neurons it can score
     max_edges  the largest graph for which a comparison of all scorers includes it; None for any
     """
 
     by_span: ClassVar[bool] = True
+    levels: ClassVar[tuple[str, ...]] = LEVELS
     max_edges: ClassVar[int | None] = None
 
     @abstractmethod

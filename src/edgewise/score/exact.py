@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exact(Scorer):
-    """The metric of the model minus that of the circuit of all edges but one.
+    """The metric of the model minus that of the circuit of all edges (or nodes, or neurons) but one.
 
     best  how many edges to patch: those with the largest absolute mean score by the scorer `of` on all examples. The
           others score 0, so they rank last by absolute value. None patches all edges, which takes one run per edge
@@ -63,7 +63,7 @@ class Exact(Scorer):
         """Patch all edges."""
         if self.best is not None:
             raise InputError(f"exact patching of the best {self.best} edges reads all examples: call score_edges")
-        return ExactEdges(tuple(range(batch.model.graph.n_edges))).score(batch, metric)
+        return ExactEdges(tuple(range(batch.graph.n_edges))).score(batch, metric)
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ExactEdges(Scorer):
         import torch
 
         with torch.no_grad():
-            reference, all_logits, graph = batch.run(batch.corrupted), metric.reads_all_logits, batch.model.graph
+            reference, all_logits, graph = batch.run(batch.corrupted), metric.reads_all_logits, batch.graph
             clean = batch.read_out(batch.run(batch.clean), all_logits)
             full = metric.checked(clean, clean)
             values = batch.clean.new_zeros((len(full), graph.n_edges), dtype=full.dtype)

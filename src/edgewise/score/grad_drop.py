@@ -45,11 +45,18 @@ class GradDrop(Scorer):
         clean_readout = as_constant(readout)
         differences, graph = batch.differences(clean, corrupted), batch.model.graph
         runs = batch.dropped_layer_gradients(clean, loss(metric, readout, clean_readout))
-        values = batch.contract(differences, [next(runs)]).abs_()
-        for index, block in enumerate(graph.blocks):
-            # The gradient at this block does not change if a layer before it is dropped: index // 2 layers.
-            values.unflatten(1, (graph.n_edges, -1))[:, block] *= index // 2
-        for gradients in runs:
-            values += batch.contract(differences, [gradients]).abs_()
+        whole = next(runs)
+        if batch.level == "edge":
+            values = batch.contract(differences, [whole]).abs_()
+            for index, block in enumerate(graph.blocks):
+                # The gradient at this block does not change if a layer before it is dropped: index // 2 layers.
+                values.unflatten(1, (graph.n_edges, -1))[:, block] *= index // 2
+            for gradients in runs:
+                values += batch.contract(differences, [gradients]).abs_()
+        else:
+            # The sum over a node's out-edges comes before the absolute value, so each layer's gradients are complete.
+            values = batch.contract(differences, [whole.without_layer(0)]).abs_()
+            for gradients in runs:
+                values += batch.contract(differences, [whole.without_layer(len(gradients.mlp), gradients)]).abs_()
         clean_metric = metric.checked(clean_readout, clean_readout)
         return BatchScores(values / graph.n_layers, clean_metric, metric.checked(corrupted_readout, clean_readout))

@@ -31,6 +31,7 @@ class InformationFlowRoutes(Scorer):
 
     name: ClassVar[str] = "information-flow-routes"
     by_span: ClassVar[bool] = False
+    levels: ClassVar[tuple[str, ...]] = ("edge",)
 
     def check(self, metric: Metric) -> None:
         """Accept every metric: no gradient is needed."""

@@ -18,11 +18,13 @@ class MaskIg(Scorer):
     """The gradient of the metric with respect to every edge's weight, averaged over `steps` weights in (0, 1).
 
     All edges have the same weight, the midpoint of a step. So the scores of an example add up, apart from the error of
-    finite steps, to the metric of the model minus that of the empty circuit.
+    finite steps, to the metric of the model minus that of the empty circuit. A node's score is the sum over its
+    out-edges, which is the gradient with respect to one weight for all of them.
     """
 
     name: ClassVar[str] = "mask-ig"
     by_span: ClassVar[bool] = False
+    levels: ClassVar[tuple[str, ...]] = ("edge", "node")
     steps: int = 20
 
     def __post_init__(self) -> None:
@@ -43,4 +45,5 @@ class MaskIg(Scorer):
             weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
             readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
             total += torch.autograd.grad(metric.checked(readout, clean).sum(), weights)[0]
-        return BatchScores(total / self.steps, metric.checked(clean, clean), metric.checked(corrupted, clean))
+        values = batch.sum_edges(total / self.steps)
+        return BatchScores(values, metric.checked(clean, clean), metric.checked(corrupted, clean))

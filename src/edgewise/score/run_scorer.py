@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
 from ..errors import InputError, SwappedWarning, warn
-from ..graph import BaseGraph, SpanGraph
+from ..graph import BaseGraph, SpanGraph, check_one_kind, graph_of_level
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, add_spans, choose_batch_size
@@ -30,20 +30,21 @@ DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), TaskMetric()
 
 @dataclass(frozen=True)
 class ScoreJob:
-    """A job: the scores of a batch; `by_span` those of (edge, span) pairs."""
+    """A job: the scores of a batch; `by_span` those of (edge, span) pairs; `level` those of edges, nodes or neurons."""
 
     scorer: Scorer
     metric: Metric
     by_span: bool = False
+    level: str = "edge"
 
     def __call__(
         self, model: Model, examples: Sequence[Example]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]:
         """Return scores [example, edge], and the metric [example] of the clean and of the corrupted runs."""
         tokens = make_batch(examples, model.transformer.device)
-        batch = prepare(model.transformer, tokens, by_span=self.by_span)
+        batch = prepare(model.transformer, tokens, by_span=self.by_span, level=self.level)
         scores = self.scorer.score(batch, self.metric)
-        n_edges = model.graph.n_edges * (tokens.n_spans if self.by_span else 1)
+        n_edges = batch.graph.n_edges * (tokens.n_spans if self.by_span else 1)
         _check_scores(scores, self.scorer, len(examples), n_edges)
         # A custom metric or scorer may return tensors that still require gradients.
         metrics = (scores.clean_metric, scores.corrupted_metric)
@@ -59,11 +60,12 @@ def score_edges(
     metric: Metric = DEFAULT_METRIC,
     *,
     positions: bool = False,
+    level: str = "edge",
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> EdgeScores:
-    """Score every edge on every example.
+    """Score every edge on every example, or every node, or every neuron (output dimension of a node).
 
     Changing the batches, or where they run, changes no score beyond rounding. With a store in the session, the scores
     are memory-mapped files, so that they may be larger than memory, and a stopped call resumes after the last finished
@@ -79,6 +81,9 @@ def score_edges(
         Number per example that edges are scored for; by default the one that suits the task.
     positions
         Score (edge, span) pairs instead of edges: the same scores before the sum over the task's spans.
+    level
+        What to score: 'edge', 'node' or 'neuron'. A node's score is the sum of those of its out-edges, and of those of
+        its neurons.
     batch_size
         Examples per batch. None chooses what fits into `memory`.
     memory
@@ -89,13 +94,14 @@ def score_edges(
     Returns
     -------
     EdgeScores
-        Scores [example, edge], in the task's order. With `positions`, their graph is a `SpanGraph`.
+        Scores [example, edge], in the task's order. With `positions`, their graph is a `SpanGraph`, at other levels
+        a `NodeGraph` or a `NeuronGraph`.
 
     Raises
     ------
     InputError
         If the scorer can't use the metric, or the metric doesn't differ between clean and corrupted prompts; with
-        `positions`, if the task has no spans or the scorer can't score by span.
+        `positions`, if the task has no spans or the scorer can't score by span; if it can't score a level.
     """
     check_is("scorer", Scorer, scorer)
     check_is("metric", Metric, metric)
@@ -104,7 +110,7 @@ def score_edges(
     metric = metric.for_task(task)
     scorer.check(metric)
     model, store = model.pin(), session.store
-    graph = _graph(model, task, scorer, positions)
+    graph = _graph(model, task, scorer, positions, level)
     size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
     key = "" if store.folder is None else _key(graph, model, task, scorer, metric, size)
     unit = store.find(key)
@@ -114,10 +120,10 @@ def score_edges(
             # A pass over all examples. With a store it is a unit of its own, so that it resumes, too.
             first = score_edges(
                 model, task, scorer.first_scorer, metric,
-                positions=positions, batch_size=batch_size, memory=memory, session=session,
+                positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
             )  # fmt: skip
             second = scorer.with_first_scores(first.mean())
-        unit = _score(graph, model, task, ScoreJob(second, metric, positions), size, key, session)
+        unit = _score(graph, model, task, ScoreJob(second, metric, positions, level), size, key, session)
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
@@ -150,17 +156,25 @@ def has_partial_scores(
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     positions: bool = False,
+    level: str = "edge",
 ) -> bool:
     """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
-    graph = _graph(model, task, scorer, positions)
+    graph = _graph(model, task, scorer, positions, level)
     size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
     return session.store.has(_key(graph, model, task, scorer, metric.for_task(task), size))
 
 
-def _graph(model: Model, task: Task, scorer: Scorer, positions: bool) -> BaseGraph:
+def _graph(model: Model, task: Task, scorer: Scorer, positions: bool, level: str) -> BaseGraph:
     """Return the graph of the scores. Raise InputError if they can't be made."""
+    graph = graph_of_level(model.graph, level)
+    if level not in scorer.levels:
+        raise InputError(
+            f"scorer {scorer.name!r} scores {' and '.join(f'{name}s' for name in scorer.levels)}, not {graph.unit}s; "
+            "use another one, such as eap-ig, or another level"
+        )
     if not positions:
-        return model.graph
+        return graph
+    check_one_kind(positions, level)
     if not scorer.by_span:
         raise InputError(
             f"scorer {scorer.name!r} can't score positions; use one that multiplies differences with gradients, such "
@@ -182,14 +196,17 @@ def _choose_batch_size(
     need = scorer.need(shape, task.longest)
     if isinstance(graph, SpanGraph):
         need = add_spans(need, shape, graph.n_spans)
+    elif graph != model.graph:  # neurons are many: two copies of their scores
+        need = replace(need, each=need.each + 2 * shape.sum_itemsize * graph.n_edges)
     fits = choose_batch_size(batch_size, need, memory)
     return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
 
 
 def _key(graph: BaseGraph, model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
     """Return the key of the scores. It includes the batch size, which changes rounding."""
-    spans = {"spans": task.span_digest} if isinstance(graph, SpanGraph) else {}
-    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **spans)
+    kind = {"spans": task.span_digest} if isinstance(graph, SpanGraph) else {}
+    kind |= {} if graph.level == "edge" else {"level": graph.level}
+    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **kind)
 
 
 def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
