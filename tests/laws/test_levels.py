@@ -123,7 +123,7 @@ def test_exact_patching_of_a_node_cuts_all_its_out_edges(model):
 
 def test_scorers_without_a_level_are_refused():
     model, task = wrap_model(build("gpt2")), random_task(2)
-    with pytest.raises(InputError, match="scores edges, not nodes; use eap-ig"):
+    with pytest.raises(InputError, match="scores edges, not nodes; use another"):
         score_edges(model, task, InformationFlowRoutes(), level="node")
     with pytest.raises(InputError, match="scores edges and nodes, not neurons"):
         score_edges(model, task, MaskIg(2), level="neuron")
@@ -208,12 +208,12 @@ def test_all_nodes_run_as_the_model(model):
 
 
 @IN_KINDS
-@pytest.mark.parametrize("learner", [TopKLearner(steps=4, batch=3), EdgePruning(steps=4, batch=3, sizes=(0.5,))],
+@pytest.mark.parametrize("learner", [TopKLearner(steps=4, batch=4), EdgePruning(steps=4, batch=3, sizes=(0.5,))],
                          ids=lambda learner: learner.name)  # fmt: skip
 def test_nodes_can_be_learned(model, learner):
     ranking = learn_ranking(model, random_task(4, seed=13), learner, level="node")
     assert ranking.graph == NodeGraph(model.graph) and len(set(ranking.value)) > 1
-    with pytest.raises(InputError, match="can't be learned"):
+    with pytest.raises(InputError, match="not for neurons"):
         learn_ranking(model, random_task(4, seed=13), learner, level="neuron")
 
 

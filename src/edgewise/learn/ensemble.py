@@ -101,10 +101,15 @@ class Ensemble(Learner):
         rankings = [
             summarise(
                 score_edges(
-                    problem.model, task, scorer, problem.metric,
-                    level=problem.level, memory=problem.memory, session=session,
+                    problem.model,
+                    task,
+                    scorer,
+                    problem.metric,
+                    level=problem.level,
+                    memory=problem.memory,
+                    session=session,
                 )
-            ).ranking  # fmt: skip
+            ).ranking
             for scorer in self.scorers
         ]
         rankings += [learner.for_measure(self.measure).learn(members, session) for learner in self.learners]
@@ -124,7 +129,9 @@ class Ensemble(Learner):
         length, shape = problem.task.longest, problem.model.transformer.shape
         costs = [learner.cost(problem) for learner in self.learners]
         costs += [
-            LearningCost(1, len(problem.task), scorer.need(shape, length), ScoreJob(scorer, problem.metric, level=problem.level))
+            LearningCost(
+                1, len(problem.task), scorer.need(shape, length), ScoreJob(scorer, problem.metric, level=problem.level)
+            )
             for scorer in self.scorers
         ]
         largest = max(costs, key=lambda cost: cost.steps * cost.batch)

@@ -50,7 +50,7 @@ class RandomRanking(Learner):
 
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Draw one value per edge."""
-        graph = problem.model.graph
+        graph = problem.graph
         return Ranking(graph, np.random.default_rng(self.seed).random(graph.n_edges), signed=False)
 
     def cost(self, problem: LearningProblem) -> LearningCost:

@@ -135,7 +135,7 @@ def _run_cell(
     solver = FullSizeIlp(plan.grid.time_limit)
     train = draws[data_seeds[0]][TRAIN]
     warm_up = Session(engine=session.engine, progress=ignore_progress)
-    score_edges(model, train.head(WARM_UP_EXAMPLES), baseline, settings.metric, session=warm_up)
+    score_edges(model, train.head(WARM_UP_EXAMPLES), baseline, settings.metric, level=settings.level, session=warm_up)
     rows = []
     for method in methods:
         results: dict[tuple[int, AnyMethod], Discovery] = {}
