@@ -201,7 +201,7 @@ def test_all_nodes_run_as_the_model(model):
     batch = prepare(model.transformer, make_batch(task.examples, model.transformer.device))
     with torch.no_grad():
         reference, clean = batch.run(batch.corrupted), batch.run(batch.clean)
-        rows = torch.arange(len(task))
+        rows = torch.arange(len(task))[:, None]
         (full, empty) = batch.run_circuits([Circuit.full(graph), Circuit.empty(graph)], reference)
         torch.testing.assert_close(full, clean.final[rows, batch.last], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(empty, reference.final[rows, batch.last], rtol=0, atol=0)
