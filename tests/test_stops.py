@@ -207,3 +207,25 @@ def test_a_full_disk_is_one_line_that_names_the_file_and_changes_nothing(edgewis
             kept = {file: data for file, data in contents(tmp_path).items() if ".partial/" not in file}
             assert kept == before, (name, size)
     assert not (tmp_path / "new").exists() or not list((tmp_path / "new").glob("s"))
+
+
+def test_a_command_in_a_deleted_folder_is_one_line(tmp_path):
+    (tmp_path / "gone").mkdir()
+    script = 'cd "$1" && rmdir "$1" && exec "$2" -m edgewise score --examples 4 --out "$3"'
+    words = ["sh", "-c", script, "sh", str(tmp_path / "gone"), sys.executable, str(tmp_path / "s")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr == "error: the current folder was deleted; change to one that exists\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_read_only_folder_is_one_line_before_any_work(edgewise, tmp_path, monkeypatch):
+    denied = tmp_path / "denied"
+    denied.mkdir()
+    # root may write anywhere, so the answer of the system is replaced.
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != denied and access(path, mode))
+    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
+    for command in ("score", "run", "learn"):
+        assert f"you may not write to {denied}" in refused(edgewise, command, "--out", denied / "new")
+    assert "you may not write" in refused(edgewise, "evaluate", "full", "--out", denied / "new.json")
+    assert list(denied.iterdir()) == []

@@ -25,6 +25,11 @@ def main() -> None:
             signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
     try:
+        os.getcwd()
+    except FileNotFoundError:  # libraries would end the process with messages of their own
+        print("error: the current folder was deleted; change to one that exists", file=sys.stderr)
+        sys.exit(2)
+    try:
         from .cli import main as run_command
 
         run_command()
