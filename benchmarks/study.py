@@ -32,7 +32,7 @@ from rich.table import Table
 
 from edgewise import Circuit, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
 from edgewise.models import Model, load_source
-from edgewise.recipes.stages import rank_edges, select_recipes
+from edgewise.recipes.stages import rank_edges, select_recipes, summarise_filters
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, Session
 from edgewise.study import Grid
 
@@ -48,7 +48,9 @@ TOGETHER, ONE_BY_ONE, BEFORE, WORKERS = "several at once", "one by one", "before
 def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
     """Return the distinct circuits of the first seed of a study, small ones first."""
     scores = score_edges(model, load_task(task, model, "train", plan.examples, 0), plan.settings.scorer)
-    rows = select_recipes(rank_edges(plan.recipes(0), scores), plan.settings, DEFAULT_SESSION)
+    pairs = plan.recipes(0)
+    by_filter = summarise_filters([recipe.filter for _, recipe in pairs], scores)
+    rows = select_recipes(rank_edges(pairs, by_filter), plan.settings, DEFAULT_SESSION)
     distinct = dict.fromkeys(selection.circuit for row in rows for selection in row)
     return sorted(distinct, key=lambda circuit: circuit.n_edges)
 

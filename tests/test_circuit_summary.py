@@ -26,7 +26,7 @@ from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
 from edgewise.report.tables import number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
-from edgewise.results import fill_result, read_result
+from edgewise.results import read_result, write_run_data
 from edgewise.runtime import Session
 from edgewise.runtime.progress import ignore_progress
 
@@ -286,7 +286,7 @@ def read_circuits(folder: Path):
 def write(folder: Path, found: Discovery) -> None:
     """A result folder without figures, which take most of the time."""
     folder.mkdir()
-    fill_result(folder, found)
+    write_run_data(folder, found)
 
 
 def test_runs_on_the_same_examples_are_compared_in_pairs(runs):

@@ -44,7 +44,7 @@ from edgewise.recipes import as_published
 from edgewise.recipes.stability import mean_overlap
 from edgewise.report.comparisons import areas_of_run, compare_recipes
 from edgewise.report.tables import area_table
-from edgewise.results import convert_to_submission, fill_result, result_summary
+from edgewise.results import convert_to_submission, result_summary, write_run_data
 
 edgewise = test_cli.edgewise
 SIZES = (0.05, 0.3, 1.0)
@@ -127,7 +127,7 @@ def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
 def test_exported_circuits_have_the_ranking_that_they_were_selected_from(result, tmp_path):
     for name, suffix in (("packed", ".npz"), ("json", ".json")):
         (tmp_path / name).mkdir()
-        fill_result(tmp_path / name, result, suffix)
+        write_run_data(tmp_path / name, result, suffix)
     for measure in (CMD, CPR):
         exported = result.best(measure)
         for share, circuit, ranking in zip(SIZES, exported.circuits, exported.rankings, strict=True):
@@ -175,7 +175,7 @@ def test_custom_recipes(inputs, result, tmp_path):
     with pytest.raises(InputError, match="no recipe was tried"):
         custom.best(CMD)
     (tmp_path / "r").mkdir()
-    fill_result(tmp_path / "r", custom)
+    write_run_data(tmp_path / "r", custom)
     with pytest.raises(InputError, match="no circuits for CMD"):
         convert_to_submission(tmp_path / "r", tmp_path / "out", "circuits", "ioi", "gpt2", measure=CMD)
 
@@ -195,7 +195,7 @@ def test_recipes_of_one_name_get_their_parameters_as_part_of_it(inputs, tmp_path
     names = ["Bootstrapping (tau 5)", "Bootstrapping (tau 20)", "ILP"]
     assert [outcome.name for outcome in result.outcomes] == names
     (tmp_path / "r").mkdir()
-    fill_result(tmp_path / "r", result)
+    write_run_data(tmp_path / "r", result)
     assert [outcome.name for outcome in read_result(tmp_path / "r").outcomes] == names
     pairs_in_order = [(CPR, recipes[CMD][0]), (CMD, recipes[CMD][0]), (CPR, recipes[CMD][0])]
     listed = discover(*inputs, SETTINGS, pairs_in_order)

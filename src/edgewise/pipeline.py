@@ -8,43 +8,35 @@ and a solver.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .core.scores import EdgeScores
-from .core.statistics import NO_FILTER, EdgeStatistics, summarise
+from .core.statistics import NO_FILTER
 from .errors import InputError
-from .evaluate import Attention, Measure, record_attention, strongest_heads
 from .method import check_is
 from .models import Model
+from .recipes.choice import add_tuned, choose_outcomes
+from .recipes.chosen_circuits import attention_of_chosen, overlap_of_chosen
 from .recipes.discovery import Discovery
-from .recipes.outcome import Outcome, best_outcome, chosen_outcome
-from .recipes.recipe import GREEDY, PORTFOLIO, Recipes, list_recipes, paper_recipes
+from .recipes.outcome import Outcome
+from .recipes.recipe import Recipes, list_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, Settings
-from .recipes.stability import recipe_overlap
 from .recipes.stages import (
     MeasureRecipe,
     evaluate_selections,
     learn_rankings,
-    portfolio,
     rank_edges,
     score_task,
     select_recipes,
+    summarise_filters,
 )
 from .recipes.tuning import tune
-from .recipes.tuning_result import Tuning
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task, check_examples
 from .tasks.task import warn_of_overlap, warn_of_sample
-
-# Each resample copies the scores: larger ones than this many bytes are not resampled for the overlap.
-MAX_OVERLAP_BYTES = 2_000_000_000
-FloatArray = NDArray[np.float64]
 
 
 def discover(
@@ -59,6 +51,7 @@ def discover(
     stability: int = 0,
     attention: int = 3,
     seed: int = 0,
+    made_from: Mapping[str, Any] | None = None,
     session: Session = DEFAULT_SESSION,
 ) -> Discovery:
     """Score edges on `train`, select circuits by every recipe at every size, evaluate them on `test`.
@@ -77,11 +70,13 @@ def discover(
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
     stability
-        How often train is resampled for the overlap of circuits. 0 leaves it out.
+        Number of resamples of train for the overlap of circuits. 0: no overlap.
     attention
-        On how many test examples the heads' attention is kept, from the circuit's worst example to its best.
+        Number of test examples on which the heads' attention is recorded, from the circuit's worst example to its best.
     seed
-        The seed of the folds of tuning and of the resamples of `stability`.
+        Seed of the folds of tuning and of the resamples of `stability`.
+    made_from
+        Inputs to record in the result (`RunInfo.made_from`), as plain data.
     session
         Store, engine and progress. With a store, a stopped call resumes.
 
@@ -96,35 +91,31 @@ def discover(
     """
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
-        raise InputError(f"attention is kept on a number of examples, 0 or more, not {attention!r}")
-    for task in (train, test) if validation is None else (train, test, validation):
-        check_examples(model, task)
-    settings = replace(settings, metric=settings.metric.for_task(train))
-    model = model.pin()
+        raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
+    _check_tasks(model, train, test, validation)
     if settings.positions:
         _check_positions((train, test) if validation is None else (train, test, validation), pairs)
-    warn_of_sample(test)
-    warn_of_overlap(train, test, "scored")
-    if validation is not None:
-        warn_of_overlap(validation, test, "used to choose recipes")
-    clock = _Clock()
+    settings = replace(settings, metric=settings.metric.for_task(train))
+    model, clock = model.pin(), _Clock()
     with session.reporting() as session:
         with clock.stage("score"):
             scores = score_task(model, train, settings, session)
             # The paper's public script resamples the scores of test.
             resamples_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
             test_scores = score_task(model, test, settings, session) if resamples_test else None
-        with clock.stage("bootstrap"):
-            statistics = _bootstrap(scores, test_scores, settings)
         with clock.stage("tune"):
             tuning = None
             if tune_among is not None:
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
-            pairs = _add_tuned(pairs, tuning)
+            pairs = add_tuned(pairs, tuning)
         with clock.stage("learn"):
             learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session, validation)
-            ranked = rank_edges(pairs, scores, test_scores, learned)
+        with clock.stage("rank"):
+            resampled = test if settings.bootstrap.on_evaluated and resamples_test else train
+            bootstrap = settings.bootstrap if len(resampled) > 1 else NO_FILTER  # one example can't be resampled
+            by_filter = summarise_filters([bootstrap, *(recipe.filter for _, recipe in pairs)], scores, test_scores)
+            ranked = rank_edges(pairs, by_filter, learned)
         with clock.stage("select"):
             selections = select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
@@ -132,23 +123,19 @@ def discover(
             # Scoring has warned already if the metric is lower on clean prompts.
             if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
                 warn_of_failure(accuracy)
-            outcomes = _mark_tuned(outcomes, tuning, train.split)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:
                 validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
-                outcomes = _mark_best(outcomes, validated, validation.split)
-            if validation is not None and learned:
-                outcomes += tuple(portfolio(validated, outcomes, m, validation.split) for m in _measures(outcomes))
-            outcomes = _mark_best(outcomes, outcomes, test.split)  # of measures for which nothing has chosen yet
+        outcomes = choose_outcomes(outcomes, validated, tuning, train, test, validation)
         with clock.stage("overlap"):
-            overlap = _overlap(scores, outcomes, settings, stability, seed, session)
+            overlap = overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
         with clock.stage("attention"):
-            patterns = _attention(model, test, outcomes, statistics, attention)
+            patterns = attention_of_chosen(model, test, outcomes, by_filter[bootstrap], attention)
     seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
-        run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds),
+        run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds, made_from or {}),
         settings=settings,
-        statistics=statistics,
+        statistics=by_filter[bootstrap],
         outcomes=outcomes,
         learned=learned,
         tuning=tuning,
@@ -157,6 +144,16 @@ def discover(
         attention=patterns,
         load_scores=lambda: scores,
     )
+
+
+def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None) -> None:
+    """Raise InputError if the model can't run the tasks. Warn of few, repeated or shared examples."""
+    for task in (train, test) if validation is None else (train, test, validation):
+        check_examples(model, task)
+    warn_of_sample(test)
+    warn_of_overlap(train, test, "scored")
+    if validation is not None:
+        warn_of_overlap(validation, test, "used to choose recipes")
 
 
 def _check_positions(tasks: Sequence[Task], pairs: Sequence[MeasureRecipe]) -> None:
@@ -182,86 +179,3 @@ class _Clock:
         started = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - started
-
-
-def _measures(outcomes: Sequence[Outcome]) -> list[Measure]:
-    return list(dict.fromkeys(outcome.measure for outcome in outcomes))
-
-
-def _bootstrap(scores: EdgeScores, test_scores: EdgeScores | None, settings: Settings) -> EdgeStatistics:
-    """Return the statistics of the settings' bootstrap. A single example can't be resampled, so it has no filter."""
-    resampled = test_scores if test_scores is not None and settings.bootstrap.on_evaluated else scores
-    return summarise(resampled, settings.bootstrap if resampled.n_examples > 1 else NO_FILTER)
-
-
-def _add_tuned(pairs: list[MeasureRecipe], tuning: Tuning | None) -> list[MeasureRecipe]:
-    """Return the pairs with the tuned recipe of every measure as the last of its measure."""
-    if tuning is None:
-        return pairs
-    pairs = pairs + [(measure, recipe) for measure, recipes in tuning.chosen.items() for recipe in recipes]
-    measures = list(dict.fromkeys(measure for measure, _ in pairs))
-    return sorted(pairs, key=lambda pair: measures.index(pair[0]))
-
-
-def _mark_tuned(outcomes: tuple[Outcome, ...], tuning: Tuning | None, split: str) -> tuple[Outcome, ...]:
-    """Set `chosen_on` of the outcomes of tuned recipes."""
-    tuned = {} if tuning is None else tuning.chosen
-    return tuple(replace(o, chosen_on=split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes)
-
-
-def _mark_best(outcomes: tuple[Outcome, ...], judged: Sequence[Outcome], split: str) -> tuple[Outcome, ...]:
-    """Set `chosen_on` of the outcome that is best in `judged`, for measures with several recipes and none chosen.
-
-    `judged` are outcomes of the same recipes in the same order, on the examples of `split`.
-    """
-    marked = list(outcomes)
-    for measure in _measures(outcomes):
-        rows = [row for row, outcome in enumerate(outcomes) if outcome.measure == measure]
-        if len(rows) > 1 and chosen_outcome(outcomes, measure) is None:
-            best = max(rows, key=lambda row: measure.better * judged[row].area)
-            marked[best] = replace(outcomes[best], chosen_on=split)
-    return tuple(marked)
-
-
-def _chosen(outcomes: Sequence[Outcome], measure: Measure) -> Outcome:
-    """Return the outcome that was chosen for a measure, or the only one."""
-    return chosen_outcome(outcomes, measure) or best_outcome(outcomes, measure)
-
-
-def _overlap(
-    scores: EdgeScores, outcomes: Sequence[Outcome], settings: Settings, resamples: int, seed: int, session: Session
-) -> dict[Measure, dict[str, FloatArray]]:
-    """Return the overlap of greedy's circuits and of the chosen recipe's, over resamples of the scores."""
-    if not resamples or scores.n_examples < 2 or scores.values.nbytes > MAX_OVERLAP_BYTES:
-        return {}
-    return {
-        measure: {
-            recipe.name: recipe_overlap(scores, recipe, measure, settings, resamples, seed, session.store)
-            for recipe in dict.fromkeys((GREEDY, _chosen(outcomes, measure).recipe))
-            if recipe.learner is None and recipe.alias != PORTFOLIO  # these aren't selected from resampled scores
-        }
-        for measure in _measures(outcomes)
-    }
-
-
-def _attention(
-    model: Model, test: Task, outcomes: Sequence[Outcome], statistics: EdgeStatistics, n_examples: int
-) -> Attention | None:
-    """Return the attention of heads that are in the most circuits of the chosen recipes, the strongest first.
-
-    The examples go from the worst to the best of the first measure's chosen circuit.
-    """
-    if not n_examples:
-        return None
-    chosen = [_chosen(outcomes, measure) for measure in _measures(outcomes)]
-    n_circuits = np.zeros(model.graph.n_nodes)
-    for outcome in chosen:
-        n_circuits += np.sum([circuit.plain().node_mask for circuit in outcome.circuits], axis=0)
-    heads = strongest_heads(model.graph, statistics.graph.plain_score(np.abs(statistics.mean)))
-    heads = heads[np.argsort(-n_circuits[heads], kind="stable")]
-    measure, curve = chosen[0].measure, chosen[0].curve
-    by_example = curve.definition.compute(curve.values[chosen[0].default_size], curve.full, curve.empty)
-    order = np.argsort(measure.better * measure.height(by_example), kind="stable")  # undefined ones come last
-    order = order[: np.count_nonzero(~np.isnan(by_example))]
-    spread = np.linspace(0, len(order) - 1, min(n_examples, len(order))).round().astype(int)
-    return record_attention(model, test, order[np.unique(spread)].tolist(), heads.tolist())

@@ -1,8 +1,10 @@
-"""edgewise run: score, select, evaluate and report."""
+"""edgewise run: score, select, evaluate and report.
+
+`load_command` in cli/__init__.py calls `command`, with its option groups filled in by `options.expand`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,9 +135,8 @@ def command(
         with show_progress(session) as session:
             discovery = discover(
                 loaded, train, test, settings, recipes, tune_among=candidates if tune else None,
-                validation=validation, stability=stability, seed=task.seed, session=session,
+                validation=validation, stability=stability, seed=task.seed, made_from=inputs, session=session,
             )  # fmt: skip
-        discovery = replace(discovery, run=replace(discovery.run, made_from=inputs))
         write_result(discovery, folder, overwrite, eap_ig_json)
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})

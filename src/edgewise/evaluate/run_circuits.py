@@ -208,7 +208,7 @@ def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, s
         values = [np.empty((n_model + n_circuits, len(rows))) for rows in missing]
         n_left = [per_example * len(rows) for rows in missing]
         items = [WorkItem(group_job, [task.examples[row] for row in rows]) for rows in missing for group_job in jobs]
-        for index, parts in session.engine.run(model, items, planned=len(batches) * len(groups)):
+        for index, parts in session.engine.run(model, items, n_items_in_all=len(batches) * len(groups)):
             batch, group = index // len(groups), groups[index % len(groups)]
             for examples, part in parts:
                 # Every group has the rows of the model.

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..evaluate import Attention, Measure
 from ..learn import Learner
 from ..method import as_known
-from .outcome import Outcome, best_outcome, chosen_outcome
+from .outcome import Outcome, best_outcome, chosen_outcome, list_measures
 from .run_info import Prompt, RunInfo
 from .settings import Settings
 from .tuning_result import Tuning
@@ -70,7 +70,7 @@ class Discovery:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """The measures that have outcomes."""
-        return tuple(dict.fromkeys(outcome.measure for outcome in self.outcomes))
+        return list_measures(self.outcomes)
 
     def of(self, measure: Measure | str) -> tuple[Outcome, ...]:
         """Return the outcomes of one measure, which may be given by its name."""

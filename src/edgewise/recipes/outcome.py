@@ -94,6 +94,11 @@ class Outcome:
         return f"Outcome({self.measure.name} {self.name}: {self.area:.4f}{chosen})"
 
 
+def list_measures(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
+    """Return the measures that have outcomes."""
+    return tuple(dict.fromkeys(outcome.measure for outcome in outcomes))
+
+
 def best_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome:
     """Return the outcome of the best area of a measure on the evaluated examples. Ties go to the first."""
     candidates = (outcome for outcome in outcomes if outcome.measure == measure)
@@ -101,6 +106,9 @@ def best_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome:
 
 
 def chosen_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome | None:
-    """Return the last outcome of a measure that was chosen; None if none was."""
+    """Return the outcome that was chosen for a measure by `choose_outcomes`; None if none was.
+
+    A portfolio comes last, and counts before the single recipe that was chosen by tuning or validation.
+    """
     chosen = [outcome for outcome in outcomes if outcome.measure == measure and outcome.chosen_on]
     return chosen[-1] if chosen else None

@@ -128,6 +128,7 @@ def describe_run(
     accuracy: ModelAccuracy,
     seed: int,
     seconds: Mapping[str, float],
+    made_from: Mapping[str, Any],
 ) -> RunInfo:
     """Return what is recorded about a run."""
     from ..runtime.engine import thread_count  # imports torch, which reading a result doesn't need
@@ -147,6 +148,7 @@ def describe_run(
         graph=graph,
         seconds=seconds,
         versions=versions(),
+        made_from=made_from,
     )
 
 

@@ -10,12 +10,11 @@ import numpy as np
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
-from ..core.statistics import summarise
+from ..core.statistics import EdgeStatistics, Filter, summarise
 from ..evaluate import Curve, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
-from ..method import Method
 from ..models import Model
 from ..runtime.session import Session
 from ..runtime.unit_keys import unit_key
@@ -80,26 +79,32 @@ def learn_rankings(
     }  # fmt: skip
 
 
+def summarise_filters(
+    filters: Iterable[Filter], scores: EdgeScores, test_scores: EdgeScores | None = None
+) -> dict[Filter, EdgeStatistics]:
+    """Return filter -> statistics of the scores of train.
+
+    Filters that resample the evaluated examples (`on_evaluated`) read `test_scores`, if there are any.
+    """
+    return {
+        edge_filter: summarise(
+            test_scores if edge_filter.on_evaluated and test_scores is not None else scores, edge_filter
+        )
+        for edge_filter in dict.fromkeys(filters)
+    }
+
+
 def rank_edges(
     recipes: Iterable[MeasureRecipe],
-    scores: EdgeScores,
-    test_scores: EdgeScores | None = None,
+    by_filter: Mapping[Filter, EdgeStatistics],
     learned: Mapping[Learner, Ranking] | None = None,
 ) -> list[RankedRecipe]:
-    """Return every recipe with the ranking that it selects from. Recipes with the same filter share one.
-
-    `scores` are those of train. Filters that resample the evaluated examples (`on_evaluated`) read `test_scores`.
-    `learned` has the rankings of recipes that have a learner.
-    """
-    rankings: dict[Method, Ranking] = dict((learned or {}).items())
-    ranked = []
-    for measure, recipe in recipes:
-        source = recipe.learner or recipe.filter
-        if source not in rankings:
-            resampled = test_scores if recipe.filter.on_evaluated and test_scores is not None else scores
-            rankings[source] = summarise(resampled, recipe.filter).ranking
-        ranked.append(RankedRecipe(measure, recipe, rankings[source]))
-    return ranked
+    """Return every recipe with the ranking that it selects from: that of its learner, or else of its filter."""
+    rankings = {edge_filter: statistics.ranking for edge_filter, statistics in by_filter.items()}
+    return [
+        RankedRecipe(measure, recipe, (learned or {})[recipe.learner] if recipe.learner else rankings[recipe.filter])
+        for measure, recipe in recipes
+    ]
 
 
 def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: Session) -> list[tuple[Selection, ...]]:

@@ -21,7 +21,7 @@ from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
-from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes
+from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes, summarise_filters
 from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
@@ -109,7 +109,9 @@ def tune(
         for fold, rows in enumerate(held_out):
             others = np.flatnonzero(fold_of != fold)
             learned = learn_rankings(model, task.part(others), [recipe for _, recipe in pairs], settings, session)
-            ranked = rank_edges(pairs, replace(scores, values=scores.values[others]), None, learned)
+            scores_of_others = replace(scores, values=scores.values[others])
+            by_filter = summarise_filters([recipe.filter for _, recipe in pairs], scores_of_others)
+            ranked = rank_edges(pairs, by_filter, learned)
 
             def report_fold(stage: str, done: int, total: int, fold: int = fold) -> None:
                 if stage == "evaluate":

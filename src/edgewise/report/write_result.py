@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..errors import EdgewiseWarning, warn
 from ..io.atomic import atomic_folder, write_text
 from ..io.formats import NPZ
-from ..results import fill_result
+from ..results import write_run_data
 from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import result_page, write_readme
@@ -41,7 +41,7 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
     """
     problem: Exception | None = None
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
-        fill_result(draft, result, ".json" if eap_ig_json else NPZ)
+        write_run_data(draft, result, ".json" if eap_ig_json else NPZ)
         try:
             write_derived(draft, result)
         except Exception as error:  # a failed picture must not lose hours of work

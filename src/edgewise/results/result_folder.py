@@ -1,4 +1,4 @@
-"""The result folder of a run. `fill_result` writes a `Discovery`, `read_result` reads it back.
+"""The result folder of a run. `write_run_data` writes a `Discovery`, `read_result` reads it back.
 
 run.json          model, examples, seed, versions, seconds, settings, accuracy, tuning, overlap
 scores/           scores, [example, edge]
@@ -70,7 +70,7 @@ def is_result(path: str | Path) -> bool:
     return os.path.isfile(Path(path) / "run.json")
 
 
-def fill_result(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
+def write_run_data(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
     """Write a discovery into an existing, empty folder. `suffix` is the format of the files in circuits/."""
     (folder / "scores").mkdir()
     fill_folder(folder / "scores", result.scores)

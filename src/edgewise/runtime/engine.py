@@ -48,11 +48,11 @@ class Engine(ABC):
     name = ""
 
     @abstractmethod
-    def run(self, model: Any, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
+    def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
 
-        `planned` is the number of items before any was done, if some were done by an earlier call. The number of
-        threads, which changes rounding, must not depend on how many items are left.
+        The number of threads changes rounding, so a resumed run must use the same number as one that was never stopped.
+        `n_items_in_all` is therefore the number of items including those that an earlier call has done.
         """
 
     def workers(self, model: Any) -> int:
@@ -75,7 +75,7 @@ class InProcess(Engine):
 
     name = "in-process"
 
-    def run(self, model: Any, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
+    def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         for index, item in enumerate(items):
             yield index, run_item(model, item, threads_for(model))
 
@@ -90,14 +90,14 @@ def run_batches(
     batches: Sequence[Sequence[int]],
     job: Callable[[Any, Sequence[Example]], T],
     in_order: bool = False,
-    planned: int | None = None,
+    n_items_in_all: int | None = None,
 ) -> Iterator[tuple[list[int], T]]:
     """Yield the rows of every batch and the job's result for them, in any order or `in_order` of the batches.
 
-    A batch that doesn't fit into memory is split in halves. `planned` is as in `Engine.run`.
+    A batch that doesn't fit into memory is split in halves. `n_items_in_all` is as in `Engine.run`.
     """
     items = [WorkItem(job, [examples[row] for row in rows]) for rows in batches]
-    results = engine.run(model, items, planned)
+    results = engine.run(model, items, n_items_in_all)
     for index, parts in restore_order(results) if in_order else results:
         for rows, result in parts:
             yield [batches[index][row] for row in rows], result

@@ -74,10 +74,10 @@ class Local(Engine):
         devices = self._devices(model)
         return len(devices) or self._n_workers or (thread_count() if model.transformer.device.type == "cpu" else 1)
 
-    def run(self, model: Model, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
+    def run(self, model: Model, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield results as they come. Items that are too quick for workers, or can't be sent, run in this process."""
         devices, workers = self._devices(model), self.workers(model)
-        at_once = min(workers, planned or len(items))
+        at_once = min(workers, n_items_in_all or len(items))
         # A few items of a wide model are faster with all threads of this process than in processes of one thread.
         are_few = not devices and not is_narrow_model(model) and 2 * at_once <= workers
         in_process = at_once < 2 or (self._n_workers is None and are_few)

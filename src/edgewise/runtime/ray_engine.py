@@ -59,7 +59,7 @@ class Ray(Engine):
     def workers(self, model: Model) -> int:
         return self._workers
 
-    def run(self, model: Model, items: Sequence[WorkItem], planned: int | None = None) -> ItemResults:
+    def run(self, model: Model, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         import ray
 
         digest = model.digest

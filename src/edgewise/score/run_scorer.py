@@ -217,7 +217,7 @@ def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int,
         reporting.report("score", partial.n_done, len(task))
         missing = [rows for rows in batches if partial.is_missing(rows)]
         for rows, (values, clean, corrupted) in run_batches(
-            session.engine, model, task.examples, missing, job, planned=len(batches)
+            session.engine, model, task.examples, missing, job, n_items_in_all=len(batches)
         ):
             partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
             reporting.report("score", partial.n_done, len(task))
