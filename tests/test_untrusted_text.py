@@ -18,7 +18,7 @@ from rich.console import Console
 
 import edgewise as library
 from edgewise import CMD, CPR, Bootstrap, EapIg, InputError, Settings, Shrinkage
-from edgewise.cli.console import check_arguments, err, print_json, say, warn
+from edgewise.cli.console import check_arguments, err, print_error_line, print_json, say
 from edgewise.core.statistics import z_value
 from edgewise.evaluate import MIB, Curve, resample
 from edgewise.learn import TopKLearner
@@ -100,7 +100,7 @@ def test_tables_show_names_as_plain_text(name):
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_messages_are_one_line_of_plain_text(name, capsys):
     say(f"a {name} b", heading=name)
-    warn(name)
+    print_error_line(name)
     with err.status(safe_text(name)):
         pass
     captured = capsys.readouterr()

@@ -140,21 +140,21 @@ def print_json(data: Any) -> None:
     out.file.write(f"{text}\n")
 
 
-def warn(text: str) -> None:
-    """Print any line to stderr, not only warnings; `note` and `detail` use it."""
+def print_error_line(text: str) -> None:
+    """Print one line to stderr."""
     err.print(safe_text(one_line(text)), soft_wrap=True)
 
 
 def note(text: str) -> None:
     """Print a note to stderr; nothing with --quiet."""
     if not is_quiet():
-        warn(f"note: {text}")
+        print_error_line(f"note: {text}")
 
 
 def detail(text: str) -> None:
     """Print a line for bug reports to stderr, with --verbose only."""
     if _verbosity.get() == VERBOSE:
-        warn(text)
+        print_error_line(text)
 
 
 def status(text: str) -> AbstractContextManager[object]:
@@ -190,7 +190,7 @@ def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
 class _LogPrinter(Handler):
     def emit(self, record: LogRecord) -> None:
         message = record.getMessage()
-        warn(f"warning: {message}") if record.levelno >= WARNING else note(message)
+        print_error_line(f"warning: {message}") if record.levelno >= WARNING else note(message)
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def print_log() -> Iterator[None]:
                     show_other(message, category, *place, **more)
                 elif not {str(message), category.__name__} & printed:
                     printed.update([str(message)] + [SwappedWarning.__name__] * issubclass(category, SwappedWarning))
-                    warn(f"warning: {message}")
+                    print_error_line(f"warning: {message}")
 
             warnings.simplefilter("always", EdgewiseWarning)
             warnings.showwarning = show

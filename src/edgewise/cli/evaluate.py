@@ -175,17 +175,17 @@ def _record(
     paths: Sequence[Path], circuits: Sequence[Circuit], result: Evaluation, definition: Faithfulness, per_example: bool
 ) -> dict[str, Any]:
     """Return the results of all circuits as plain data."""
-    shares = faithfulness_intervals(result.values, result.full, result.empty, definition)
+    intervals = faithfulness_intervals(result.values, result.full, result.empty, definition)
     rows: list[dict[str, Any]] = [
         {
             "circuit": str(path),
             "edges": circuit.prune().n_edges,
             "metric": float(values.mean()),
-            "faithfulness": share.estimate,
-            "interval": [share.low, share.high],
+            "faithfulness": interval.estimate,
+            "interval": [interval.low, interval.high],
         }
         | ({"per_example": values.tolist()} if per_example else {})
-        for path, circuit, share, values in zip(paths, circuits, shares, result.values, strict=True)
+        for path, circuit, interval, values in zip(paths, circuits, intervals, result.values, strict=True)
     ]
     record = {
         "metric": result.metric.name,

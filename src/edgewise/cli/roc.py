@@ -64,7 +64,7 @@ def command(
 
 
 def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
-    """Yield the name and the values of every ranking in a folder or file."""
+    """Yield every ranking in a folder or file, with its name."""
     if Ranking.is_folder(path):
         yield "learned", Ranking.load(path)
         return

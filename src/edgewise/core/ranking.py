@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..graph import BaseGraph, frozen
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
-from ..io.records import convert_record, read_format
+from ..io.records import convert_record, read_versioned_json
 
 RANKING_FORMAT, RANKING_VERSION = "edgewise-ranking", 1
 
@@ -94,7 +94,7 @@ class Ranking:
     def load(cls, folder: str | Path) -> Ranking:
         """Return the ranking of a folder that `save` wrote."""
         folder = Path(folder)
-        about = read_format(folder / "ranking.json", RANKING_FORMAT, RANKING_VERSION)
+        about = read_versioned_json(folder / "ranking.json", RANKING_FORMAT, RANKING_VERSION)
         record = convert_record(RankingRecord, about, str(folder / "ranking.json"))
         values = read_array(folder / "ranking.npy", "f", (None, record["graph"].n_edges))
         if not len(values):

@@ -20,7 +20,7 @@ from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.edge_file import EdgeFile
 from ..io.formats import read_edge_file
-from ..io.records import convert_record, read_format
+from ..io.records import convert_record, read_versioned_json
 from .notebook import data_frame, edge_columns, html_table, strongest
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class EdgeScores:
                 f"{path} holds no scores; give a folder made by `edgewise score` or `edgewise run`, or an EAP-IG json "
                 "or pt"
             )
-        about = read_format(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
+        about = read_versioned_json(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
         record = convert_record(ScoresRecord, about, str(folder / "scores.json"))
         values = read_array(folder / "scores.npy", "f", (record["examples"], record["graph"].n_edges))
         try:

@@ -96,7 +96,10 @@ ABLATIONS: dict[str, type[Ablation]] = {ablation.name: ablation for ablation in 
 
 @dataclass(frozen=True, eq=False)
 class Means(Ablation):
-    """Replace sources by given means [position, ...], one per source of a `Trace`: embedding, mixes, MLPs."""
+    """Replace every source by its given mean.
+
+    means  of the embedding, then of the heads of each layer, then of the MLP of each layer; [position, ...] each
+    """
 
     means: tuple[Tensor, ...]
 

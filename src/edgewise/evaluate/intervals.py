@@ -84,7 +84,7 @@ class Comparison:
         return "better" if self.is_better else "worse" if self.is_worse else NOT_SIGNIFICANT
 
     def record(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return all fields but the measure, as plain data for JSON."""
         return {name: value for name, value in vars(self).items() if name != "measure"}
 
 

@@ -54,8 +54,8 @@ def parse_json(data: bytes | str) -> Any:
     return value
 
 
-def read_format(path: Path, name: str, version: int) -> dict[str, Any]:
-    """Return a JSON object without its keys `format` and `version`. Raise InputError if they have other values."""
+def read_versioned_json(path: Path, name: str, version: int) -> dict[str, Any]:
+    """Return a JSON object whose `format` and `version` are as given, without these two keys."""
     record = read_json(path)
     record = record if isinstance(record, dict) else {}
     stored = [record.pop("format", None), record.pop("version", None)]

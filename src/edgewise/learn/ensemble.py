@@ -30,7 +30,7 @@ HYBRID_SCORERS: tuple[Scorer, ...] = (Eap(), EapIg(), EapIgActivations())
 
 @dataclass(frozen=True)
 class Ensemble(Learner):
-    """The mean of several rankings; by default of the published hybrid: EAP, both EAP-IG, edge pruning.
+    """The mean of several rankings; by default of the members of the published hybrid: EAP, both EAP-IG, edge pruning.
 
     measure            decides whether absolute (CMD) or signed values (CPR) are combined, and what learners learn for
     scorers, learners  whose rankings are combined
@@ -76,7 +76,10 @@ class Ensemble(Learner):
 
     @classmethod
     def published(cls, **options: Any) -> Ensemble:
-        """Return the hybrid with edge pruning as published, except for the given options."""
+        """Return the ensemble of the MIB shared task. `options` replace its settings.
+
+        It averages values in place of ranks, and edge pruning has its published settings.
+        """
         settings: dict[str, Any] = {"learners": (EdgePruning.published(),), "how": "values"}
         return cls(**settings | options)
 

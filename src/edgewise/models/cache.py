@@ -26,7 +26,7 @@ from filelock import FileLock
 from ..errors import InputError
 from ..io.atomic import atomic_folder, file_digest, remove, remove_drafts, write_json
 from ..io.reading import file_size, first_line
-from ..io.records import read_format
+from ..io.records import read_versioned_json
 from .memory import parse_bytes
 
 log = getLogger(__name__)
@@ -128,7 +128,7 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
                 files = {path.name: [path.stat().st_size, file_digest(path)] for path in sorted(draft.iterdir())}
                 record = {"format": COPY_FORMAT, "version": COPY_VERSION, "of": gguf.name, "files": files}
                 write_json(draft / LIST_FILE, record)
-        except Exception as error:  # any error of the libraries: the copy failed, not the model
+        except Exception as error:  # saving failed, but the model itself was read: load it without a copy
             raise _NotCachedError(first_line(error)) from None
     taken = _format_bytes(_folder_bytes(copy))
     log.info("%s was de-quantised once, kept in %s (%s): from now on it loads in seconds", gguf.name, copy, taken)
@@ -137,7 +137,7 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
 def _find_damage(copy: Path, only: str = "") -> str:
     """Return what is wrong with a copy, or with one of its files; '' if nothing is."""
     try:
-        files = read_format(copy / LIST_FILE, COPY_FORMAT, COPY_VERSION).get("files")
+        files = read_versioned_json(copy / LIST_FILE, COPY_FORMAT, COPY_VERSION).get("files")
         files = files if isinstance(files, dict) else {}
         if not only and {path.name for path in copy.iterdir()} != {LIST_FILE, *files}:
             return "it has other files than it was written with"

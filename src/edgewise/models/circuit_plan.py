@@ -142,17 +142,17 @@ def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
     This is so if a key or value reads it, or a query or MLP that itself matters at other positions than the last.
     """
     everywhere = np.zeros((len(inside), graph.n_sources), bool)
-    wide = np.zeros((len(inside), graph.n_destinations), bool)  # destinations that are read at all positions
+    reads_everywhere = np.zeros((len(inside), graph.n_destinations), bool)  # destinations that read at all positions
     for layer in range(graph.n_layers):
         queries = graph.attention_destinations(layer).start
-        wide[:, queries + graph.n_heads : queries + 3 * graph.n_heads] = True
+        reads_everywhere[:, queries + graph.n_heads : queries + 3 * graph.n_heads] = True
     for layer in reversed(range(graph.n_layers)):
         mlp = graph.mlp_source(layer)
-        everywhere[:, mlp] = (inside[:, mlp] & wide).any(1)
-        wide[:, graph.mlp_destination(layer)] = everywhere[:, mlp]
+        everywhere[:, mlp] = (inside[:, mlp] & reads_everywhere).any(1)
+        reads_everywhere[:, graph.mlp_destination(layer)] = everywhere[:, mlp]
         heads = graph.attention_sources(layer) + np.arange(graph.n_heads)
-        everywhere[:, heads] = (inside[:, heads] & wide[:, None]).any(2)
-        wide[:, graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[:, heads]
+        everywhere[:, heads] = (inside[:, heads] & reads_everywhere[:, None]).any(2)
+        reads_everywhere[:, graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[:, heads]
     everywhere[:, 0] = True
     return everywhere
 

@@ -216,7 +216,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
 def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device: torch.device) -> None:
     """Raise InputError if a device has no room for a model and one short prompt, before the weights are read.
 
-    min_bytes  a lower bound of the size of the weights; a small model needs no closer look
+    min_bytes  lower bound of the bytes of the weights. If twice as much is free, nothing is checked.
     """
     free = free_bytes(device)
     if free is None or 2 * min_bytes < free:

@@ -1,4 +1,7 @@
-"""Estimate how much memory a batch needs, and how many examples fit into a budget."""
+"""Estimate how much memory a batch needs, and how many examples fit into a budget.
+
+Sizes are in bytes per stream value: multiply by length * d_model.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,11 @@ class Shape:
 
     @property
     def trace_bytes(self) -> float:
-        """Bytes of a run that is kept (`forward.Trace`), per value of a stream [position, d_model]."""
+        """Bytes of a stored run (`forward.Trace`) per stream value."""
         return self.itemsize * self.graph.n_layers * (3 + 4 * self.heads_width)
 
     def backward_bytes(self, length: int) -> float:
-        """Return the bytes of a run that is kept for its backward pass, per value of a stream.
+        """Return the bytes of a run that is stored for its backward pass, per stream value.
 
         Beyond the trace, autograd keeps rotated queries and keys, attention patterns, and values inside the MLPs.
         """
@@ -164,7 +167,7 @@ def circuits_need(shape: Shape, length: int) -> Need:
 
 
 def _circuit_bytes(shape: Shape, length: int, n_nodes: int) -> float:
-    """Return the bytes of a circuit of this many nodes, per value of a stream.
+    """Return the bytes of a circuit of this many nodes, per stream value.
 
     They are the changes of all nodes, at all positions and again at the last one, and the inputs of a layer's heads.
     """
@@ -172,7 +175,7 @@ def _circuit_bytes(shape: Shape, length: int, n_nodes: int) -> float:
 
 
 def _head_input_bytes(shape: Shape, n_nodes: int) -> tuple[float, float]:
-    """Return the bytes, per value of a stream, of a layer's head inputs and of the row numbers summed for them."""
+    """Return the bytes, per stream value, of a layer's head inputs and of the row numbers summed for them."""
     readers = 3 * shape.graph.n_heads
     return readers * shape.itemsize * (1 + 2 * shape.post_norm), 8 * readers * n_nodes / shape.graph.d_model
 
@@ -228,7 +231,7 @@ def weighted_need(shape: Shape, length: int, keep_streams: bool = True) -> Need:
 
 
 def _scale_need(shape: Shape, length: int, fixed: int, each: float, layer: float) -> Need:
-    """Return the need of examples of `length` tokens, from bytes per value of a stream [position, d_model]."""
+    """Return the need of examples of `length` tokens, from bytes per stream value."""
     values = length * shape.graph.d_model
     return Need(fixed, int(each * values), int(layer * values))
 

@@ -39,7 +39,7 @@ from ..graph import BaseGraph, Graph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
 from ..io.formats import NPZ
-from ..io.records import convert_record, read_format, read_json
+from ..io.records import convert_record, read_json, read_versioned_json
 from ..learn import Learner
 from ..method import from_record, parameters, plain, record_name
 from ..recipes.discovery import Discovery
@@ -117,16 +117,16 @@ def read_result(folder: str | Path) -> Discovery:
     try:
         content = read_json(folder / "run.json")
         is_old = isinstance(content, dict) and content.get("version") == 2
-        record = read_format(folder / "run.json", FORMAT, 2 if is_old else VERSION)
+        record = read_versioned_json(folder / "run.json", FORMAT, 2 if is_old else VERSION)
         curves = read_json(folder / "curve.json")
         if is_old:
             record, curves = upgrade_version_2(record, curves)
         # Earlier versions, and Python, record nothing in made_from.
         info = {"made_from": {}} | {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
-        rest: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
+        extra: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
         curves = convert_record(list[CurveRecord], curves, "curve.json")
-        settings = Settings.from_record(rest["settings"])
+        settings = Settings.from_record(extra["settings"])
         outcomes = _read_outcomes(folder, run, settings, curves)
         return Discovery(
             run=run,
@@ -134,8 +134,8 @@ def read_result(folder: str | Path) -> Discovery:
             statistics=_read_statistics(folder, run.graph),
             outcomes=outcomes,
             learned=_read_learned(folder, run.graph, outcomes),
-            tuning=None if rest["tuning"] is None else Tuning.from_record(rest["tuning"]),
-            overlap=_read_overlap(rest["overlap"], settings),
+            tuning=None if extra["tuning"] is None else Tuning.from_record(extra["tuning"]),
+            overlap=_read_overlap(extra["overlap"], settings),
             prompts=_read_prompts(folder, run),
             attention=read_attention(folder, run),
             load_scores=load_scores,
@@ -350,7 +350,7 @@ def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
     if not os.path.isfile(path):
         return ()
     record: ExamplesRecord = convert_record(
-        ExamplesRecord, read_format(path, EXAMPLES_FORMAT, EXAMPLES_VERSION), str(path)
+        ExamplesRecord, read_versioned_json(path, EXAMPLES_FORMAT, EXAMPLES_VERSION), str(path)
     )
     prompts = tuple(record["prompts"])
     is_complete = record["left_out"] >= 0 and len(prompts) + record["left_out"] == run.test.examples

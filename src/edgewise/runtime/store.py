@@ -29,7 +29,7 @@ from ..io.atomic import (
     to_plain,
     write_json,
 )
-from ..io.records import read_format
+from ..io.records import read_versioned_json
 from .partial_unit import LOCK, LOG, PART, Columns, PartialUnit
 
 FORMAT, VERSION = "edgewise-unit", 2
@@ -133,7 +133,7 @@ class Store:
             return None
         folder = self.folder / key
         try:
-            record = read_format(folder / "unit.json", FORMAT, VERSION)
+            record = read_versioned_json(folder / "unit.json", FORMAT, VERSION)
             unit = _read_unit(folder, record["arrays"], record["about"])
             return unit if record["digest"] == _digest(folder, unit.arrays, record["about"]) else None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -31,7 +31,7 @@ class Status(str, Enum):
 
 _ADVICE = {
     Status.OPTIMAL: "proven: no circuit of this size has a larger total value",
-    Status.HEURISTIC: "a rule was followed; nothing is proven about better circuits (the solver ilp proves it)",
+    Status.HEURISTIC: "heuristic: a better circuit may exist; the solver ilp finds the best and proves it",
     Status.TIME_LIMIT: "the best circuit found in time; its gap says how far from optimal it may be",
 }
 

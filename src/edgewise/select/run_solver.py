@@ -65,7 +65,7 @@ def solve(
     >>> edgewise.solve(edgewise.score_edges(model, train), 0.05).circuit
     """
     check_is("solver", Solver, solver)
-    problem = _as_problem(source, size, rank, pnr)
+    problem = make_problem(source, size, rank, pnr)
     started = time.perf_counter()
     graph, budget = problem.graph, problem.budget
     if budget in (0, graph.n_edges):
@@ -88,8 +88,8 @@ def solve(
     )
 
 
-def _as_problem(source: object, size: float | None, rank: str | None, pnr: float | None) -> SelectionProblem:
-    """Return what `solve` is given as a problem."""
+def make_problem(source: object, size: float | None, rank: str | None, pnr: float | None) -> SelectionProblem:
+    """Return a SelectionProblem from scores, statistics, a ranking or a problem."""
     if isinstance(size, bool) or not isinstance(size, Real | None):
         raise InputError(f"a size is a share of the edges (a float) or a number of edges (an int), not {size!r}")
     if isinstance(source, SelectionProblem):

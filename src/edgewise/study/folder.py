@@ -32,7 +32,7 @@ from ..io.atomic import (
     replace_folder,
     write_json,
 )
-from ..io.records import convert_record, read_format
+from ..io.records import convert_record, read_versioned_json
 from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
@@ -154,7 +154,8 @@ def read_study_file(folder: Path) -> StudyRecord:
     """Return the content of study.json."""
     if not is_study(folder):
         raise InputError(f"{folder} isn't a study; give a folder made by `edgewise study`")
-    record: StudyRecord = convert_record(StudyRecord, read_format(folder / PLAN, FORMAT, VERSION), str(folder / PLAN))
+    content = read_versioned_json(folder / PLAN, FORMAT, VERSION)
+    record: StudyRecord = convert_record(StudyRecord, content, str(folder / PLAN))
     return record
 
 

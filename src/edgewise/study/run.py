@@ -119,8 +119,8 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     def overlaps(measure: Measure, recipe: Recipe) -> tuple[float, ...]:
         """Return the mean overlap for every draw. Rankings that were learned without resamples have none."""
         row, means = recipes[0].index((measure, recipe)), []
-        for seed, result in validated.items():
-            of_seed, settings = recipes[seed][row][1], result.settings
+        for data_seed, result in validated.items():
+            of_seed, settings = recipes[data_seed][row][1], result.settings
             if of_seed.learner is not None:
                 by_size = ranking_overlap(result.learned[of_seed.learner], of_seed, measure, settings)
             else:
