@@ -55,8 +55,8 @@ def command(
     scores of a score folder are averaged. `edgewise check` tells whether a submission would be accepted.
     """
     if submission is None:
-        given = {"--task": task, "--model": model, "--measure": measure, "--recipe": recipe}
-        unused = [name for name, value in given.items() if value is not None]
+        submission_options = {"--task": task, "--model": model, "--measure": measure, "--recipe": recipe}
+        unused = [name for name, value in submission_options.items() if value is not None]
         if unused:
             raise InputError(f"{options.join_names(unused)} needs --submission")
         done = _convert(source, target, overwrite, f".{file_format or 'json'}")

@@ -127,8 +127,13 @@ def command(
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}
         print_json(origin | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
-        return
-    show_strongest("value", loaded.graph, ranking.value, signed=ranking.signed)
+    else:
+        _show_ranking(ranking, learner, len(examples), out_folder)
+
+
+def _show_ranking(ranking: Ranking, learner: Learner, n_examples: int, folder: Path) -> None:
+    """Print the strongest edges of a learned ranking, and how the learning went."""
+    show_strongest("value", ranking.graph, ranking.value, signed=ranking.signed)
     details = ranking.origin
     if "trend" in details:
         say(f"loss: {details['trend']:+.0%} from the first to the last third of the steps, at equal sizes")
@@ -136,14 +141,15 @@ def command(
         say(f"share of open gates, for each mask: {', '.join(f'{share:.3f}' for share in details['open'])}")
     what = f"{len(details['losses'])} steps" if "losses" in details else learner.title
     measured = f"for {learner.measure.name}" if learner.record().get("loss") != "kl" else "for the KL divergence"
-    say(f"{what} on {len(examples)} examples {measured} in {details['seconds']:.0f} s, written to {out_folder}")
+    say(f"{what} on {n_examples} examples {measured} in {details['seconds']:.0f} s, written to {folder}")
 
 
 def build_learner(name: str, as_published: bool, **values: Any) -> Learner:
     """Return a learner with the given parameters that aren't None. Raise InputError for one that it doesn't take."""
     learner = choose("learner", LEARNERS, name, **values)
-    given = {parameter: value for parameter, value in values.items() if value is not None}
-    return type(learner).published(**given) if as_published else learner
+    if not as_published:
+        return learner
+    return type(learner).published(**{name: value for name, value in values.items() if value is not None})
 
 
 def _parse_numbers(option_name: str, text: str) -> tuple[float, ...]:

@@ -132,13 +132,14 @@ def command(
         report_study(out_folder, study, json)
 
 
-def _check_unused(common: options.RunOptions, given: list[str]) -> None:
-    """Raise InputError for options that a comparison of scorers doesn't use; `given` are those of no group."""
-    given += [name for name in ("learned", "as_published", "fill") if getattr(common, name)]
-    given += list(common.given_intervals)
-    given += ["scorer"] * (common.scorer != "eap-ig")
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+def _check_unused(common: options.RunOptions, grids: list[str]) -> None:
+    """Raise InputError for options that a comparison of scorers doesn't use; `grids` are changed grids."""
+    unused = [
+        *grids, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
+        *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
+    ]  # fmt: skip
+    if unused:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
         raise InputError(f"{names} would have no effect with --scorers, which compares scorers and learners by name")
 
 

@@ -115,8 +115,8 @@ class Bootstrap(Filter):
             low[columns], high[columns] = INTERVALS[self.interval](means, self.confidence)
             unstable[columns] = (means > 0).any(0) & (means < 0).any(0)
         above, below = low > self.threshold, high < -self.threshold
-        kept = (above & (mean > 0)) | (below & (mean < 0))
-        return EdgeStatistics(scores.graph, mean, low, high, kept, unstable, np.where(kept, mean, 0.0))
+        passed = (above & (mean > 0)) | (below & (mean < 0))
+        return EdgeStatistics(scores.graph, mean, low, high, passed, unstable, np.where(passed, mean, 0.0))
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ class Shrinkage(Filter):
         for columns in column_chunks((2 * scores.n_examples, len(mean))):
             deviation[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
         half = self.kappa * (deviation / sqrt(scores.n_examples))
-        low, high, kept = mean - half, mean + half, np.abs(mean) > half
-        score = np.where(kept, np.where(mean > 0, low, high), 0.0)
-        return EdgeStatistics(scores.graph, mean, low, high, kept, np.zeros(len(mean), bool), score)
+        low, high, passed = mean - half, mean + half, np.abs(mean) > half
+        score = np.where(passed, np.where(mean > 0, low, high), 0.0)
+        return EdgeStatistics(scores.graph, mean, low, high, passed, np.zeros(len(mean), bool), score)
 
 
 FILTERS: dict[str, type[Filter]] = {cls.name: cls for cls in (NoFilter, Bootstrap, Shrinkage)}

@@ -117,11 +117,11 @@ class Curve:
 
     def index_of(self, size: float) -> int:
         """Return the index of a size: a float is a share of the edges, an int the number that was asked for."""
-        asked: Sequence[float] = self.n_requested if isinstance(size, Integral) else self.shares
-        match = next((index for index, known in enumerate(asked) if isclose(known, size)), None)
+        sizes: Sequence[float] = self.n_requested if isinstance(size, Integral) else self.shares
+        match = next((index for index, known in enumerate(sizes) if isclose(known, size)), None)
         if match is None:
             raise InputError(
-                f"there is no circuit of size {size!r}; choose one of: {', '.join(map(str, asked))}. For another size, "
+                f"there is no circuit of size {size!r}; choose one of: {', '.join(map(str, sizes))}. For another size, "
                 "use solve(discovery.scores, size), or run with Settings(sizes=...)"
             )
         return match

@@ -66,10 +66,10 @@ class Shape:
         Beyond the trace, autograd keeps rotated queries and keys, attention patterns, and values inside the MLPs.
         """
         patterns = self.graph.n_heads * length * (self.sum_itemsize + self.itemsize) / self.graph.d_model
-        kept = 3 * self.heads_width + 1 + self.mlp_kept / self.graph.d_model
+        n_values = 3 * self.heads_width + 1 + self.mlp_kept / self.graph.d_model
         # In half precision, the two norms of a layer keep a float32 copy of their input.
         norms = 4 * self.sum_itemsize if self.itemsize < self.sum_itemsize else 0
-        return self.trace_bytes + self.graph.n_layers * (self.itemsize * kept + patterns + norms)
+        return self.trace_bytes + self.graph.n_layers * (self.itemsize * n_values + patterns + norms)
 
     @property
     def projection_size(self) -> int:
@@ -129,8 +129,8 @@ def scoring_need(
         summed = gradients + graph.n_layers * (runs - 1)
         contracting += (summed - gradients + runs) * itemsize
         running += summed * itemsize if runs > 1 else 0
-    kept = (kept_traces or 0) * shape.trace_bytes
-    running, contracting = running + kept, contracting + kept
+    traces = (kept_traces or 0) * shape.trace_bytes
+    running, contracting = running + traces, contracting + traces
     if runs == 1 and kept_traces is None:  # the differences come later, from the clean and the corrupted trace
         running = 0
         contracting += 2 * shape.trace_bytes

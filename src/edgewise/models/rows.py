@@ -175,10 +175,10 @@ class Read(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (mixing, reference, *kept), (rows, layer, projections) = ctx.saved_tensors, ctx.arguments
+        (mixing, reference, *saved_streams), (rows, layer, projections) = ctx.saved_tensors, ctx.arguments
         projected, squares, last_stream = gradients
         n_projected = len(projected)
-        streams = kept[0] if kept else _mix_streams(rows, mixing, reference, n_projected)
+        streams = saved_streams[0] if saved_streams else _mix_streams(rows, mixing, reference, n_projected)
         stream_gradients = rows.buffer("gradients", mixing.shape[1], streams)
         n_heads, scale = layer.out.shape[1], squares.to(streams.dtype)[..., None]
         readers = [slice(index * n_heads, (index + 1) * n_heads) for index in range(len(projections))]

@@ -103,13 +103,13 @@ def _choose_file(folder: Path, size: str | None) -> tuple[Path, str]:
     if size is None:
         return paths[-1], f"{paths[-1]}" + f" (--size chooses among {len(paths)})" * (len(paths) > 1)
     files, share = [read_edge_file(path) for path in paths], parse_share(size)
-    asked = [file.about.get("edges_asked", int(np.count_nonzero(file.require_mask()))) for file in files]
-    for file, n_edges in zip(files, asked, strict=True):
+    edge_counts = [file.about.get("edges_asked", int(np.count_nonzero(file.require_mask()))) for file in files]
+    for file, n_edges in zip(files, edge_counts, strict=True):
         if size_to_edges(share, file.graph.n_edges) == n_edges:
             return file.path, str(file.path)
     raise InputError(
         f"{folder} has no circuit of size {size} ({size_to_edges(share, files[0].graph.n_edges)} edges); its circuits "
-        f"have {', '.join(map(str, asked))} edges"
+        f"have {', '.join(map(str, edge_counts))} edges"
     )
 
 
@@ -138,7 +138,7 @@ def open_run_circuit(
     size
         A share of the edges such as 0.05 or 5%. By default the smallest that is faithful.
     """
-    measures = {one.name: one for one in result.measures}
+    measures = {known.name: known for known in result.measures}
     chosen = result.measures[0] if measure is None else measures[as_known("measure", measure, measures)]
     rows = {row.name: row for row in result.of(chosen)}
     row = result.best(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]

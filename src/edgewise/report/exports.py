@@ -43,9 +43,9 @@ def export_format(name: str | None, path: Path | None) -> str:
     for format_name, export in EXPORTS.items():
         if suffix in export.suffixes:
             return format_name
-    given = "no format was given" if path is None else f"{path} has the suffix {path.suffix!r}"
+    problem = "no format was given" if path is None else f"{path} has the suffix {path.suffix!r}"
     suffixes = ", ".join(export.suffixes[0] for export in EXPORTS.values())
-    raise InputError(f"{given}; give --to {', '.join(EXPORTS)}, or --out with a suffix such as {suffixes}")
+    raise InputError(f"{problem}; give --to {', '.join(EXPORTS)}, or --out with a suffix such as {suffixes}")
 
 
 def export_text(format: str, circuit: Circuit, score: NDArray[np.floating] | None = None, name: str = "") -> str:

@@ -207,10 +207,10 @@ def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[di
 def curve_records(study: Study) -> list[dict[str, Any]]:
     """Return all curves on test as plain data, a record per recipe, seed and size."""
     return [
-        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": one.recipe.name,
-         "parameters": one.recipe.parameter_text, "seed": seed, **size}
-        for cell in study.cells for measure, repeats in cell.test.items() for one in repeats
-        for seed, curve in enumerate(one.curves) for size in curve.rows()
+        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": repeats.recipe.name,
+         "parameters": repeats.recipe.parameter_text, "seed": seed, **size}
+        for cell in study.cells for measure, recipes in cell.test.items() for repeats in recipes
+        for seed, curve in enumerate(repeats.curves) for size in curve.rows()
     ]  # fmt: skip
 
 

@@ -213,19 +213,19 @@ def _read_repeats(
     unit: Unit, split: str, recipes: Sequence[tuple[Measure, Recipe]], plan: Plan, task: str
 ) -> dict[Measure, tuple[Repeats, ...]]:
     """Return the curves of a split, which `save_cell` wrote."""
-    values, full, empty, asked, kept = (
+    values, full, empty, n_requested, n_kept = (
         unit.arrays[f"{split}-{name}"] for name in ("values", "full", "empty", "asked", "kept")
     )
     for name, array in (("values", values), ("full", full), ("empty", empty)):
         check_metric(f"{split}-{name}", array)
-    if asked.dtype.kind != "i" or kept.dtype.kind != "i":
+    if n_requested.dtype.kind != "i" or n_kept.dtype.kind != "i":
         raise InputError(f"{split} has numbers of edges that aren't whole")
     sizes, definition = plan.settings.sizes, plan.settings.faithfulness
     curves = [
         [
-            Curve(sizes, tuple(row_asked[s]), tuple(row_kept[s]), row_values[s], full[s], empty[s], definition)
+            Curve(sizes, tuple(requested[s]), tuple(remaining[s]), row_values[s], full[s], empty[s], definition)
             for s in range(plan.seeds)
         ]
-        for row_asked, row_kept, row_values in zip(asked.tolist(), kept.tolist(), values, strict=True)
+        for requested, remaining, row_values in zip(n_requested.tolist(), n_kept.tolist(), values, strict=True)
     ]
     return collect_repeats(recipes, curves, plan.data_seeds(task))

@@ -236,7 +236,9 @@ def _kept_table(study: Study) -> StudyTable:
 
     def mean_kept(curve: Curve) -> float:
         sizes = zip(curve.shares, curve.n_requested, curve.n_kept, strict=True)
-        return float(np.mean([kept / requested for share, requested, kept in sizes if requested and share < 1]))
+        return float(
+            np.mean([remaining / requested for share, requested, remaining in sizes if requested and share < 1])
+        )
 
     rows = []
     for measure in BOTH_MEASURES:

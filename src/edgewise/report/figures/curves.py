@@ -102,7 +102,7 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         panel_height = 4.0 if page.is_narrow else 2.2
         heights = [panel_height + line_height * (-(-len(rows) // columns) + 1.5) for rows in recipes.values()]
     curve = discovery.outcomes[0].curve
-    empty_sizes = [share for share, asked in zip(curve.shares, curve.n_requested, strict=True) if not asked]
+    empty_sizes = [share for share, n_edges in zip(curve.shares, curve.n_requested, strict=True) if not n_edges]
     up_to = style.format_share(max(empty_sizes, default=0.0))
     caption = (
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
@@ -224,6 +224,6 @@ def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
 def _mean_line(repeats: Repeats, look: Look) -> CurveLine:
     """Return the mean curve over seeds, with their range as its band."""
     curve = repeats.curves[0]
-    heights = np.array([one.faithfulness for one in repeats.curves])[:, curve.nonempty_sizes]
+    heights = np.array([of_seed.faithfulness for of_seed in repeats.curves])[:, curve.nonempty_sizes]
     band = np.stack([heights.min(0), heights.max(0)])
     return CurveLine(look, np.array(curve.shares)[curve.nonempty_sizes], heights.mean(0), band)
