@@ -30,7 +30,7 @@ def run_command(*words):
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
         patch.setattr(sys, "argv", ["edgewise", *map(str, words)])
         # Rankings are learned only with --learned, because learning takes seconds.
-        patch.setattr("edgewise.cli.run.SMALL_GRAPH", 0)
+        patch.setattr("edgewise.cli.run.LEARN_MINUTES", 0)
         try:
             main()
         except SystemExit as end:

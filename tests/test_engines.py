@@ -327,8 +327,8 @@ def test_a_run_with_workers_has_the_same_numbers(edgewise, tmp_path):
 
 def test_discover_with_workers_gives_the_same_areas():
     model, task = load_model("demo"), random_task(12)
-    plain = discover(model, task, task, attention=0)
+    plain = discover(model, task, task, attention=0, learn_budget=0)
     with Local(2) as engine:
-        found = discover(model, task, task, attention=0, session=Session(engine=engine))
+        found = discover(model, task, task, attention=0, learn_budget=0, session=Session(engine=engine))
     assert [o.area for o in found.outcomes] == [o.area for o in plain.outcomes]
     assert found.scores.provenance["metric"] == LogitDifference().name

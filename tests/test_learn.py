@@ -304,12 +304,13 @@ def test_mask_ig_scores_add_up_to_the_effect_of_the_prompt(family):
         MaskIg(0)
 
 
-def outcomes(heights):
-    """Outcomes of two recipes for CMD with the given faithfulness [recipe][size], on two equal examples."""
+def outcomes(heights, noise=0.01, examples=40):
+    """Outcomes of two recipes for CMD with the given faithfulness [recipe][size], plus noise by example."""
     ranking = Ranking(Graph(1, 1, 4), np.arange(8.0))
-    for solver, row in zip((Greedy(), Ilp()), heights, strict=True):
-        values = np.repeat(np.array(row)[:, None], 2, 1)
-        curve = Curve((0.2, 0.5, 1.0), (1, 4, 8), (1, 4, 8), values, np.ones(2), np.zeros(2))
+    for number, (solver, row) in enumerate(zip((Greedy(), Ilp()), heights, strict=True)):
+        deviation = np.random.default_rng(number).normal(0, noise, (3, examples))
+        values = np.array(row)[:, None] + deviation - deviation.mean(1, keepdims=True)
+        curve = Curve((0.2, 0.5, 1.0), (1, 4, 8), (1, 4, 8), values, np.ones(examples), np.zeros(examples))
         selections = solve_path(SelectionProblem.of(ranking, "signed", 0), (1, 4, 8), solver)
         yield Outcome(CMD, Recipe(solver), selections, curve, (ranking,) * 3)
 
@@ -322,8 +323,16 @@ def test_a_portfolio_chooses_on_validation_and_reports_test():
     np.testing.assert_allclose(mixed.curve.faithfulness, [0.1, 0.6, 1.0])
     assert mixed.selections[0] is test[1].selections[0] and mixed.selections[1] is test[0].selections[1]
     # Overshooting is as bad as undershooting for CMD: 1.4 is farther from 1 than 0.7.
-    over = portfolio(list(outcomes([[1.4, 1, 1], [0.7, 1, 1]])), test, CMD, "validation")
+    over = portfolio(list(outcomes([[1.4, 1, 1], [0.7, 0.9, 1]])), test, CMD, "validation")
     assert over.choices[0] == "ILP"
+
+
+def test_a_portfolio_keeps_the_recipe_of_the_best_area_where_no_other_is_significantly_better():
+    test = list(outcomes([[0.3, 0.6, 1.0], [0.1, 0.8, 1.0]]))
+    heights = [[0.2, 0.9, 1.0], [0.25, 0.7, 1.0]]  # ILP is better at the first size, greedy overall
+    for noise, examples, first in ((0.01, 40, "ILP"), (0.5, 40, "Greedy"), (0.01, 1, "Greedy")):
+        mixed = portfolio(list(outcomes(heights, noise, examples)), test, CMD, "validation")
+        assert mixed.choices == (first, "Greedy", "Greedy")
 
 
 def test_a_portfolio_is_the_best_recipe_on_the_split_it_chose_on(tiny, tmp_path):

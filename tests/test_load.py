@@ -370,7 +370,7 @@ def test_something_else_than_a_model_raises_an_input_error_in_one_line():
         tokenizer = model = None
 
     for value, name in ((build("gpt2"), "a GPT2LMHeadModel"), (Pipeline(), "a Pipeline"), ("demo", "'demo'")):
-        for call in (score_edges, lambda model, task: discover(model, task, task)):
+        for call in (score_edges, lambda model, task: discover(model, task, task, learn_budget=0)):
             with pytest.raises(InputError, match=rf"a loaded model is needed, not {name}; .*wrap_model") as error:
                 call(value, random_task(2))
             assert "\n" not in str(error.value)

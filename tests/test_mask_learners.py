@@ -262,7 +262,7 @@ def test_records_of_earlier_versions_can_be_read():
      (UGS, {"penalties": (-1.0,)}, "at least 0"), (UGS, {"penalties": (float("inf"),)}, "at least 0"),
      (UGS, {"steps": 0}, "at least 1"), (UGS, {"batch": 0}, "at least 1"), (UGS, {"seed": -1}, "at least 0"),
      (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'hard' or 'soft'"),
-     (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 17}, "1 to 16 circuits")],
+     (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 0}, "at least 1 circuit")],
 )  # fmt: skip
 def test_wrong_parameters_are_errors(kind, wrong, words):
     with pytest.raises(InputError, match=words):

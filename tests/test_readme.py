@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
     found = discover(model, train, test, Settings(sizes=(0.05, 0.3, 1.0)), recipes)
     folder = tmp_path_factory.mktemp("readme") / "r"
     write_result(found, folder)
-    assert {"learned.npz", "attention.npz", "viewer.html", "examples.json"} <= files(folder)
+    assert {"learned.npz", "learned.json", "attention.npz", "viewer.html", "examples.json"} <= files(folder)
     return folder
 
 

@@ -61,7 +61,7 @@ def inputs():
 def result(inputs):
     recipes = {m: [Recipe(), Recipe(Ilp())] for m in (CMD, CPR)}
     validation = random_task(6, seed=2)
-    return discover(*inputs, SETTINGS, validation=validation, tune_among=recipes, stability=3, seed=5)
+    return discover(*inputs, SETTINGS, validation=validation, tune_among=recipes, learn_budget=0, stability=3, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -111,9 +111,9 @@ def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
     assert edgewise("run", "--examples", 12, "--seed", 3, "--out", tmp_path / "one", "--json")[0] == 0
     model = load_model("demo")
     train, test = (load_task("ioi", model, split, 12, 3) for split in ("train", "test"))
-    write_result(
-        discover(model, train, test, Settings(bootstrap=Bootstrap(seed=3)), stability=5, seed=3), str(tmp_path / "two")
-    )
+    settings = Settings(bootstrap=Bootstrap(seed=3))
+    found = discover(model, train, test, settings, learn_budget=0, stability=5, seed=3)
+    write_result(found, str(tmp_path / "two"))
     names = [sorted(str(p.relative_to(tmp_path / f)) for p in (tmp_path / f).rglob("*")) for f in ("one", "two")]
     assert names[0] == names[1]
     runs = [json.loads((tmp_path / f / "run.json").read_text()) for f in ("one", "two")]

@@ -514,7 +514,7 @@ def test_a_discovery_stopped_at_any_point_resumes_with_the_same_results(tmp_path
     """Stopped after each of its batches and selections in turn; every one is made once."""
     model, train, test = wrap_model(build("gpt2")), random_task(8), random_task(8, seed=1)
     settings = Settings(sizes=SIZES, batch_size=3)
-    plain = discover(model, train, test, settings, stability=3)
+    plain = discover(model, train, test, settings, learn_budget=0, stability=3)
     put, made = PartialUnit.write_rows, []
 
     def stop(self, rows, *about, **arrays):
@@ -527,7 +527,7 @@ def test_a_discovery_stopped_at_any_point_resumes_with_the_same_results(tmp_path
         with monkeypatch.context() as broken:
             broken.setattr(PartialUnit, "write_rows", stop)
             try:
-                found = discover(model, train, test, settings, stability=3, session=Session(store))
+                found = discover(model, train, test, settings, learn_budget=0, stability=3, session=Session(store))
                 break
             except KeyboardInterrupt:
                 pass

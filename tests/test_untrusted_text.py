@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
     """A result of the smallest run there is."""
     model = library.load_model("demo")
     train, test = (library.load_task("ioi", model, split, 4) for split in ("train", "test"))
-    result = library.discover(model, train, test, session=Session(progress=lambda *_: None))
+    result = library.discover(model, train, test, learn_budget=0, session=Session(progress=lambda *_: None))
     library.write_result(result, tmp_path_factory.mktemp("words") / "result")
     return tmp_path_factory.getbasetemp() / "words0" / "result"
 

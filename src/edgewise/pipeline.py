@@ -15,15 +15,17 @@ from typing import Any
 
 from .core.statistics import NO_FILTER
 from .errors import InputError
+from .learn import TopKLearner
 from .method import check_is
 from .models import Model
 from .recipes.choice import add_tuned, choose_outcomes
 from .recipes.chosen_circuits import attention_of_chosen, overlap_of_chosen
 from .recipes.discovery import Discovery
+from .recipes.learning_plan import check_minutes, plan_learning
 from .recipes.outcome import Outcome
-from .recipes.recipe import Recipes, list_recipes, paper_recipes
+from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
-from .recipes.settings import DEFAULTS, Settings
+from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings, published_words
 from .recipes.stages import (
     MeasureRecipe,
     evaluate_selections,
@@ -48,6 +50,7 @@ def discover(
     *,
     validation: Task | None = None,
     tune_among: Recipes | None = None,
+    learn_budget: float = LEARN_MINUTES,
     stability: int = 0,
     attention: int = 3,
     seed: int = 0,
@@ -59,16 +62,18 @@ def discover(
     Parameters
     ----------
     recipes
-        Measure -> recipes. By default those of the paper, which learn nothing; `edgewise run` adds `learned_recipes()`
-        for graphs of at most 2,000 edges, where learning takes seconds. Recipes with a learner are learned on train.
-        Recipes of one name get their hyper-parameters as part of it. A list of (measure, recipe) pairs is evaluated in
-        its order, and names are left as they are.
+        Measure -> recipes. By default those of the paper, and those on learned rankings if they can be learned within
+        `learn_budget`. Recipes with a learner are learned on train. Recipes of one name get their hyper-parameters as
+        part of it. A list of (measure, recipe) pairs is evaluated in its order, and names are left as they are.
     validation
         Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. If recipes
         have learners, these choose on the same examples, which also choose a portfolio: a recipe for every size.
         Without them and without tuning, the recipe is chosen on test, and its `chosen_on` says so.
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
+    learn_budget
+        Minutes for learning the rankings of both measures, if no recipes are given; 0 for no learning. Steps and batch
+        are adapted to the budget; if too few steps fit, nothing is learned. Given recipes are learned as they are.
     stability
         Number of resamples of train for the overlap of circuits. 0: no overlap.
     attention
@@ -92,12 +97,15 @@ def discover(
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
+    check_minutes("learn_budget", learn_budget)
     pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
     _check_tasks(model, train, test, validation)
     if settings.positions:
         _check_positions((train, test) if validation is None else (train, test, validation), pairs)
     settings = replace(settings, metric=settings.metric.for_task(train))
     model, clock = model.pin(), _Clock()
+    if recipes is None:
+        pairs = list_recipes(_default_recipes(model, train, settings, learn_budget, seed, session))
     with session.reporting() as session:
         with clock.stage("score"):
             scores = score_task(model, train, settings, session)
@@ -154,6 +162,18 @@ def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None)
     warn_of_overlap(train, test, "scored")
     if validation is not None:
         warn_of_overlap(validation, test, "used to choose recipes")
+
+
+def _default_recipes(
+    model: Model, train: Task, settings: Settings, learn_budget: float, seed: int, session: Session
+) -> Recipes:
+    """Return the recipes of the paper, and those on rankings that can be learned within the budget."""
+    recipes = paper_recipes(settings.bootstrap)
+    can_learn = settings.metric.differentiable and not settings.positions and settings.level != "neuron"
+    if not learn_budget or not can_learn or published_words(settings) is not None:
+        return recipes
+    plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
+    return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
 
 
 def _check_positions(tasks: Sequence[Task], pairs: Sequence[MeasureRecipe]) -> None:

@@ -23,6 +23,7 @@ RESULT_FILES = (
     "circuits.npz",
     "statistics.npz",
     "learned.npz",
+    "learned.json",
     "attention.npz",
     "examples.json",
     "scores/scores.json",

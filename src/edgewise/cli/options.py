@@ -344,7 +344,7 @@ class LearningOptions:
     learned: bool | None = option(
         None,
         "Learning",
-        "Learn rankings too: better, but slower. Default: `run` does up to 2,000 edges.",
+        "Learn rankings too, however long it takes. Default: `run` does within --learn-budget.",
         "--learned/--no-learned",
     )
     learn_steps: int | None = option(None, "Learning", f"Number of steps (default: {TopKLearner.steps}).", min=1)

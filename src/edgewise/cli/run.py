@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,22 +15,22 @@ from ..errors import InputError
 from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
-from ..recipes.settings import Settings
+from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
-from .console import explain, note, print_json, show_forecast, show_progress
+from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
 from .repeat import check_same, describe_positions, made_from
 from .report import show_published, show_run
 
 if TYPE_CHECKING:
+    from ..learn import TopKLearner
     from ..recipes.forecast import Work
+    from ..runtime.session import Session
 
 MOST_RESAMPLES = 1000
-# Rankings of graphs with at most this many edges are learned in seconds.
-SMALL_GRAPH = 2000
 
 
 def command(
@@ -43,6 +44,9 @@ def command(
     kappa: float | None = options.KAPPA,
     tune: bool = option(
         False, "Selection", "Also choose a solver, a filter and a PNR by cross-validation, without test."
+    ),
+    learn_budget: float | None = option(
+        None, "Learning", f"Minutes for learned rankings (default: {LEARN_MINUTES:g}; 0: none).", min=0
     ),
     stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
@@ -61,9 +65,8 @@ def command(
 
     The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test. With
     --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
-    With --kappa, there are also recipes on shrunk scores. With --learned, the default for graphs of at most 2,000 edges
-    (but not of `discover` in Python, where learners are recipes to add), rankings are also learned on train, and a
-    portfolio takes for every size the recipe that is best on validation.
+    With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
+    rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation.
     """
     from ..pipeline import discover
     from ..recipes.tuning import tuning_recipes, tuning_task
@@ -81,6 +84,9 @@ def command(
         )
     if common.learned and common.as_published:
         raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
+    if common.learned is not None and learn_budget is not None:
+        flag = "--learned" if common.learned else "--no-learned"
+        raise InputError(f"{flag} decides without a time budget; give one of {flag} and --learn-budget")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
         raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
     bootstrap, limit = common.build_bootstrap(resamples, task.seed), common.time_limit
@@ -88,7 +94,12 @@ def command(
     recipes = paper_recipes(settings.bootstrap, pnr, limit)
     if kappa is not None:
         recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, limit))
-    by_learning = learned_recipes(common.build_learner(task.seed), limit)
+    learner, minutes = common.build_learner(task.seed), LEARN_MINUTES if learn_budget is None else learn_budget
+    by_learning = learned_recipes(learner, limit)
+    can_learn = minutes > 0 and settings.metric.differentiable
+    can_learn = can_learn and not common.as_published and not common.positions
+    may_learn = can_learn if common.learned is None else common.learned
+    common.check_learning(may_learn)
     candidates = merge_recipes(tuning_recipes(bootstrap, limit), by_learning if common.learned else {})
     with common.session(folder, dry_run) as session:
         loaded = model.load()
@@ -96,33 +107,30 @@ def command(
         settings = replace(settings, metric=settings.metric.for_task(train))
         if tune:
             train = tuning_task(train, task.load(loaded, "validation"), test)
-        is_small = loaded.graph.n_edges <= SMALL_GRAPH
-        learns_by_default = is_small and not common.as_published and not common.positions
-        learns = learns_by_default if common.learned is None else common.learned
-        common.check_learning(learns)
-        if common.learned is None and not is_small and not common.as_published and not common.positions:
-            note(f"no rankings are learned for graphs of more than {SMALL_GRAPH:,} edges; --learned turns it on")
-        if learns:
-            recipes = merge_recipes(recipes, by_learning)
         # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
         validation = None if tune or common.as_published else _load_validation(loaded, task, split)
-        work = _list_work(recipes, settings, train, test, validation)
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
-            if tune:
-                note("the plan doesn't include tuning, which evaluates every recipe on every fold")
-            return
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
         inputs = made_from(
             model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
-            recipes=list_recipes(recipes),
+            # What is planned within the budget depends on the clock, so it isn't compared.
+            recipes=list_recipes(merge_recipes(recipes, by_learning if may_learn else {})),
+            learn_budget=minutes if may_learn and common.learned is None else None,
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
             eap_ig_json=eap_ig_json, **describe_positions(common.positions, train, test),
         )  # fmt: skip
-        if is_made:
+        if is_made and not dry_run:
             discovery = _read_made(folder, inputs)
             print_json(result_summary(discovery) | {"out": str(folder)}) if json else show_run(folder, discovery)
+            return
+        if may_learn and common.learned is None:
+            by_learning = _plan_within(minutes, loaded, train, settings, learner, limit, session)
+        if may_learn:
+            recipes = merge_recipes(recipes, by_learning)
+        if show_forecast(loaded, _list_work(recipes, settings, train, test, validation), session, dry_run, json):
+            if tune:
+                note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
         if not json:
             graph = settings.graph(loaded.graph, train)
@@ -153,6 +161,30 @@ def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:
         raise InputError(f"{error}, with --overwrite") from None
     check_same(folder, discovery.run.made_from or None, inputs)
     return discovery
+
+
+def _plan_within(
+    minutes: float,
+    model: models.Model,
+    train: Task,
+    settings: Settings,
+    learner: TopKLearner,
+    time_limit: float | None,
+    session: Session,
+) -> Recipes:
+    """Return the recipes on rankings that can be learned within a number of minutes; none, with a note, if none can."""
+    from ..recipes.learning_plan import plan_learning
+
+    plan = plan_learning(model, train, settings, learner, minutes, session)
+    needed = plan.seconds / 60
+    if plan.learner is None:
+        more = f"--learn-budget {max(1, math.ceil(needed))}"
+        note(f"no rankings are learned: that would take about {duration(plan.seconds)}; {more} allows it")
+        return {}
+    if (plan.learner.steps, plan.learner.batch) != (learner.steps, learner.batch):
+        steps = f"{plan.learner.steps} steps of {plan.learner.batch} instead of {learner.steps} of {learner.batch}"
+        note(f"rankings are learned in {steps}, to take {minutes:g} min or less; --learn-budget allows more")
+    return learned_recipes(plan.learner, time_limit)
 
 
 def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:

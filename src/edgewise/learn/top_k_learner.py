@@ -62,4 +62,4 @@ class TopKLearner(TopKParameters):
         """Return the cost of all steps, those of resamples included."""
         from .training import weighted_cost
 
-        return weighted_cost(problem, self.steps * (1 + self.resamples), self.batch)
+        return weighted_cost(problem, self.steps * (1 + self.resamples), self.n_examples, self.n_circuits)

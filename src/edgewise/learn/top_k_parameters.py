@@ -64,13 +64,23 @@ class TopKParameters(Learner, ABC):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
         check_choice("forward", self.forward, ("hard", "soft"))
         check_choice("draw", self.draw, ("log", "curve", "uniform"))
-        if not 1 <= self.circuits <= self.batch:
-            raise InputError(f"a step runs 1 to {self.batch} circuits (its batch), not {self.circuits}")
+        if not 1 <= self.circuits <= MOST_RANKINGS:
+            raise InputError(f"a step runs at least 1 circuit and at most {MOST_RANKINGS:,}, not {self.circuits}")
         if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
             raise InputError(
                 f"a seed and a number of resamples are at least 0, below 2^63 and at most {MOST_RANKINGS:,}, not "
                 f"{self.seed} and {self.resamples}"
             )
+
+    @property
+    def n_circuits(self) -> int:
+        """The number of circuits of a step: `circuits`, or `batch` if that is smaller."""
+        return min(self.circuits, self.batch)
+
+    @property
+    def n_examples(self) -> int:
+        """The number of examples of a step, on each of which all circuits of the step run."""
+        return self.batch // self.n_circuits
 
     def rate_for(self, graph: BaseGraph) -> float:
         """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine."""

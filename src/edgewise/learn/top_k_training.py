@@ -39,24 +39,23 @@ WINDOW = 0.1
 LEAST_LOSS = 0.05
 
 
-def soft_top_k(theta: Tensor, k: float, temperature: float = 1.0) -> Tensor:
-    """Return sigmoid((theta - t) / temperature) [edge], with t such that the weights sum to k.
+def soft_top_k(theta: Tensor, k: Tensor | float, temperature: float = 1.0) -> Tensor:
+    """Return sigmoid((theta - t) / temperature) [..., edge], with t such that the weights sum to k.
 
-    The result is differentiable, also through t.
+    The result is differentiable, also through t. `k` is one number, or [..., 1].
     """
     with torch.no_grad():
-        low, high = theta.min() - 20 * temperature, theta.max() + 20 * temperature
+        low = theta.amin(-1, keepdim=True) - 20 * temperature
+        high = theta.amax(-1, keepdim=True) + 20 * temperature
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if torch.sigmoid((theta - middle) / temperature).sum() > k:
-                low = middle
-            else:
-                high = middle
+            is_low = torch.sigmoid((theta - middle) / temperature).sum(-1, keepdim=True) > k
+            low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
         threshold = (low + high) / 2
         weights = torch.sigmoid((theta - threshold) / temperature)
-        slope = (weights * (1 - weights) / temperature).sum()
+        slope = (weights * (1 - weights) / temperature).sum(-1, keepdim=True)
     # One Newton step at the solution hardly moves it, but carries the derivative of t with respect to theta.
-    threshold = threshold + (torch.sigmoid((theta - threshold) / temperature).sum() - k) / slope
+    threshold = threshold + (torch.sigmoid((theta - threshold) / temperature).sum(-1, keepdim=True) - k) / slope
     return torch.sigmoid((theta - threshold) / temperature)
 
 
@@ -89,8 +88,10 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         return -measure.better * _validation_area(learner, problem, validation, theta, quiet)
 
     def describe(state: TrainingState) -> Unit:
-        sizes = [int(_draw_sizes(learner, problem, step)[0][0]) for step in range(state.step)]
-        trend = loss_trend(state.losses, sizes) if learner.draw == "curve" and learner.circuits == 1 else 0.0
+        # Normalised losses of sizes from the whole range can be compared; others only between equal sizes.
+        is_comparable = learner.normalise and learner.n_circuits > 1
+        sizes = [0 if is_comparable else _draw_sizes(learner, problem, step)[0][0] for step in range(state.step)]
+        trend = loss_trend(state.losses, sizes)
         about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
         if validation is None:
             return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
@@ -169,7 +170,7 @@ def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) ->
 
     Both depend on `step` only. With draw='log', each circuit draws from an equal part of the range.
     """
-    n_edges, count = problem.graph.n_edges, learner.circuits
+    n_edges, count = problem.graph.n_edges, learner.n_circuits
     rng = np.random.default_rng([learner.seed, 0, step])
     if learner.draw == "uniform":
         return [int(rng.integers(1, n_edges)) for _ in range(count)], rng
@@ -184,30 +185,23 @@ def _prepare_steps(
     learner: TopKParameters, problem: LearningProblem, session: Session, start: Callable[[], Tensor]
 ) -> Callable[[TrainingState], tuple[float, Tensor]]:
     """Return the function that computes the loss and the gradient [edge] of the next step."""
-    n_examples = max(1, learner.batch // learner.circuits)
-    runner = StepRunner(problem, session.engine, learner.measure, n_examples, learner.seed)
+    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed)
     scale_of = _loss_scales(learner, problem, runner, start()) if learner.normalise else lambda size: 1.0
 
     def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
         sizes, rng = _draw_sizes(learner, problem, state.step)
-        thetas, soft, hard = [], [], []
-        for size in sizes:
-            noise = torch.tensor(rng.logistic(scale=learner.noise, size=len(state.theta)), dtype=torch.float32)
-            theta = (state.theta + noise).requires_grad_()
-            thetas.append(theta)
-            soft.append(soft_top_k(theta, size, learner.temperature))
-            hard.append(hard_top_k(theta.detach(), size) if learner.forward == "hard" else soft[-1].detach())
-        weights = torch.stack(hard) if len(hard) > 1 else hard[0]
-        losses, gradients = runner.run(runner.examples(state.step), weights)
+        noise = rng.logistic(scale=learner.noise, size=(len(sizes), len(state.theta)))
+        theta = (state.theta + torch.tensor(noise, dtype=torch.float32)).requires_grad_()
+        soft = soft_top_k(theta, torch.tensor(sizes)[:, None], learner.temperature)
+        weights = soft.detach()
+        if learner.forward == "hard":
+            weights = torch.stack([hard_top_k(row, size) for row, size in zip(theta.detach(), sizes, strict=True)])
+        losses, gradient = runner.run(runner.examples(state.step), weights if len(sizes) > 1 else weights[0])
         scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
         # With a hard forward pass this is straight through: the hard circuit's gradient is used for the soft choice.
-        total = torch.zeros_like(state.theta)
-        for theta, choice, scale, gradient in zip(
-            thetas, soft, scales.tolist(), gradients.view(len(sizes), -1), strict=True
-        ):
-            (of_theta,) = torch.autograd.grad(choice, theta, gradient * scale)
-            total = total + of_theta
-        return float((losses * scales).sum()), total
+        gradient = gradient.view(len(sizes), -1) * torch.tensor(scales, dtype=torch.float32)[:, None]
+        (gradient,) = torch.autograd.grad(soft, theta, gradient)
+        return float((losses * scales).sum()), gradient.sum(0)
 
     return gradient_of
 

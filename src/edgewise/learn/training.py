@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
 from ..models.prepare import prepare
-from ..runtime.engine import NARROW_D_MODEL, Engine, run_batches
+from ..runtime.engine import Engine, is_narrow_model, run_batches
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
@@ -62,6 +62,26 @@ class GradientJob:
         For several circuits, return the loss of each, and the gradients [circuit, edge]. They share the runs that don't
         depend on the weights.
         """
+        if self.rows is not None:
+            losses, gradients = self._run(model, examples, [self.weights[[self.rows[each] for each in examples]]])
+        elif self.weights.ndim == 1:
+            losses, gradients = self._run(model, examples, [self.weights])
+        elif is_narrow_model(model):
+            # Operations on small tensors take as long as on larger ones, so the circuits run as one batch.
+            n_circuits, n_examples = len(self.weights), len(examples)
+            rows = self.weights.repeat_interleave(n_examples, 0)
+            losses, gradients = self._run(model, [*examples] * n_circuits, [rows])
+            by_circuit = gradients[0].view(n_circuits, n_examples, -1).sum(1)
+            return losses[0].view(n_circuits, n_examples).sum(1).tolist(), by_circuit
+        else:
+            losses, gradients = self._run(model, examples, self.weights)
+            return [float(loss.sum()) for loss in losses], torch.stack(gradients)
+        return float(losses[0].sum()), gradients[0]
+
+    def _run(
+        self, model: Model, examples: Sequence[Example], circuits: Iterable[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Return, for the weights of each circuit, the losses [example] and the gradient of their sum."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
         batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
         with torch.no_grad():
@@ -69,21 +89,16 @@ class GradientJob:
             # Metrics that read only the answers' logits don't need the clean run.
             clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
         full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).T
-
-        def differentiate(weights: Tensor) -> tuple[float, Tensor]:
-            weights = weights.detach().to(transformer.device).requires_grad_()
+        losses, gradients = [], []
+        for circuit in circuits:
+            weights = circuit.detach().to(transformer.device).requires_grad_()
             readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
             value = self.metric.checked(readout, clean or readout)
-            loss = self.measure.loss(value, full.to(value), empty.to(value), self.span).sum()
-            (gradient,) = torch.autograd.grad(loss, weights)
-            return float(loss.detach()), gradient.float().cpu()
-
-        if self.rows is not None:
-            return differentiate(self.weights[[self.rows[example] for example in examples]])
-        if self.weights.ndim == 1:
-            return differentiate(self.weights)
-        losses, gradients = zip(*(differentiate(weights) for weights in self.weights), strict=True)
-        return list(losses), torch.stack(gradients)
+            loss = self.measure.loss(value, full.to(value), empty.to(value), self.span)
+            (gradient,) = torch.autograd.grad(loss.sum(), weights)
+            losses.append(loss.detach().cpu())
+            gradients.append(gradient.float().cpu())
+        return losses, gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +309,7 @@ def choose_part_size(problem: LearningProblem) -> int:
     """
     shape, longest = problem.model.transformer.shape, problem.task.longest
     fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
-    return min(fits, STEP_PART) if problem.model.graph.d_model > NARROW_D_MODEL else fits
+    return min(fits, STEP_PART) if not is_narrow_model(problem.model) else fits
 
 
 def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
@@ -309,11 +324,12 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
     )
 
 
-def weighted_cost(problem: LearningProblem, steps: int, batch: int) -> LearningCost:
-    """Return the cost of steps that run a weighted circuit; the job is timed with weights of one half."""
+def weighted_cost(problem: LearningProblem, steps: int, batch: int, circuits: int = 1) -> LearningCost:
+    """Return the cost of steps that run weighted circuits on `batch` examples; weights of one half are timed."""
     model, task = problem.model, problem.task
     shape = model.transformer.shape
     need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
-    weights, ends = torch.full((model.graph.n_edges,), 0.5), dict.fromkeys(task.examples, (1.0, 0.0))
+    weights = torch.full((circuits, model.graph.n_edges) if circuits > 1 else (model.graph.n_edges,), 0.5)
+    ends = dict.fromkeys(task.examples, (1.0, 0.0))
     job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0)
     return LearningCost(steps, min(batch, len(task)), need, job)

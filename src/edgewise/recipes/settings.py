@@ -93,6 +93,8 @@ class Settings:
 
 
 DEFAULTS = Settings()
+# Minutes for learning rankings, for both measures together.
+LEARN_MINUTES = 3.0
 # What the paper's public script does differently from the paper's text and from the defaults here.
 PUBLISHED: Mapping[str, str] = {
     "faithfulness": "faithfulness is the ratio m(circuit) / m(model), not MIB's, which is 0 for the empty circuit",

@@ -11,7 +11,7 @@ from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
-from ..evaluate import Curve, Measure
+from ..evaluate import CONFIDENCE, Curve, Measure, resample_heights
 from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
@@ -187,17 +187,25 @@ def evaluate_selections(
 
 
 def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
-    """Return the outcome on test that takes, at every size, the recipe of the best height on validation.
+    """Return the outcome on test that takes, at every size, a recipe that was chosen on validation.
 
-    Which ranking and solver is best differs by size. An area is a sum over sizes with positive weights, so choosing
-    the best height at every size gives the best area. The evaluated examples are not used.
+    Which ranking and solver is best differs by size. But the best of many recipes on few examples is often best by
+    chance. So all sizes take the recipe of the best area, except those at which another recipe is significantly better,
+    by a paired comparison at a level that is divided by the number of other recipes. The evaluated examples are not
+    used.
 
     `validation` and `test` are outcomes of the same recipes in the same order; ties go to the first. `split` is the
     name of the examples that recipes are chosen on.
     """
     rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
-    heights = measure.better * np.array([measure.height(validation[row].curve.faithfulness) for row in rows])
-    chosen = [test[rows[best]] for best in heights.argmax(0)]
+    default = max(rows, key=lambda row: measure.better * validation[row].area)
+    heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows) - 1)
+    chosen = []
+    for size, height in enumerate(heights[default]):
+        better = [row for row in rows if heights[row][size].minus(height, confidence).is_better]
+        best = max(better, key=lambda row: measure.better * heights[row][size].estimate, default=default)
+        chosen.append(test[best])
     first, sizes = chosen[0].curve, range(len(chosen))
     curve = replace(
         first,

@@ -59,6 +59,28 @@ class CurveRecord(TypedDict):
     sizes: list[SelectionRecord]
 
 
+class LearnedRecord(TypedDict):
+    """How a ranking was learned; None and empty lists for what its learner doesn't say.
+
+    steps                number of steps done
+    validation           (step, area on validation examples)
+    validation_examples  how many examples that were
+    choices              (size, the ranking that it takes: that of the warm start, the learned one or one between them)
+    """
+
+    steps: int | None
+    seconds: float | None
+    validation: list[tuple[int, float]]
+    validation_examples: int | None
+    choices: list[tuple[float, str]]
+
+
+class LearnedFile(TypedDict):
+    """The content of learned.json: name in learned.npz -> how it was learned."""
+
+    learned: Mapping[str, LearnedRecord]
+
+
 class ExamplesRecord(TypedDict):
     """The content of examples.json: the first prompts, and how many more were evaluated."""
 

@@ -5,6 +5,7 @@ scores/           scores, [example, edge]
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      the circuits of every recipe and size as packed bits, and the metric of every circuit and example
 learned.npz       learned rankings, one array [edge] per learner; missing if there are none
+learned.json      how they were learned: steps, seconds, area on validation by step, the choice of every size
 circuits/         one file per size of the recipe that was chosen for each measure
 curve.json        every recipe and how its solver ended; for people also areas, which readers ignore
 curve.csv         a table for people: edges, metric and faithfulness per recipe and size
@@ -50,18 +51,31 @@ from ..recipes.settings import Settings, published_words
 from ..recipes.stability import mean_overlap
 from ..recipes.tuning_result import Tuning
 from ..select import Selection
-from .records import CurveRecord, ExamplesRecord, ExtraRunFields, SelectionRecord, upgrade_version_2
+from .records import (
+    CurveRecord,
+    ExamplesRecord,
+    ExtraRunFields,
+    LearnedFile,
+    LearnedRecord,
+    SelectionRecord,
+    upgrade_version_2,
+)
 
 FORMAT, VERSION = "edgewise-result", 3
 # A regular expression of the paths in a result folder.
 FILE_PATTERN = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.(npz|json)|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
-    r"|README\.md|viewer(-truth)?\.html|examples\.json|attention\.npz|learned\.npz"
+    r"|README\.md|viewer(-truth)?\.html|examples\.json|attention\.npz|learned\.(npz|json)"
 )
 STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
 EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
 # The arrays of attention.npz; `values` are those of `Attention` in one row.
+LEARNED_FORMAT, LEARNED_VERSION = "edgewise-learned", 1
+# What learned.json holds of a ranking's origin, and the values for learners that don't say it.
+LEARNED: Mapping[str, Any] = {
+    "steps": None, "seconds": None, "validation": [], "validation_examples": None, "choices": [],
+}  # fmt: skip
 ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
 
 
@@ -322,6 +336,11 @@ def _write_learned(folder: Path, result: Discovery) -> None:
     if result.learned:
         names = _learner_names(result.outcomes)
         write_arrays(folder / "learned.npz", {name: result.learned[learner].value for learner, name in names.items()})
+        origins = {name: result.learned[learner].origin for learner, name in names.items()}
+        records = {
+            name: {key: origin.get(key, empty) for key, empty in LEARNED.items()} for name, origin in origins.items()
+        }
+        write_json(folder / "learned.json", {"format": LEARNED_FORMAT, "version": LEARNED_VERSION, "learned": records})
 
 
 def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
@@ -330,8 +349,15 @@ def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -
     if not os.path.isfile(path):
         return {}
     arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
+    records: Mapping[str, LearnedRecord] = {}
+    if os.path.isfile(folder / "learned.json"):
+        content = read_versioned_json(folder / "learned.json", LEARNED_FORMAT, LEARNED_VERSION)
+        records = convert_record(LearnedFile, content, "learned.json")["learned"]
     return {
-        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any())) for learner, name in names.items()
+        learner: Ranking(
+            graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=dict(records.get(name, {}))
+        )
+        for learner, name in names.items()
     }
 
 

@@ -192,6 +192,7 @@ def view_of_run(discovery: Discovery) -> View:
         "faithfulness": settings.faithfulness.summary,
         "accuracy of the model": f"{run.accuracy.top:.1%}",
         "edges whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
+        **_learning_facts(discovery),
         "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
     }
     view_run = ViewRun(
@@ -203,6 +204,20 @@ def view_of_run(discovery: Discovery) -> View:
     names, share = [(row.measure, row.method) for row in rows], first.curve.shares[first.default_size]
     shown = names.index((first.measure.name, first.name))
     return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
+
+
+def _learning_facts(discovery: Discovery) -> dict[str, str]:
+    """Return how each ranking was learned: the steps, and the area on validation by step."""
+    facts = {}
+    for learner, ranking in discovery.learned.items():
+        origin = ranking.origin
+        parts = [f"{origin['steps']:,} steps"] if origin.get("steps") is not None else []
+        if origin.get("validation"):
+            curve = ", ".join(f"{area:.4f} after {step:,}" for step, area in origin["validation"])
+            parts.append(f"{learner.measure.name} on {origin['validation_examples']} validation examples: {curve}")
+        if parts:
+            facts[f"learned for {learner.measure.name}"] = "; ".join(parts)
+    return facts
 
 
 def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:

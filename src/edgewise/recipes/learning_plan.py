@@ -1,0 +1,101 @@
+"""Plan learning within a time budget: the numbers of steps and of examples per step.
+
+Results must not depend on the clock more than through the planned number of steps. So the plan is stored with the run,
+where a resumed run finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..errors import InputError
+from ..evaluate import BOTH_MEASURES
+from ..learn import TopKLearner
+from ..models import Model
+from ..runtime.session import Session
+from ..runtime.store import Unit
+from ..runtime.unit_keys import unit_key
+from ..tasks import Task
+from .forecast import LearnWork, Timer
+from .settings import Settings
+
+# With fewer steps than this, smaller batches are better; with fewer steps than `LEAST_STEPS`, nothing is learned.
+MANY_STEPS, LEAST_STEPS = 150, 40
+# Checks on validation examples and the composition take about this share of the time of the steps.
+CHECK_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """How rankings are learned within a budget.
+
+    learner  with the planned steps and batch. None if not even few steps fit into the budget.
+    seconds  forecast for both measures; if nothing fits, that of the fewest steps
+    """
+
+    learner: TopKLearner | None
+    seconds: float
+
+
+def plan_learning(
+    model: Model, task: Task, settings: Settings, learner: TopKLearner, minutes: float, session: Session
+) -> LearningPlan:
+    """Return the plan that the store has, or make one by timing a step.
+
+    Parameters
+    ----------
+    model, task, settings
+        What rankings are learned from, as in `discover`.
+    learner
+        Its steps and batch are the most that are planned.
+    minutes
+        The budget for the rankings of both measures.
+    session
+        Its engine's workers share a step. Its store keeps the plan.
+    """
+    check_minutes("learn_budget", minutes)
+    key = ""
+    if session.store.folder is not None:
+        how = (learner, settings.metric, settings.ablation, settings.sizes, settings.memory, float(minutes))
+        key = unit_key("plan", model=model.digest, task=task.digest, how=how)
+        if (stored := session.store.find(key)) is not None:
+            steps, batch, seconds = (stored.about[name] for name in ("steps", "batch", "seconds"))
+            return LearningPlan(replace(learner, steps=steps, batch=batch) if steps else None, seconds)
+    per_step = _time_step(model, task, settings, learner, session)
+    planned = fit_budget(learner, per_step, 60 * minutes)
+    steps, batch = (0, 0) if planned.learner is None else (planned.learner.steps, planned.learner.batch)
+    session.store.save(key, Unit({}, {"steps": steps, "batch": batch, "seconds": planned.seconds}))
+    return planned
+
+
+def fit_budget(learner: TopKLearner, step_seconds: float, budget: float) -> LearningPlan:
+    """Return the plan for a budget in seconds, if a step of the learner takes `step_seconds`.
+
+    Steps are reduced first, then examples per step are halved and steps reduced again.
+    """
+    n_rankings = len(BOTH_MEASURES) * (1 + learner.resamples)
+    half = max(learner.n_circuits, learner.batch // 2)
+    least = min(LEAST_STEPS, learner.steps)
+    options = ((learner.batch, min(MANY_STEPS, learner.steps)), (half, least))
+    for batch, fewest in options:
+        cost = n_rankings * (1 + CHECK_SHARE) * step_seconds * batch / learner.batch  # of one step of every ranking
+        steps = min(learner.steps, math.floor(budget / cost))
+        if steps >= fewest:
+            steps = steps if steps == learner.steps else max(fewest, steps // 10 * 10)
+            return LearningPlan(replace(learner, steps=steps, batch=batch), steps * cost)
+    return LearningPlan(None, least * cost)
+
+
+def check_minutes(name: str, minutes: float) -> None:
+    """Raise InputError if a budget isn't a number of minutes of at least 0."""
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 <= minutes < math.inf:
+        raise InputError(f"{name} is a number of minutes, 0 for no learning, not {minutes!r}")
+
+
+def _time_step(model: Model, task: Task, settings: Settings, learner: TopKLearner, session: Session) -> float:
+    """Return the seconds of one step of learning."""
+    work = LearnWork(task, settings, learner)
+    stage = work.plan(model, session.engine)
+    timed = work.time(stage, Timer(model, session.engine))
+    return timed.with_workers(session.engine.workers(model)) / max(1, stage.passes)

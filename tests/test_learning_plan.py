@@ -1,0 +1,112 @@
+"""Learning within a time budget."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import test_cli
+import torch
+from conftest import build, random_task
+from test_cli import refused
+
+from edgewise import CMD, CPR, InputError, Settings, Store, TopKLearner, discover, read_result, wrap_model, write_result
+from edgewise.recipes import learning_plan
+from edgewise.recipes.learning_plan import CHECK_SHARE, LEAST_STEPS, MANY_STEPS, fit_budget, plan_learning
+from edgewise.recipes.settings import as_published
+from edgewise.runtime import Session
+
+edgewise = test_cli.edgewise
+QUIET = Session(progress=lambda *_: None)
+
+
+@pytest.mark.parametrize("step_seconds", [0.001, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("budget", [30, 180, 1800])
+@pytest.mark.parametrize("learner", [TopKLearner(), TopKLearner(steps=20), TopKLearner(batch=6, resamples=2)])
+def test_a_plan_fits_the_budget_or_nothing_is_learned(step_seconds, budget, learner):
+    plan = fit_budget(learner, step_seconds, budget)
+    n_rankings = 2 * (1 + learner.resamples)
+    least = min(LEAST_STEPS, learner.steps)
+    half = max(learner.n_circuits, learner.batch // 2) / learner.batch
+    cheapest = least * n_rankings * step_seconds * half * (1 + CHECK_SHARE)
+    if plan.learner is None:
+        assert plan.seconds == pytest.approx(cheapest) and plan.seconds > budget
+        return
+    planned = plan.learner
+    assert cheapest <= budget * (1 + 1e-9) and plan.seconds <= budget * (1 + 1e-9)
+    assert least <= planned.steps <= learner.steps and planned.batch <= learner.batch
+    assert planned.batch == learner.batch or planned.steps <= 2 * MANY_STEPS
+    cost = planned.steps * n_rankings * step_seconds * planned.batch / learner.batch * (1 + CHECK_SHARE)
+    assert plan.seconds == pytest.approx(cost)
+
+
+def test_a_larger_budget_never_plans_less():
+    plans = [fit_budget(TopKLearner(), 0.5, budget).learner for budget in range(10, 700, 10)]
+    sizes = [0 if plan is None else plan.steps * plan.batch for plan in plans]
+    assert sizes[0] == 0 and sizes == sorted(sizes) and sizes[-1] == 300 * 16
+
+
+@pytest.mark.parametrize("wrong", [-1, float("inf"), float("nan"), "3", True])
+def test_a_budget_is_a_number_of_minutes(wrong):
+    model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(4)
+    with pytest.raises(InputError, match="number of minutes"):
+        discover(model, task, task, learn_budget=wrong, session=QUIET)
+
+
+def test_a_stored_plan_is_used_again_whatever_the_clock_says(tmp_path, monkeypatch):
+    model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
+    session = Session(store=Store(tmp_path / "s").open(), progress=lambda *_: None)
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.5)
+    first = plan_learning(model, task, Settings(), TopKLearner(), 3, session)
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 1e9)
+    assert plan_learning(model, task, Settings(), TopKLearner(), 3, session) == first
+    # Another budget, and another number of steps, are other plans.
+    assert plan_learning(model, task, Settings(), TopKLearner(), 4, session).learner is None
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.0001)
+    assert plan_learning(model, task, Settings(), TopKLearner(steps=7), 3, session).learner == TopKLearner(steps=7)
+
+
+def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_it(tmp_path, monkeypatch):
+    model, task, test = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(16), random_task(4, seed=1)
+    settings = Settings(sizes=(0.05, 0.3, 1.0))
+    monkeypatch.setattr(learning_plan, "LEAST_STEPS", 5)
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 3 min / (2 measures x 1.25 x 3 s / 2) = 48 steps
+
+    def learned(**options):
+        found = discover(model, task, test, options.pop("settings", settings), attention=0, session=QUIET, **options)
+        return found if found.learned else None
+
+    found = learned(learn_budget=0.7)
+    assert set(found.learned) == {TopKLearner(measure, steps=10, batch=8) for measure in (CMD, CPR)}
+    assert "Learned" in {outcome.name for outcome in found.of(CMD)}
+    write_result(found, tmp_path / "r")
+    again = read_result(tmp_path / "r")
+    record = json.loads((tmp_path / "r" / "learned.json").read_text())["learned"]
+    for learner, ranking in again.learned.items():
+        origin, details = found.learned[learner].origin, record[learner.measure.name]
+        assert ranking.origin["steps"] == origin["steps"] == details["steps"] <= 10
+        np.testing.assert_allclose(ranking.origin["validation"], origin["validation"])
+        assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 4
+    assert "after 0" in (tmp_path / "r" / "viewer.html").read_text()
+    assert learned(learn_budget=0.01) is None and learned(learn_budget=0) is None
+    assert learned(settings=as_published(settings)) is None
+
+
+def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgewise, tmp_path, monkeypatch):
+    words = ("run", "--examples", 16, "--stability", 0, "--out", tmp_path / "r")
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 100.0)
+    code, _, err = edgewise(*words, "--learn-budget", 3)
+    assert code == 0 and "--learn-budget 84" in err and not read_result(tmp_path / "r").learned
+    words = (*words, "--learn-steps", 20, "--learn-budget", 1, "--overwrite")
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.01)
+    assert edgewise(*words)[0] == 0
+    (steps,) = {learner.steps for learner in read_result(tmp_path / "r").learned}
+    assert steps == 20
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: pytest.fail("nothing is planned again"))
+    code, _, err = edgewise(*words[:-1])
+    assert code == 0 and "nothing is computed again" in err
+    assert "learn budget was" in refused(edgewise, *words[:-2], 2)
+    assert "give one of" in refused(edgewise, "run", "--learned", "--learn-budget", 2, "--out", tmp_path / "x")
+    words = ("run", "--learn-budget", 0, "--learn-steps", 2, "--out", tmp_path / "x")
+    assert "need --learned" in refused(edgewise, *words)
