@@ -155,7 +155,6 @@ def _name_options(message: str) -> str:
     """Return a library's message with Python arguments such as device='cpu' written as options, --device cpu."""
     message = message.replace("trust_remote_code=True", "--trust-remote-code").replace("overwrite=True", "--overwrite")
     message = message.replace("tune_among=RECIPES", "--tune").replace("layout='", "submission='")
-    message = message.replace("method='", "recipe='")
     message = re.sub(r"\b(recipe)=('[^']+')", r"--\1 \2", message)
     message = re.sub(r"\b(device|dtype|bos|engine|submission)='([\w:,]+)'", r"--\1 \2", message)
     return re.sub(r"\b(pnr|workers|resamples)=([\d.]+\d|\d)", r"--\1 \2", message)

@@ -15,7 +15,7 @@ from ..io.atomic import SCORE_FILES, check_folder
 from ..select.problem import RANKINGS
 from . import options
 from .console import print_json, say
-from .options import option
+from .options import option, parse_numbers
 from .show import show_strongest
 
 
@@ -40,10 +40,7 @@ def command(
     check_folder(out_folder, overwrite, SCORE_FILES)
     if len(scores) < 2:
         raise InputError("give two or more folders or files to combine")
-    try:
-        numbers = None if weights is None else [float(part) for part in weights.split(",")]
-    except ValueError:
-        raise InputError(f"--weights takes numbers such as 1,1,2, not {weights!r}") from None
+    numbers = None if weights is None else parse_numbers("--weights", weights, float, "1,1,2")
     rankings = [
         Ranking.load(path) if Ranking.is_folder(path) else summarise(EdgeScores.load(path)).ranking for path in scores
     ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 
-from ..core.circuit import Circuit
+from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
 from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
@@ -95,7 +93,7 @@ def command(
         about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
-            circuits=[str(path) for path in paths], edges=_digest(opened), per_example=per_example,
+            circuits=[str(path) for path in paths], edges=masks_digest(opened), per_example=per_example,
             batch_size=batch_size, memory=settings.memory, **describe_positions(has_spans, examples),
         )  # fmt: skip
         if is_made and out_file is not None:
@@ -158,10 +156,6 @@ def _find_run(path: Path) -> Path | None:
     folder = path if path.is_dir() else path.parent
     folder = folder.parent if folder.name == "circuits" else folder
     return folder if is_result(folder) else None
-
-
-def _digest(circuits: Sequence[Circuit]) -> str:
-    return hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in circuits)).hexdigest()
 
 
 def _load(path: Path) -> Circuit:

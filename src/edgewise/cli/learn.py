@@ -17,7 +17,7 @@ from ..recipes.settings import Settings
 from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
-from .options import option
+from .options import option, parse_numbers
 from .repeat import KEY, check_same, describe_examples, made_from
 from .show import show_strongest
 
@@ -87,8 +87,8 @@ def command(
         rate=learning_rate,
         resamples=resamples,
         loss=loss,
-        sizes=None if sizes is None else _parse_numbers("--sizes", sizes),
-        penalties=None if penalties is None else _parse_numbers("--penalties", penalties),
+        sizes=None if sizes is None else parse_numbers("--sizes", sizes, float, "0.02,0.1"),
+        penalties=None if penalties is None else parse_numbers("--penalties", penalties, float, "0.001,0.01"),
         seed=task.seed,
     )
     if learner.record().get("loss") == "kl" and (measure or metric):
@@ -150,10 +150,3 @@ def build_learner(name: str, as_published: bool, **values: Any) -> Learner:
     if not as_published:
         return learner
     return type(learner).published(**{name: value for name, value in values.items() if value is not None})
-
-
-def _parse_numbers(option_name: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{option_name} takes numbers such as 0.02,0.1, not {text!r}") from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 
@@ -38,6 +38,7 @@ from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
 from .console import detail, redirect_prints, status
 
+Number = TypeVar("Number", int, float)
 AUTO = "auto"
 # The order of the groups in `--help`.
 COMMON_PANEL = "Common options"
@@ -134,6 +135,14 @@ def _recorded_model(path: Path) -> str:
         return read_result(path).run.model
     is_scores = (path / "scores.json").is_file()
     return str(EdgeScores.load(path).provenance.get("model", "")) if is_scores else ""
+
+
+def parse_numbers(option_name: str, text: str, kind: type[Number], example: str) -> tuple[Number, ...]:
+    """Return the numbers of a text such as 0.1,0.2. Raise InputError with an example if it has anything else."""
+    try:
+        return tuple(kind(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"{option_name} takes numbers such as {example}, not {text[:80]!r}") from None
 
 
 def join_names(names: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import recipes, runtime, study as studies
 from ..errors import InputError
@@ -25,10 +25,9 @@ from .console import (
     say,
     show_progress,
 )
-from .options import option
+from .options import option, parse_numbers
 from .report import report_study
 
-Number = TypeVar("Number", int, float)
 PNR_GRID, RESAMPLES_GRID, KAPPA_GRID = ".3,.4,.45,.5,.55,.6,.7,.8,.9", "5,10,15", "0.5,1,2"
 
 
@@ -94,9 +93,9 @@ def command(
         seeds=seeds,
         examples=examples,
         grid=studies.Grid(
-            _numbers(resamples_grid, int),
-            _numbers(kappa_grid, float),
-            _numbers(pnr_grid, float),
+            parse_numbers("--resamples-grid", resamples_grid, int, "5,10"),
+            parse_numbers("--kappa-grid", kappa_grid, float, "0.5,1"),
+            parse_numbers("--pnr-grid", pnr_grid, float, "0.3,0.5"),
             (Greedy(), TopN(), Ilp(common.time_limit)),
         ),
         settings=common.build_settings(common.build_bootstrap(10)),
@@ -217,10 +216,3 @@ def _show_forecasts(forecasts: Sequence[recipes.Forecast], as_json: bool) -> Non
 
 def _names(texts: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
-
-
-def _numbers(text: str, kind: type[Number]) -> tuple[Number, ...]:
-    try:
-        return tuple(kind(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InputError(f"{text[:80]!r} isn't a list of numbers, such as 0.3,0.5") from None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..graph import BaseGraph
-from ..io.atomic import write_text
 from ..io.formats import read_edge_file, write_edge_file
 from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
 
@@ -79,15 +77,6 @@ class Circuit:
     def n_edges(self) -> int:
         """The number of edges in the circuit."""
         return int(np.count_nonzero(self.mask))
-
-    def to_csv(self, path: str | Path, score: ArrayLike | None = None) -> None:
-        """Write a CSV file with a row per edge of the circuit: edge, source, destination, input, and score [edge]."""
-        columns = self._columns(score)
-        text = io.StringIO(newline="")
-        writer = csv.writer(text)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-        write_text(Path(path), text.getvalue())
 
     def to_frame(self, score: ArrayLike | None = None) -> DataFrame:
         """Return a pandas DataFrame with a row per edge of the circuit: edge, source, destination, input, and score.
@@ -198,3 +187,8 @@ def connected(graph: BaseGraph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     on_path = np.zeros(graph.n_edges, bool)
     on_path[edges] = True
     return on_path
+
+
+def masks_digest(circuits: Iterable[Circuit]) -> str:
+    """Return a hash of the edges of several circuits, in their order."""
+    return hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in circuits)).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..core.circuit import Circuit
+from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
 from ..graph import BaseGraph, SpanGraph
 from ..method import check_is
@@ -185,7 +184,7 @@ def check_graph(graph: BaseGraph, model: Model, task: Task) -> None:
 
 def _key(model: Model, task: Task, job: EvaluateJob, size: int, engine: Engine) -> str:
     """Return the key of the values. Changing the batches, or the circuits that run at once, changes rounding."""
-    masks = hashlib.sha256(b"".join(np.packbits(circuit.mask).tobytes() for circuit in job.circuits)).hexdigest()
+    masks = masks_digest(job.circuits)
     batches = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-len(task) // size))))
     how = (job.metric, job.ablation, job.of_model)
     kinds = [repr(circuit.graph) for circuit in job.circuits if circuit.graph != model.graph]

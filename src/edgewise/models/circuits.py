@@ -84,6 +84,9 @@ def run_circuits(
 class Table:
     """The changes of node outputs from the reference: rows [place, row, d_model].
 
+    Only the nodes of the circuits have rows. `rows.Rows` is the table of weighted circuits: differentiable, with a
+    fixed row for every node.
+
     A place is one position of one example. Rows are on the device of their node's layer, `input` on that of the first.
 
     ends         for every span of layers on one device, the number of rows up to its end

@@ -359,7 +359,8 @@ def _attention_stream_gradient(model: Transformer, index: int, gradient: Attenti
     layer = model.layers[index]
     total = torch.zeros((), device=gradient.scaled.device)
     for letter, projection in enumerate(layer.qkv):
-        total = total + torch.einsum("bphe,hed->bpd", gradient.scaled[:, :, letter], _fold_norm(layer, projection))
+        weight = _fold_centred_norm(layer, projection)
+        total = total + torch.einsum("bphe,hed->bpd", gradient.scaled[:, :, letter], weight)
     for along, normalised in zip(gradient.along, gradient.normalised, strict=True):
         total = total - along.sum((2, 3))[..., None] * normalised
     return total
@@ -473,14 +474,14 @@ def _stream_gradient(model: Transformer, index: int, gradient: AttentionGradient
     # One projection at a time: all three together would need several copies of hundreds of megabytes for wide models.
     for letter, projection in enumerate(layer.qkv):
         at_stream[:, letter] = torch.einsum(
-            "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_norm(layer, projection)
+            "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_centred_norm(layer, projection)
         )
         if along is not None:
             at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along[0][:, :, letter], along[1])
     return at_stream.flatten(1, 2)
 
 
-def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
+def _fold_centred_norm(layer: Layer, projection: Projection) -> Tensor:
     """Return a projection's weight [head, d_head, d_model] times the norm's weight, centred if the norm centres."""
     weight, norm = at_least_float32(projection.head_weight), layer.attention_norm
     if norm is None:

@@ -41,6 +41,8 @@ class Part:
 class Rows:
     """Changes [place, row, d_model]; a place is one position of one example.
 
+    As `circuits.Table`, but differentiable, with a fixed row per node.
+
     Rows are `input`, then per layer its heads and its MLP, except for the last layer. If a norm follows attention, the
     heads of a layer have one more row (`head_rows`). If the model has layer norms, the mean of each row is removed,
     because no reader sees it. All layers of a model have the same kinds of norms. Rows are on their layer's device.

@@ -103,7 +103,7 @@ def convert_to_submission(
     model: str,
     suffix: str = ".pt",
     measure: Measure = CMD,
-    method: str | None = None,
+    recipe: str | None = None,
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
 
@@ -112,7 +112,7 @@ def convert_to_submission(
     source
         For the layout 'importances' anything that holds scores. For 'circuits' a folder of nine circuit files, or a
         result folder.
-    method
+    recipe
         The recipe of a result folder. By default the one that was chosen without test.
     """
     source, target = Path(source), Path(target)
@@ -124,7 +124,7 @@ def convert_to_submission(
         return Conversion(source, (path,), scores.graph, _averaged(scores))
     notes: tuple[str, ...] = ()
     if is_result(source):
-        outcome = _choose_outcome(source, measure, method)
+        outcome = _choose_outcome(source, measure, recipe)
         by_share = dict(zip(outcome.curve.shares, outcome.selections, strict=True))
         if missing := [f"{share:g}" for share in SHARES if share not in by_share]:
             raise InputError(f"{source} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
@@ -136,7 +136,7 @@ def convert_to_submission(
             if file.about.get("chosen_on") == TEST:
                 raise InputError(
                     f"{file.path} has a circuit of the recipe that was best on {TEST}, which a submission mustn't look "
-                    "at; give the result folder and method='NAME', or run with tune_among=RECIPES"
+                    "at; give the result folder and recipe='NAME', or run with tune_among=RECIPES"
                 )
         circuits = [Circuit(file.graph, file.require_mask()) for file in files]
     else:
@@ -196,20 +196,20 @@ def _averaged(scores: EdgeScores) -> tuple[str, ...]:
     return (f"scores are the mean over {scores.n_examples} examples",) if scores.n_examples > 1 else ()
 
 
-def _choose_outcome(folder: Path, measure: Measure, method: str | None) -> Outcome:
+def _choose_outcome(folder: Path, measure: Measure, recipe: str | None) -> Outcome:
     """Return the outcome of a recipe by name, or of the one that was chosen without test."""
     result = read_result(folder)
     outcomes = {outcome.name.lower(): outcome for outcome in result.outcomes if outcome.measure == measure}
     if not outcomes:
         raise InputError(f"{folder} has no circuits for {measure.name}; give another measure, or run it again")
-    if method is None and result.best(measure).chosen_on != TEST:
+    if recipe is None and result.best(measure).chosen_on != TEST:
         return result.best(measure)
-    if method is None:
+    if recipe is None:
         raise InputError(
             f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as "
-            f"method='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
+            f"recipe='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
             f"{TEST}"
         )
-    if method.lower() not in outcomes:
-        raise unknown_name("recipe", method, [outcome.name for outcome in outcomes.values()])
-    return outcomes[method.lower()]
+    if recipe.lower() not in outcomes:
+        raise unknown_name("recipe", recipe, [outcome.name for outcome in outcomes.values()])
+    return outcomes[recipe.lower()]

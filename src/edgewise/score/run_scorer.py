@@ -115,15 +115,15 @@ def score_edges(
     key = "" if store.folder is None else _key(graph, model, task, scorer, metric, size)
     unit = store.find(key)
     if unit is None:
-        second = scorer
+        prepared_scorer = scorer
         if scorer.first_scorer is not None:
             # A pass over all examples. With a store it is a unit of its own, so that it resumes, too.
-            first = score_edges(
+            first_scores = score_edges(
                 model, task, scorer.first_scorer, metric,
                 positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
             )  # fmt: skip
-            second = scorer.with_first_scores(first.mean())
-        unit = _score(graph, model, task, ScoreJob(second, metric, positions, level), size, key, session)
+            prepared_scorer = scorer.with_first_scores(first_scores.mean())
+        unit = _score(graph, model, task, ScoreJob(prepared_scorer, metric, positions, level), size, key, session)
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)

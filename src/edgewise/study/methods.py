@@ -31,12 +31,13 @@ from ..runtime.session import DEFAULT_SESSION, Session
 from ..score import Scorer
 from ..score.run_scorer import score_edges
 from ..select import Ilp
-from ..tasks import Task, load_task, load_unsplit
+from ..tasks import Task
 from ..tasks.known import KNOWN
 from .cell import Repeats
 from .method_choice import AnyMethod, FullSizeIlp, RandomRanking, choose_methods
 from .method_results import MethodCell, MethodComparison, MethodRow
 from .plan import TEST, TRAIN, Plan
+from .run import load_splits
 
 # Examples of a run that isn't timed: the first run of a process is slower than others.
 WARM_UP_EXAMPLES = 8
@@ -113,11 +114,7 @@ def compare_methods(
 
 def _load_draws(plan: Plan, model: Model, task: str) -> dict[int, dict[str, Task]]:
     """Return data seed -> split -> examples."""
-    load = load_unsplit if task in plan.unsplit else load_task
-    return {
-        seed: {split: load(task, model, split, plan.examples, seed) for split in (TRAIN, TEST)}
-        for seed in dict.fromkeys(plan.data_seeds(task))
-    }
+    return {seed: load_splits(plan, model, task, seed, (TRAIN, TEST)) for seed in dict.fromkeys(plan.data_seeds(task))}
 
 
 def _run_cell(

@@ -95,7 +95,7 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     """Run one cell; call `advance` after every evaluation."""
     data_seeds = plan.data_seeds(task)
     # All splits first: a missing one raises before the work, not after it.
-    tasks = {data_seed: _load_splits(plan, model, task, data_seed) for data_seed in dict.fromkeys(data_seeds)}
+    tasks = {data_seed: load_splits(plan, model, task, data_seed) for data_seed in dict.fromkeys(data_seeds)}
 
     def evaluate(split: str, recipes: Sequence[Sequence[MeasureRecipe]]) -> dict[int, Discovery]:
         """Evaluate the recipes of every seed, together for seeds that share examples."""
@@ -147,9 +147,12 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
     )
 
 
-def _load_splits(plan: Plan, model: Model, task: str, seed: int) -> dict[str, Task]:
+def load_splits(
+    plan: Plan, model: Model, task: str, seed: int, splits: Sequence[str] = (TRAIN, VALIDATION, TEST)
+) -> dict[str, Task]:
+    """Return split -> examples of a task."""
     load = load_unsplit if task in plan.unsplit else load_task
-    return {split: load(task, model, split, plan.examples, seed) for split in (TRAIN, VALIDATION, TEST)}
+    return {split: load(task, model, split, plan.examples, seed) for split in splits}
 
 
 def _over_seeds(
@@ -170,7 +173,7 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
         model = load_source(plan.source(name, cache))
         works: list[Work] = []
         for task in plan.tasks:
-            splits, draws = _load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
+            splits, draws = load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
             works.append(ScoreWork(splits[TRAIN], settings, times=draws))
             works += [LearnWork(splits[TRAIN], settings, learner, times=draws) for learner in learners]
             # Seeds that share examples evaluate their recipes together.
