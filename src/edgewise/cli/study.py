@@ -11,6 +11,7 @@ from .. import recipes, runtime, study as studies
 from ..errors import InputError
 from ..io.atomic import check_folder
 from ..learn import LEARNERS
+from ..models.model_files import UNTRAINED
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
@@ -58,6 +59,12 @@ def command(
         "Evaluation",
         "With --scorers: the true circuit, a circuit file or known/NAME. Default: that of known/NAME models.",
     ),
+    control: str | None = option(
+        None,
+        "Model",
+        "untrained: also study the same architecture with random weights. Circuits there are suspicious.",
+        choices=("untrained",),
+    ),
     pnr_grid: str = option(PNR_GRID, "Selection", "Values of PNR to try."),
     resamples_grid: str = option(RESAMPLES_GRID, "Selection", "Numbers of bootstrap resamples to try."),
     kappa_grid: str = option(
@@ -72,7 +79,8 @@ def command(
 ) -> None:
     """Run the paper's experiments: all recipes, hyper-parameters and seeds, into the paper's tables.
 
-    Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Run the same command
+    Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Two rows show what
+    chance achieves: random circuits, and greedy's circuits with other heads of the same layers. Run the same command
     again to resume a stopped study; the tables are the same.
 
     With --scorers, it compares scorers and learners instead: a row for each, with CPR, CMD, their differences from
@@ -87,6 +95,8 @@ def command(
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
         check_task(name)
+    if control is not None:
+        names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
     plan = studies.Plan(
         models=names,
         tasks=tasks,
@@ -105,6 +115,7 @@ def command(
         unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
         learner=common.build_learner(seed=0) if common.learned else None,
         trust_remote_code=model.trust_remote_code,
+        baselines=not common.as_published,
     )
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written

@@ -46,7 +46,7 @@ def load_model(
     ----------
     name
         'demo', 'smollm2', 'known/NAME' (models whose circuits are known), a folder in HuggingFace's layout, a .gguf
-        file, or a name on the hub.
+        file, or a name on the hub. 'untrained/' before it draws random weights for the same architecture.
     device
         Any device that torch offers. 'auto' is the accelerator if there is one, else the CPU. A list such as
         'cuda:0,cuda:1' spreads the layers over several devices. 'all' spreads them over all accelerators, and puts
@@ -157,7 +157,7 @@ def _wrap_module(module: Any, tokenizer: Any, name: str, bos: str | bool) -> Mod
 def _load_module(source: ModelSource) -> tuple[Any, Any]:
     """Return the HuggingFace model and its tokenizer. A .gguf file is read from its copy in the cache."""
     files = find_model_files(source.name)
-    if files.gguf is None or not source.cache:
+    if files.gguf is None or files.untrained or not source.cache:
         return _load_files(files, source)
     path = Path(files.location) / files.gguf
     dtype = choose_dtype(source.dtype, None, choose_devices(source.device)[0])
@@ -167,8 +167,6 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
-    import transformers
-
     devices = choose_devices(source.device)
     files.check_text_files()
     config = read_config(source, files)
@@ -190,6 +188,22 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         free = {device: free_bytes(device) or 0 for device in devices}
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
         device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.total(1)), free)
+    load = _draw_weights if files.untrained else _read_weights
+    module = load(files, source, config, dtype)
+    # The runner uses the weights directly and runs a layer where its weights are, so no hooks are needed.
+    for part, device in device_map.items():
+        module.get_submodule(part).to(device)
+    # Weights may be mapped from their files: a file that is overwritten later would change them, or end the process.
+    for tensor in (*module.parameters(), *module.buffers()) if files.gguf is None else ():
+        if tensor.device.type == "cpu":
+            tensor.data = tensor.data.clone()
+    return module, load_tokenizer(files, source.trust_remote_code)
+
+
+def _read_weights(files: ModelFiles, source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
+    """Return the HuggingFace model with its own weights."""
+    import transformers
+
     with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), block_custom_generate():
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **files.pretrained_arguments(),
@@ -203,14 +217,17 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         raise InputError(
             f"model {source.name!r} lacks weights or has some of the wrong shape: {', '.join(missing[:5])}"
         )
-    # The runner uses the weights directly and runs a layer where its weights are, so no hooks are needed.
-    for part, device in device_map.items():
-        module.get_submodule(part).to(device)
-    # Weights may be mapped from their files: a file that is overwritten later would change them, or end the process.
-    for tensor in (*module.parameters(), *module.buffers()) if files.gguf is None else ():
-        if tensor.device.type == "cpu":
-            tensor.data = tensor.data.clone()
-    return module, load_tokenizer(files, source.trust_remote_code)
+    return module
+
+
+def _draw_weights(files: ModelFiles, source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
+    """Return the HuggingFace model with the random weights that training would begin with, always the same."""
+    import transformers
+
+    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
+    return module.to(dtype)
 
 
 def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device: torch.device) -> None:

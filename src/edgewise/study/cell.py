@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..evaluate import BOTH_MEASURES, Curve, Measure, Resampled, mean_resampled, resample
 from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
+from .baselines import BASELINES
 from .plan import Plan
 
 
@@ -69,7 +70,7 @@ class Cell:
 
     def chosen(self, measure: Measure) -> Recipe:
         """Return the recipe that was best on validation."""
-        return best(self.validation[measure]).recipe
+        return best_informed(self.validation[measure]).recipe
 
     def tested(self, measure: Measure) -> dict[str, Repeats]:
         """Return the results on test by the recipe's name, which doesn't include hyper-parameters."""
@@ -90,6 +91,11 @@ class Study:
 def best(listed: Sequence[Repeats]) -> Repeats:
     """Return the repeats of the best mean area. Ties go to the first, which is the simpler."""
     return max(listed, key=lambda repeats: repeats.measure.better * repeats.mean)
+
+
+def best_informed(listed: Sequence[Repeats]) -> Repeats:
+    """Return the best of the repeats whose circuits are not random."""
+    return best([repeats for repeats in listed if not isinstance(repeats.recipe.solver, BASELINES)])
 
 
 def by_name(listed: Sequence[Repeats]) -> dict[str, list[Repeats]]:

@@ -20,6 +20,7 @@ from ..recipes.recipe import Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..tasks import GENERATORS, is_task_file
+from .baselines import MatchedCircuits, RandomCircuits
 
 if TYPE_CHECKING:
     from ..models import ModelSource
@@ -77,6 +78,7 @@ class Plan:
     unsplit            the tasks that are files without splits. Their rows are split into thirds.
     learner            learns a ranking on every draw of train, for each measure. None for no learned rankings.
     trust_remote_code  whether code that comes with a model is run
+    baselines          whether random circuits have rows of their own: what chance achieves
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -91,6 +93,7 @@ class Plan:
     unsplit: tuple[str, ...] = ()
     learner: Learner | None = None
     trust_remote_code: bool = False
+    baselines: bool = True
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -122,12 +125,15 @@ class Plan:
     def recipes(self, seed: int) -> tuple[tuple[Measure, Recipe], ...]:
         """Return (measure, recipe) pairs in the order of all tables and files.
 
-        The recipes of two seeds differ only in the bootstrap's seed.
+        The recipes of two seeds differ only in the seeds of the bootstrap and of random circuits.
         """
         bootstrap = replace(self.settings.bootstrap, seed=seed)
         learned = {} if self.learner is None else learned_recipes(self.learner, self.grid.time_limit)
+        baselines = (Recipe(RandomCircuits(seed)), Recipe(MatchedCircuits(seed))) if self.baselines else ()
         return tuple(
-            (b, recipe) for b in BOTH_MEASURES for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ()))
+            (b, recipe)
+            for b in BOTH_MEASURES
+            for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ()), *baselines)
         )
 
     def data_seeds(self, task: str) -> tuple[int, ...]:
@@ -168,4 +174,5 @@ class Plan:
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
             raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
-        return convert_record(cls, record, "plan", decoders)
+        older: dict[str, Any] = {"baselines": False}  # fields that plans of earlier versions lack
+        return convert_record(cls, older | dict(record), "plan", decoders)

@@ -25,7 +25,7 @@ from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
 from ..tasks import Task, load_task, load_unsplit
-from .cell import Cell, Repeats, Study, best, collect_repeats, recipes_to_test
+from .cell import Cell, Repeats, Study, best_informed, collect_repeats, recipes_to_test
 from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_study_file, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
@@ -141,8 +141,11 @@ def _run_cell(plan: Plan, model: Model, name: str, task: str, session: Session, 
         validation,
         _over_seeds(tested, chosen_recipes, data_seeds),
         {
-            m: {"greedy": overlaps(m, validation[m][0].recipe), "chosen": overlaps(m, best(validation[m]).recipe)}
-            for m in BOTH_MEASURES
+            measure: {
+                "greedy": overlaps(measure, validation[measure][0].recipe),
+                "chosen": overlaps(measure, best_informed(validation[measure]).recipe),
+            }
+            for measure in BOTH_MEASURES
         },
     )
 

@@ -1,0 +1,93 @@
+"""Measure the cost of testing circuits, relative to plain evaluations, and the power of the test of minimality.
+
+    python benchmarks/verify.py            # cost, on a random model of GPT-2 small's shape
+    python benchmarks/verify.py --power    # how often a superfluous path is detected, on the models with known circuits
+
+A plain evaluation is the evaluation of no circuit: a clean and a corrupted forward pass, and the metric of both.
+Sufficiency runs 100 random circuits of 1 % of the edges; minimality a circuit of 300 edges without each of its edges,
+and 100 added paths with and without one of their edges. Seconds are CPU time per example, the minimum of several
+repetitions after a warm-up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+
+import numpy as np
+import torch
+from engine import make_examples, make_model
+
+from edgewise import known_circuit, load_model, load_task, verify_circuit
+from edgewise.core.circuit import Circuit
+from edgewise.evaluate.ablations import Patching
+from edgewise.evaluate.run_circuits import EvaluateJob
+from edgewise.tasks import LogitDifference
+from edgewise.tasks.known import KNOWN
+from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
+
+EXAMPLES, SEEDS = 10, 50
+
+
+def cost(repeats: int) -> None:
+    """Print the cost of sufficiency and minimality."""
+    model, _, _ = make_model("gpt2-shape")
+    examples = make_examples(model, shared=1)[:EXAMPLES]
+
+    def seconds(circuits: tuple[Circuit, ...]) -> float:
+        job = EvaluateJob(LogitDifference(), Patching(), tuple(c.prune() for c in circuits), ())
+        job(model, examples)
+        best = float("inf")
+        for _ in range(repeats):
+            start = time.process_time()
+            job(model, examples)
+            best = min(best, time.process_time() - start)
+        return best / len(examples)
+
+    plain = seconds(())
+    print(f"a plain evaluation: {plain:.3f} s")
+    rng = np.random.default_rng(0)
+    for name, n_edges in (("sufficiency", 324), ("minimality", 300)):
+        circuit = draw_circuit(model.graph, n_edges, rng)
+        plan = plan_verification(circuit, VerifySettings(n_circuits=100), [name])
+        circuits = (*plan.groups["random"], *plan.groups["circuit"]) if name == "sufficiency" else plan.circuits
+        measured = seconds(circuits)
+        print(f"{name}: {len(circuits)} circuits, {measured:.2f} s = {measured / plain:.1f} plain evaluations")
+
+
+def power(examples: int, circuits: int) -> None:
+    """Print how often the test of minimality detects a random path that was added to a true circuit."""
+    for name in KNOWN:
+        model, truth = load_model(name, device="cpu"), known_circuit(name)
+        task = load_task(name, model, "test", examples)
+        n_paths = n_edges = n_added = n_wrong = 0
+        for seed in range(SEEDS):
+            larger, added = add_path(truth, np.random.default_rng([seed, 1]))
+            settings = VerifySettings(n_circuits=circuits, seed=seed)
+            superfluous = set(verify_circuit(model, task, larger, settings, tests=["minimality"]).superfluous)
+            detected = superfluous & {model.graph.edge_names[edge] for edge in added}
+            n_paths, n_edges, n_added = n_paths + bool(detected), n_edges + len(detected), n_added + len(added)
+            n_wrong += bool(superfluous & set(truth.edges))
+        print(
+            f"{name}: path detected in {n_paths} of {SEEDS} seeds, {n_edges} of {n_added} added edges; "
+            f"a true edge called superfluous in {n_wrong} seeds"
+        )
+
+
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--power", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--examples", type=int, default=20, help="for --power")
+    parser.add_argument("--circuits", type=int, default=100, help="for --power")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
+    power(options.examples, options.circuits) if options.power else cost(options.repeats)
+
+
+if __name__ == "__main__":
+    main()

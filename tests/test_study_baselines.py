@@ -1,0 +1,77 @@
+"""What chance achieves: random circuits as rows of a study, and models with random weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from edgewise import CMD, Circuit, Graph, InputError, Plan, SelectionProblem, load_model, run_study, solve
+from edgewise.models import ModelSource
+from edgewise.select import Greedy
+from edgewise.study import Grid
+from edgewise.study.baselines import BASELINES, MatchedCircuits, RandomCircuits
+
+GRAPH = Graph(3, 4, 16)
+
+
+def problem(budget: int, seed: int = 0) -> SelectionProblem:
+    value = np.random.default_rng(seed).random(GRAPH.n_edges)
+    return SelectionProblem(GRAPH, value, np.ones(GRAPH.n_edges, bool), budget)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+@pytest.mark.parametrize("budget", [0, 1, 10, 100, 261, 262])
+def test_random_circuits_keep_to_the_budget(kind, budget):
+    selection = solve(problem(budget), solver=kind(3))
+    assert selection.n_kept <= budget and selection.circuit == selection.circuit.prune()
+    assert selection.n_kept == budget or budget < GRAPH.n_edges
+    assert selection.circuit == solve(problem(budget), solver=kind(3)).circuit
+
+
+def test_a_random_circuit_ignores_values_and_a_matched_one_follows_greedy():
+    first, second = (solve(problem(30, seed), solver=RandomCircuits(1)).circuit for seed in (0, 1))
+    assert first == second != solve(problem(30), solver=RandomCircuits(2)).circuit
+    matched, greedy = (solve(problem(30), solver=solver).circuit for solver in (MatchedCircuits(1), Greedy()))
+    assert matched.n_edges == greedy.n_edges and matched != greedy
+    within = Circuit.from_edges(GRAPH, ["input->m0", "m0->logits"])
+    nested = SelectionProblem(GRAPH, problem(9).value, problem(9).is_positive, 9, within=within)
+    for kind in BASELINES:
+        chosen = solve(nested, solver=kind()).circuit
+        assert chosen.n_edges <= 9 and chosen.mask[within.mask].all()
+
+
+def test_rows_of_a_study(tmp_path):
+    grid = Grid(tau=(), kappa=(), pnr=(), solvers=(Greedy(),))
+    plan = Plan("known/greater-than", "known/greater-than", seeds=2, examples=8, grid=grid)
+    study = run_study(plan, tmp_path / "study")
+    rows = {repeats.recipe.name: repeats.mean for repeats in study.cells[0].test[CMD]}
+    assert list(rows) == ["Greedy", "Random circuit", "Random, matched by kind and layer"]
+    assert rows["Greedy"] < 0.1 < min(rows["Random circuit"], rows["Random, matched by kind and layer"])
+    assert study.cells[0].chosen(CMD).name == "Greedy"
+    again = run_study(plan, tmp_path / "study")
+    assert {repeats.recipe.name: repeats.mean for repeats in again.cells[0].test[CMD]} == rows
+    assert Plan.from_record(plan.record()) == plan
+    older = {name: value for name, value in plan.record().items() if name != "baselines"}
+    assert not Plan.from_record(older).baselines
+
+
+def test_an_untrained_model_has_the_architecture_and_random_weights():
+    trained, first, second = (load_model(name, device="cpu") for name in ("demo", *["untrained/demo"] * 2))
+    assert first.graph == trained.graph and first.name == "untrained/demo"
+    weights = [dict(model.module.named_parameters()) for model in (trained, first, second)]
+    name = max(weights[0], key=lambda key: weights[0][key].numel())
+    assert not torch.equal(weights[0][name], weights[1][name])
+    assert all(torch.equal(weights[1][key], weights[2][key]) for key in weights[1])
+    assert trained.digest != first.digest == second.digest
+    assert ModelSource("untrained/demo").content != ModelSource("demo").content
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    load_model("untrained/demo", device="cpu")
+    assert torch.equal(torch.rand(1), expected)  # the user's random numbers stay the same
+
+
+def test_an_unknown_untrained_model():
+    with pytest.raises(InputError, match="known/nothing"):
+        load_model("untrained/known/nothing")
