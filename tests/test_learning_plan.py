@@ -11,10 +11,25 @@ import torch
 from conftest import build, random_task
 from test_cli import refused
 
-from edgewise import CMD, CPR, InputError, Settings, Store, TopKLearner, discover, read_result, wrap_model, write_result
+from edgewise import (
+    CMD,
+    CPR,
+    Graph,
+    InputError,
+    Ranking,
+    Settings,
+    Store,
+    TopKLearner,
+    discover,
+    learn_ranking,
+    read_result,
+    wrap_model,
+    write_result,
+)
 from edgewise.recipes import learning_plan
 from edgewise.recipes.learning_plan import CHECK_SHARE, LEAST_STEPS, MANY_STEPS, fit_budget, plan_learning
 from edgewise.recipes.settings import as_published
+from edgewise.results import read_start
 from edgewise.runtime import Session
 
 edgewise = test_cli.edgewise
@@ -110,3 +125,47 @@ def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgew
     assert "give one of" in refused(edgewise, "run", "--learned", "--learn-budget", 2, "--out", tmp_path / "x")
     words = ("run", "--learn-budget", 0, "--learn-steps", 2, "--out", tmp_path / "x")
     assert "need --learned" in refused(edgewise, *words)
+
+
+def test_learning_starts_from_a_given_ranking_of_the_same_graph(tmp_path):
+    model, task, other = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(24), random_task(8, seed=7)
+    learner = TopKLearner(steps=8, batch=4)
+    first = learn_ranking(model, task, learner, validation=other, session=QUIET)
+    second = learn_ranking(model, task, learner, validation=other, start=first, session=QUIET)
+    plain = TopKLearner(steps=8, batch=4, warm=None)
+    unsigned = learn_ranking(model, task, plain, validation=other, start=first, session=QUIET)
+    # The first check evaluates the ranking that learning starts from, whatever the warm start would be.
+    assert second.origin["validation"][0] == unsigned.origin["validation"][0] != first.origin["validation"][0]
+    assert {name for _, name in second.origin["choices"]} <= {"warm start", "learned", "half-way", "start"}
+    with pytest.raises(InputError, match="same architecture"):
+        learn_ranking(model, task, learner, start=Ranking(Graph(1, 1, 4), np.arange(8.0)), session=QUIET)
+    # Stored work of another start isn't used.
+    session = Session(store=Store(tmp_path / "s").open(), progress=lambda *_: None)
+    values = [
+        learn_ranking(model, task, learner, validation=other, start=start, session=session).value
+        for start in (first, None, first)
+    ]
+    np.testing.assert_array_equal(values[0], values[2])
+    np.testing.assert_array_equal(values[0], second.value)
+    np.testing.assert_array_equal(values[1], first.value)
+
+
+def test_commands_start_from_runs_and_rankings(edgewise, tmp_path):
+    common = ("--examples", 16, "--learn-steps", 5)
+    run = ("run", "--learned", "--stability", 0, *common)
+    assert edgewise(*run, "--out", tmp_path / "a")[0] == 0
+    rankings = {learner.measure: ranking for learner, ranking in read_result(tmp_path / "a").learned.items()}
+    for measure, ranking in read_start(tmp_path / "a").items():
+        np.testing.assert_array_equal(ranking.value, rankings[measure].value)
+    assert edgewise(*run, "--task", "greater-than", "--learn-from", tmp_path / "a", "--out", tmp_path / "b")[0] == 0
+    learn = ("learn", "--examples", 16, "--steps", 5)
+    assert edgewise(*learn, "--learn-from", tmp_path / "b", "--out", tmp_path / "c")[0] == 0
+    assert list(read_start(tmp_path / "c")) == [CMD, CPR]
+    assert "no effect" in refused(
+        edgewise, *learn, "--learner", "ugs", "--learn-from", tmp_path / "a", "--out", tmp_path / "d"
+    )
+    words = ("run", "--learn-budget", 0, "--learn-from", tmp_path / "a", "--out", tmp_path / "d")
+    assert "nothing would be learned" in refused(edgewise, *words)
+    assert edgewise("run", "--no-learned", "--examples", 16, "--stability", 0, "--out", tmp_path / "e")[0] == 0
+    scores = read_result(tmp_path / "e").mean_scores
+    np.testing.assert_allclose(read_start(tmp_path / "e")[CPR].value, scores)

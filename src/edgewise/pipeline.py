@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from .core.ranking import Ranking
 from .core.statistics import NO_FILTER
 from .errors import InputError
+from .evaluate import Measure
 from .learn import TopKLearner
 from .method import check_is
 from .models import Model
@@ -51,6 +53,7 @@ def discover(
     validation: Task | None = None,
     tune_among: Recipes | None = None,
     learn_budget: float = LEARN_MINUTES,
+    learn_from: Mapping[Measure, Ranking] | None = None,
     stability: int = 0,
     attention: int = 3,
     seed: int = 0,
@@ -74,6 +77,8 @@ def discover(
     learn_budget
         Minutes for learning the rankings of both measures, if no recipes are given; 0 for no learning. Steps and batch
         are adapted to the budget; if too few steps fit, nothing is learned. Given recipes are learned as they are.
+    learn_from
+        Measure -> ranking that learning starts from, instead of scores. `read_start(folder)` reads those of a run.
     stability
         Number of resamples of train for the overlap of circuits. 0: no overlap.
     attention
@@ -118,7 +123,9 @@ def discover(
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
             pairs = add_tuned(pairs, tuning)
         with clock.stage("learn"):
-            learned = learn_rankings(model, train, [recipe for _, recipe in pairs], settings, session, validation)
+            learned = learn_rankings(
+                model, train, [recipe for _, recipe in pairs], settings, session, validation, learn_from
+            )
         with clock.stage("rank"):
             resampled = test if settings.bootstrap.on_evaluated and resamples_test else train
             bootstrap = settings.bootstrap if len(resampled) > 1 else NO_FILTER  # one example can't be resampled

@@ -11,9 +11,10 @@ from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.measures import MEASURES
 from ..io.atomic import SCORE_FILES, check_folder
-from ..learn import LEARNERS, Learner
+from ..learn import LEARNERS, Learner, TopKLearner
 from ..method import choose
 from ..recipes.settings import Settings
+from ..results.result_folder import read_start
 from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
@@ -44,6 +45,7 @@ def command(
         min=1,
     ),
     learning_rate: float | None = options.LEARNING_RATE,
+    learn_from: Path | None = options.LEARN_FROM,
     resamples: int | None = option(
         None, "Learning", "Learn this many more times, from resampled examples, for the spread."
     ),
@@ -100,6 +102,9 @@ def command(
         ablation=choose("ablation", ABLATIONS, ablation),
         memory=machine.memory_bytes,
     )
+    if learn_from is not None and not isinstance(learner, TopKLearner):
+        raise InputError(f"--learn-from has no effect on {learner_name}; it starts from its own parameters")
+    start = None if learn_from is None else read_start(learn_from)[learner.measure]
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
@@ -109,7 +114,7 @@ def command(
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
-            ablation=settings.ablation, memory=settings.memory,
+            ablation=settings.ablation, memory=settings.memory, learn_from=None if start is None else start.digest,
         )  # fmt: skip
         if is_made:
             ranking = Ranking.load(out_folder)
@@ -119,8 +124,8 @@ def command(
                 note("resuming a stopped command")
             with show_progress(session) as session:
                 ranking = learn_ranking(
-                    loaded, examples, learner, settings.metric, settings.ablation, memory=settings.memory,
-                    session=session,
+                    loaded, examples, learner, settings.metric, settings.ablation, start=start,
+                    memory=settings.memory, session=session,
                 )  # fmt: skip
             ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
             ranking.save(out_folder, overwrite)

@@ -172,6 +172,9 @@ POSITIONS = option(
 )
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
 LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
+LEARN_FROM = option(
+    None, "Learning", "Start from the ranking in this folder of `run` or `learn`: of another task, or checkpoint."
+)
 BATCH_SIZE = option(
     None, "Machine",
     "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,

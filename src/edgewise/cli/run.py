@@ -17,7 +17,7 @@ from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.write_result import write_result
-from ..results.result_folder import FILE_PATTERN, is_result, read_result, result_summary
+from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..tasks import Task, has_splits, is_task_file
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
@@ -48,6 +48,7 @@ def command(
     learn_budget: float | None = option(
         None, "Learning", f"Minutes for learned rankings (default: {LEARN_MINUTES:g}; 0: none).", min=0
     ),
+    learn_from: Path | None = options.LEARN_FROM,
     stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
     eap_ig_json: bool = option(False, "Output", "Write circuits/ as EAP-IG's json; these files are large."),
@@ -100,6 +101,9 @@ def command(
     can_learn = can_learn and not common.as_published and not common.positions
     may_learn = can_learn if common.learned is None else common.learned
     common.check_learning(may_learn)
+    if learn_from is not None and not may_learn:
+        raise InputError("--learn-from needs learning: nothing would be learned")
+    start = None if learn_from is None else read_start(learn_from)
     candidates = merge_recipes(tuning_recipes(bootstrap, limit), by_learning if common.learned else {})
     with common.session(folder, dry_run) as session:
         loaded = model.load()
@@ -117,6 +121,7 @@ def command(
             # What is planned within the budget depends on the clock, so it isn't compared.
             recipes=list_recipes(merge_recipes(recipes, by_learning if may_learn else {})),
             learn_budget=minutes if may_learn and common.learned is None else None,
+            learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
             eap_ig_json=eap_ig_json, **describe_positions(common.positions, train, test),
         )  # fmt: skip
@@ -144,7 +149,8 @@ def command(
         with show_progress(session) as session:
             discovery = discover(
                 loaded, train, test, settings, recipes, tune_among=candidates if tune else None,
-                validation=validation, stability=stability, seed=task.seed, made_from=inputs, session=session,
+                validation=validation, learn_from=start, stability=stability, seed=task.seed, made_from=inputs,
+                session=session,
             )  # fmt: skip
         write_result(discovery, folder, overwrite, eap_ig_json)
     if json:

@@ -36,6 +36,7 @@ class LearningProblem:
     memory       bytes that a batch may use beyond the model
     validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
     level        what the ranking is of: 'edge' or 'node'
+    start        ranking that `TopKLearner` starts from instead of scores, such as that of another task
     """
 
     model: Model
@@ -46,6 +47,7 @@ class LearningProblem:
     memory: int
     validation: Task | None = None
     level: str = "edge"
+    start: Ranking | None = None
 
     @property
     def graph(self) -> BaseGraph:
@@ -54,6 +56,11 @@ class LearningProblem:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", self.metric.for_task(self.task))
+        if self.start is not None and self.start.graph != self.graph:
+            raise InputError(
+                f"the ranking to start from is of {self.start.graph}, but the model has {self.graph}; give one of the "
+                "same architecture"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,8 +38,8 @@ def train(learner: MaskGates, problem: LearningProblem, session: Session) -> Uni
     is_kl = learner.loss == "kl"
     if is_kl:  # Metric and measure have no effect then, so masks for other ones are the same work.
         problem, learner = replace(problem, metric=Kl()), learner.for_measure(CMD)
-    # The sizes of the curve and validation examples have no effect either.
-    problem = replace(problem, sizes=(), validation=None)
+    # Sizes of the curve, validation examples and a ranking to start from have no effect either.
+    problem = replace(problem, sizes=(), validation=None, start=None)
 
     def prepare() -> Callable[[TrainingState], tuple[float, Tensor]]:
         measure = Divergence() if is_kl else learner.measure

@@ -32,6 +32,7 @@ def learn_ranking(
     sizes: tuple[float, ...] = SIZES,
     validation: Task | None = None,
     level: str = "edge",
+    start: Ranking | None = None,
     memory: int = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> Ranking:
@@ -41,7 +42,7 @@ def learn_ranking(
 
     Parameters
     ----------
-    model, task, metric, ablation, sizes, memory, validation, level
+    model, task, metric, ablation, sizes, memory, validation, level, start
         As in `LearningProblem`.
     learner
         How to learn, and for which measure.
@@ -75,7 +76,7 @@ def learn_ranking(
     if level == "neuron":
         raise InputError("rankings are learned for edges and nodes, not for neurons; score neurons instead")
     with session.reporting() as reporting_session:
-        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation, level)
+        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation, level, start)
         ranking = learner.learn(problem, reporting_session)
     if not isinstance(ranking, Ranking) or ranking.graph != problem.graph:
         raise InputError(f"learner {learner.name!r} must return a Ranking of the model's {level}s, not {ranking!r}")

@@ -81,7 +81,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         return _warm_ranking(learner, problem, session)
 
     def start() -> Tensor:
-        return torch.tensor(learner.start(warm(), graph))
+        return torch.tensor(learner.start(problem.start or warm(), graph))
 
     def check(theta: Tensor) -> float:
         assert validation is not None
@@ -97,6 +97,8 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
             return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
         learned, first = state.best.double().numpy(), start().double().numpy()
         candidates = {"learned": learned, "half-way": (first + learned) / 2}
+        if problem.start is not None:
+            candidates["start"] = first
         if (ranking := warm()) is not None:
             value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
             candidates = {"warm start": value.astype(np.float64), **candidates}

@@ -319,6 +319,7 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
     settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
     validation = "" if problem.validation is None else problem.validation.digest
     kind = {} if problem.level == "edge" else {"level": problem.level}
+    kind |= {} if problem.start is None else {"start": problem.start.digest}
     return unit_key(
         "learned", model=problem.model.digest, task=problem.task.digest, validation=validation, how=settings, **kind
     )

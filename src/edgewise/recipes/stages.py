@@ -57,8 +57,12 @@ def learn_rankings(
     settings: Settings,
     session: Session,
     validation: Task | None = None,
+    start: Mapping[Measure, Ranking] | None = None,
 ) -> dict[Learner, Ranking]:
-    """Return learner -> ranking for the learners of recipes, each learned once. Learners choose on `validation`."""
+    """Return learner -> ranking for the learners of recipes, each learned once.
+
+    Learners choose on `validation`. `start` has rankings to start from.
+    """
     learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
 
     def name_measure(learner: Learner) -> Session:
@@ -72,7 +76,8 @@ def learn_rankings(
     return {
         learner: learn_ranking(
             model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, validation=validation, level=settings.level, memory=settings.memory,
+            sizes=settings.sizes, validation=validation, level=settings.level,
+            start=(start or {}).get(learner.measure), memory=settings.memory,
             session=name_measure(learner),
         )
         for learner in learners

@@ -32,9 +32,9 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores, fill_folder
-from ..core.statistics import EdgeStatistics
+from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
-from ..evaluate import MEASURES, Attention, Curve, Measure, check_metric
+from ..evaluate import BOTH_MEASURES, MEASURES, Attention, Curve, Measure, check_metric
 from ..evaluate.attention import pairs
 from ..graph import BaseGraph, Graph
 from ..io.arrays import read_arrays, write_arrays
@@ -156,6 +156,32 @@ def read_result(folder: str | Path) -> Discovery:
         )
     except InputError as error:
         raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
+
+
+def read_start(folder: str | Path) -> dict[Measure, Ranking]:
+    """Return rankings for learning to start from, of a folder of `edgewise run` or `edgewise learn`.
+
+    Parameters
+    ----------
+    folder
+        A result folder, or the folder of a ranking.
+
+    Returns
+    -------
+    dict
+        Measure -> the ranking that was learned for it; else that of the mean scores, or the ranking of the folder.
+
+    Examples
+    --------
+    >>> edgewise.discover(model, train, test, learn_from=read_start("results/gpt2-ioi"))
+    """
+    if Ranking.is_folder(folder):
+        return dict.fromkeys(BOTH_MEASURES, Ranking.load(folder))
+    result = read_result(folder)
+    learned = {learner.measure: ranking for learner, ranking in result.learned.items()}
+    missing = [measure for measure in BOTH_MEASURES if measure not in learned]
+    all_rankings = learned | (dict.fromkeys(missing, summarise(result.scores).ranking) if missing else {})
+    return {measure: all_rankings[measure] for measure in BOTH_MEASURES}
 
 
 def _run_record(result: Discovery) -> dict[str, Any]:
