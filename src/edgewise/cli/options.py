@@ -233,10 +233,14 @@ class TaskOptions:
         None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",
         choices=("token",),
     )  # fmt: skip
+    chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template.")
+    skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used.")
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
-        return load_task(self.task, model, split, self.examples, self.seed, self.spans)
+        return load_task(
+            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad
+        )
 
 
 @dataclass(frozen=True)

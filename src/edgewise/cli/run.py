@@ -18,7 +18,7 @@ from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recip
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
-from ..tasks import Task, has_splits, is_task_file
+from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..runtime.session import Session
 
 MOST_RESAMPLES = 1000
+# A file without splits is split if it has at least this many distinct rows.
+LEAST_SPLIT = 30
 
 
 def command(
@@ -195,16 +197,34 @@ def _plan_within(
 
 def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:
     """Return the examples to score on and those to evaluate on."""
-    name, train, test = task.task, task.load(model, "train"), task.load(model, split)
+    name, train, test = task.task, _load_split(model, task, "train"), _load_split(model, task, split)
+    if _is_split_here(model, task):
+        note(f"{name} has no splits, so a third of its rows each is used for {', '.join(SPLITS)}")
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
     return train, test
+
+
+def _load_split(model: models.Model, task: options.TaskOptions, split: str) -> Task:
+    """Return the examples of a split. A file without splits is split, if it has enough rows."""
+    if not _is_split_here(model, task) or split not in SPLITS:
+        return task.load(model, split)
+    return split_task(replace(task, examples=None).load(model, split), split).head(task.examples)
+
+
+def _is_split_here(model: models.Model, task: options.TaskOptions) -> bool:
+    """Whether a task is a file without splits, with enough distinct rows to split it."""
+    if not is_task_file(task.task) or has_splits(Path(task.task)):
+        return False
+    return len(set(replace(task, examples=None).load(model, "train").examples)) >= LEAST_SPLIT
 
 
 def _load_validation(model: models.Model, task: options.TaskOptions, split: str) -> Task | None:
     """Return the examples that recipes are chosen on; None if there are none that aren't evaluated on."""
     if split == "validation":
         return None
+    if _is_split_here(model, task):
+        return _load_split(model, task, "validation")
     if is_task_file(task.task) and not has_splits(Path(task.task), "validation"):
         if has_splits(Path(task.task)):
             note(f"{task.task} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from ..models import DEMO
-from ..recipes.run_info import ModelAccuracy, warn_of_failure
+from ..recipes.run_info import ModelAccuracy, decode_prompts, warn_of_failure
 from ..report.tables import key_value_table, list_table
 from ..tasks import (
     DESCRIPTIONS,
@@ -38,6 +38,9 @@ def command(
     split: str = options.SCORED_SPLIT,
     examples: int = option(4, "Task", "Number of examples to show.", min=1),
     seed: int = option(0, "Task", "Seed of the generators.", min=0),
+    chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template."),
+    skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used."),
+    tokens: bool = option(False, "Output", "Show the tokens of the two prompts side by side."),
     json: bool = options.JSON,
 ) -> None:
     """List the tasks, or show prompt pairs of one and how many of its rows the model can use.
@@ -60,7 +63,8 @@ def command(
         model = replace(model, model=name)
     loaded = model.load()
     # Files are read completely, to count their rows; generators are endless.
-    task = load_task(name, loaded, split, examples if name in GENERATORS else None, seed)
+    limit = examples if name in GENERATORS else None
+    task = load_task(name, loaded, split, limit, seed, chat=chat, skip_bad=skip_bad)
     check_examples(loaded, task)
     checked = task.head(MOST_CHECKED)
     metric = TaskMetric().for_task(checked)
@@ -76,11 +80,27 @@ def command(
         # Quotation marks show the leading space of an answer.
         shown = {name: f'"{value}"' if isinstance(value, str) else value for name, value in row.items()}
         out.print(key_value_table(f"{task.name} ({task.split}), example {number}", shown))
+        if tokens:
+            _show_tokens(task.examples[number - 1], loaded.tokenizer)
     reasons = ", ".join(f"{count} {reason}" for reason, count in task.dropped)
     dropped = sum(count for _, count in task.dropped)
     say(f"kept: {len(task)}; dropped: {dropped}" + (f" ({reasons})" if reasons else ""))
     prefers = "prefers the correct answer" if has_incorrect else "gives the correct answer"
     say(f"the model {prefers} in {beats:.0%} of the first {len(checked)}; metric: {metric.name}")
+
+
+def _show_tokens(example: Example, tokenizer: Any) -> None:
+    """Print the tokens of both prompts, a position per row, with the spans. The first difference is marked."""
+    (prompt,) = decode_prompts([example], tokenizer)
+    names = [example.span_names[index] for index in example.span_indices] or [""] * example.length
+    first = example.shared_prefix
+    rows = [
+        (str(place), repr(clean), repr(corrupted), name, "first difference" if place == first else "")
+        for place, (clean, corrupted, name) in enumerate(zip(prompt.clean, prompt.corrupted, names, strict=True))
+    ]
+    columns = ["position", "clean", "corrupted", *["span"] * bool(example.span_names), ""]
+    kept = [row if example.span_names else (*row[:3], row[4]) for row in rows]
+    out.print(list_table(columns, kept))
 
 
 def _describe(example: Example) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from .load import (
     load_task,
     load_unsplit,
     make_task,
+    split_task,
 )
 from .metrics import (
     METRICS,

@@ -26,6 +26,7 @@ from .task import (
     check_rows,
     try_tokenize,
     warn_of_equal_prompts,
+    warn_of_skipped,
     warn_of_spaces,
 )
 
@@ -41,7 +42,7 @@ SUFFIXES = (".jsonl", ".json", ".csv")
 VALIDATION_NAMES = ("val", "valid", "dev")
 
 
-def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
+def read_task(path: Path, split: str | None, model: TokenReader, skip_bad: bool = False) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
     Rows may have a `spans` column, or prompts with markers (see spans.py).
@@ -62,7 +63,7 @@ def read_task(path: Path, split: str | None, model: TokenReader) -> Task:
                 f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}; add such rows, or remove "
                 "the column to use all rows for every split"
             )
-    task = task_of_rows(rows, str(path), split or "all", model, path.suffix.lower() == ".csv", span_names)
+    task = task_of_rows(rows, str(path), split or "all", model, path.suffix.lower() == ".csv", span_names, skip_bad)
     return replace(task, name=path.stem)
 
 
@@ -73,10 +74,12 @@ def task_of_rows(
     model: TokenReader,
     is_csv: bool = False,
     span_names: tuple[str, ...] = (),
+    skip_bad: bool = False,
 ) -> Task:
     """Return the task of numbered rows, which are all text or all tokens. Errors name their `source`.
 
-    `span_names` has the names of the spans in their order; by default that of the first row.
+    `span_names` has the names of the spans in their order; by default that of the first row. With `skip_bad`, rows that
+    can't be used, or that are too long for the model, are left out with a warning and counted in `Task.dropped`.
     """
     if not rows:
         raise InputError(f"{source} has no rows")
@@ -102,10 +105,20 @@ def task_of_rows(
     if not has_tokens:
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
         problems |= unusable
-    check_rows(source, problems)
+    dropped: tuple[tuple[str, int], ...] = ()
+    if skip_bad:
+        for number, example in examples.items():
+            if example.length > model.max_length:
+                problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
+        examples = {number: example for number, example in examples.items() if number not in problems}
+        pairs = {number: pair for number, pair in pairs.items() if number in examples}
+        dropped = (("that can't be used", len(problems)),) if problems else ()
+        warn_of_skipped(source, problems, len(rows))
+    else:
+        check_rows(source, problems)
     warn_of_spaces(pairs.values(), source)
     warn_of_equal_prompts(examples.values(), source)
-    return Task(source, split, tuple(examples.values()))
+    return Task(source, split, tuple(examples.values()), dropped)
 
 
 def has_splits(path: Path, split: str | None = None) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import InputError, unknown_name
 from . import arithmetic, greater_than, ioi, mcqa
+from .chat import use_chat
 from .draw import SPLITS
 from .files import SUFFIXES, name_columns, read_task, task_of_rows
 from .known import KNOWN, KNOWN_DESCRIPTIONS
@@ -53,6 +54,8 @@ def load_task(
     examples: int | None = None,
     seed: int = 0,
     spans: str | None = None,
+    chat: bool = False,
+    skip_bad: bool = False,
 ) -> Task:
     """Load a task in the model's tokens. The same arguments give the same task.
 
@@ -72,6 +75,10 @@ def load_task(
     spans
         'token' makes every token position a span, for prompts of equal length. By default `Task.span_names` are those
         that the task names, if any.
+    chat
+        Write prompts as messages in the model's chat template.
+    skip_bad
+        Leave out rows of a task file that can't be used, with a warning, instead of raising an error.
 
     Returns
     -------
@@ -90,12 +97,15 @@ def load_task(
     """
     check_model(model)
     name = str(name)
+    if chat:
+        task = use_chat(load_task(name, model, split, examples, seed, skip_bad=skip_bad), model)
+        return task if spans is None else _use_spans(task, spans)
     if spans is not None:
-        return _use_spans(load_task(name, model, split, examples, seed), spans)
+        return _use_spans(load_task(name, model, split, examples, seed, skip_bad=skip_bad), spans)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     if is_task_file(name):
-        return read_task(Path(name), split, model).head(examples)
+        return read_task(Path(name), split, model, skip_bad).head(examples)
     check_task(name)
     known, equals, copy = name.partition("=")
     if split not in SPLITS:
@@ -174,14 +184,19 @@ def check_task(name: str) -> None:
 
 def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None, seed: int) -> Task:
     """Return one split of a file without splits: a third of its distinct examples, drawn with the seed."""
-    whole = load_task(name, model)
+    return split_task(load_task(name, model), split, seed).head(examples)
+
+
+def split_task(whole: Task, split: str, seed: int = 0) -> Task:
+    """Return one split of a task without splits: a third of its distinct examples, drawn with the seed."""
     distinct = tuple(dict.fromkeys(whole.examples))
     if len(distinct) < len(SPLITS):
         raise InputError(
-            f"{name} has {len(distinct)} distinct rows, which can't be split into {', '.join(SPLITS)}; give it more"
+            f"{whole.name} has {len(distinct)} distinct rows, which can't be split into {', '.join(SPLITS)}; give "
+            "it more"
         )
     order = np.random.default_rng(seed).permutation(len(distinct))[SPLITS.index(split) :: len(SPLITS)]
-    return Task(whole.name, split, tuple(distinct[row] for row in sorted(order))).head(examples)
+    return replace(whole, split=split, examples=tuple(distinct[row] for row in sorted(order)))
 
 
 def is_task_file(name: str) -> bool:

@@ -444,6 +444,13 @@ def tokenize_usable(
     return tuple(examples), dropped
 
 
+def warn_of_skipped(source: str, problems: Mapping[int, str], n_rows: int) -> None:
+    """Warn of rows that are left out: how many, and the first problem."""
+    if problems:
+        first = problems[min(problems)]
+        warn(f"{len(problems):,} of the {n_rows:,} rows of {source} are left out; the first: {first}")
+
+
 def check_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
     """Raise InputError if rows of `source` can't be used. `more` counts problems that aren't listed."""
     if len(problems) + more == 1:

@@ -1,0 +1,128 @@
+"""Chat templates, rows that are left out, tokens side by side, and files without splits."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import test_cli
+from test_tasks import GOOD, LONGER, write
+
+from edgewise import InputError, load_model, load_task
+from edgewise.errors import EdgewiseWarning
+
+edgewise = test_cli.edgewise
+# Words that the demo's tokenizer knows.
+TEMPLATE = (
+    "{% for m in messages %}Question: {{ m['content'] }}{% endfor %}{% if add_generation_prompt %} Answer:{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_model("demo")
+
+
+def with_template(model, template):
+    tokenizer = copy.deepcopy(model.tokenizer)
+    tokenizer.chat_template = template
+    return replace(model, tokenizer=tokenizer)
+
+
+def test_prompts_are_messages_and_answers_begin_the_reply(demo):
+    model = with_template(demo, TEMPLATE)
+    plain, chat = (load_task("ioi", model, "train", 20, chat=chat) for chat in (False, True))
+    assert len(chat) == len(plain) and chat.span_names == plain.span_names and chat.digest != plain.digest
+    for before, after in zip(plain.examples, chat.examples, strict=True):
+        assert after.text.clean == f"Question: {before.text.clean} Answer:"
+        assert after.text.corrupted == f"Question: {before.text.corrupted} Answer:"
+        assert (
+            after.text.correct == before.text.correct.strip() and after.text.incorrect == before.text.incorrect.strip()
+        )
+        ids = model.tokenizer([after.text.clean], add_special_tokens=False)["input_ids"][0]
+        assert after.clean == (model.bos, *ids)
+        for name in ("S1", "IO", "S2"):
+            words = ([example.clean[place] for place in example.spans[name]] for example in (before, after))
+            assert next(words) == next(words)
+        assert after.spans["end"] == (after.length - 1,)
+
+
+def test_bos_of_a_template_is_not_doubled(demo):
+    model = with_template(demo, "{{ bos_token }}" + TEMPLATE)
+    with_bos, without = (load_task("ioi", m, "train", 5, chat=True) for m in (model, with_template(demo, TEMPLATE)))
+    assert with_bos.digest == without.digest
+
+
+@pytest.mark.parametrize(
+    "template, words",
+    [
+        (None, "has no chat template"),
+        ("{{ raise_exception('no') }}", "the chat template"),
+        ("{{ 1 +", "the chat template"),
+        ("Answer:", "changes the text of prompts"),
+    ],
+)
+def test_templates_that_cannot_be_used_are_refused(demo, template, words):
+    with pytest.raises(InputError, match=words):
+        load_task("ioi", with_template(demo, template), "train", 3, chat=True)
+
+
+def test_tokens_have_no_chat(demo, tmp_path):
+    row = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
+    with pytest.raises(InputError, match="needs text"):
+        load_task(write(tmp_path / "a.jsonl", [row]), with_template(demo, TEMPLATE), chat=True)
+
+
+BAD = [GOOD | {"corrupted": LONGER}, GOOD | {"correct": " Zebulon"}, GOOD | {"spans": {"a": "nothing"}}]
+
+
+def test_bad_rows_are_left_out_on_request(edgewise, demo, tmp_path):
+    path = write(tmp_path / "a.jsonl", [GOOD, *BAD, GOOD | {"clean": GOOD["clean"].replace("store", "park")}])
+    with pytest.raises(InputError, match="3 of its rows"):
+        load_task(path, demo)
+    with pytest.warns(
+        EdgewiseWarning, match=r"3 of the 5 rows of .* are left out; the first: example 2: the clean prompt"
+    ):
+        task = load_task(path, demo, skip_bad=True)
+    assert len(task) == 2 and task.dropped == (("that can't be used", 3),)
+    code, _, err = edgewise("tasks", path)
+    assert code == 2 and "3 of its rows" in err
+    code, out, err = edgewise("tasks", path, "--skip-bad")
+    assert code == 0 and "kept: 2; dropped: 3" in out and "3 of the 5 rows" in err
+
+
+def test_rows_that_are_too_long_are_left_out_too(demo, tmp_path):
+    longest = [f"Mary and John went to the store{', John gave a drink to' * times}" for times in (1, 40)]
+    rows = [
+        {"clean": t, "corrupted": t.replace("Mary", "Anna"), "correct": " Mary", "incorrect": " John"} for t in longest
+    ]
+    path, short = write(tmp_path / "a.jsonl", rows), replace(demo)
+    if load_task(path, short).longest <= demo.max_length:
+        pytest.skip("the demo takes longer prompts")
+    with pytest.warns(EdgewiseWarning, match=f"the model takes {demo.max_length}"):
+        assert len(load_task(path, demo, skip_bad=True)) == 1
+
+
+def test_only_bad_rows_are_an_error(demo, tmp_path):
+    with pytest.warns(EdgewiseWarning), pytest.raises(InputError, match="has no examples"):
+        load_task(write(tmp_path / "a.jsonl", BAD), demo, skip_bad=True)
+
+
+def test_tokens_are_shown_side_by_side(edgewise, tmp_path):
+    code, out, _ = edgewise("tasks", "ioi", "--tokens", "--examples", 1)
+    assert code == 0
+    (marked,) = [line for line in out.splitlines() if "first difference" in line]
+    assert "S2" in marked and "end" in out
+    code, out, _ = edgewise("tasks", write(tmp_path / "a.jsonl", [GOOD]), "--tokens")
+    (marked,) = [line for line in out.splitlines() if "first difference" in line]
+    assert (code == 0 and "' John'" in marked and "' Mary'" in marked) or ("'John'" in marked and "'Mary'" in marked)
+
+
+def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
+    pairs = [example.text for example in load_task("ioi", demo, "train", 36).examples]
+    rows = [{name: getattr(pair, name) for name in GOOD} for pair in pairs]
+    path = write(tmp_path / "many.jsonl", rows)
+    code, _, err = edgewise(
+        "run", "--task", path, "--no-learned", "--stability", 0, "--examples", 5, "--out", tmp_path / "r"
+    )
+    assert code == 0 and "has no splits, so a third of its rows each is used" in err and "also scored" not in err
+    assert '"examples": 5' in (tmp_path / "r" / "run.json").read_text()
