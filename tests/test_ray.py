@@ -212,3 +212,30 @@ def test_the_items_of_a_lost_node_run_again(cluster, engine, tmp_path):
     loser.join()
     assert len(waiting(marks, 1)) == 2 and len(list(marks.iterdir())) > 12  # something was done twice
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
+
+
+# In a process of its own, because the children of this one are killed.
+WATCHED = """
+import subprocess, sys, threading
+from types import SimpleNamespace
+from ray._private import worker
+from edgewise.runtime.ray_engine import Ray
+
+name = sys.argv[1]
+started = {each: subprocess.Popen(["sleep", "600"]) for each in ("raylet", "gcs_server", "other")}
+listed = {each: [SimpleNamespace(process=process)] for each, process in started.items()}
+worker._global_node = SimpleNamespace(all_processes=listed)
+engine, ended = object.__new__(Ray), []
+engine._is_connection_owner = True
+thread = threading.Thread(target=engine.watch, args=(ended.append, threading.Event()))
+thread.start()
+started[name].kill()
+thread.join()
+print(ended, [process.wait() for process in started.values()])
+"""
+
+
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
+def test_if_a_process_of_ray_is_killed_the_others_end_too(name):
+    done = subprocess.run([sys.executable, "-c", WATCHED, name], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout == f"['{name}'] [-9, -9, -9]\n", done.stderr

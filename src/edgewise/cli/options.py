@@ -36,7 +36,7 @@ from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
-from .console import detail, redirect_prints, status
+from .console import detail, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
 AUTO = "auto"
@@ -403,7 +403,7 @@ class MachineOptions:
         with opened as store:
             with status("starting workers"):
                 engine = runtime.open_engine(self.engine, self.address, self.workers)
-            with engine, redirect_prints():
+            with engine, watch_ray(engine), redirect_prints():
                 yield runtime.Session(store, engine)
 
 
