@@ -8,7 +8,8 @@
 The minimum cost of EAP-IG with five steps is one forward pass and five forward + backward passes (gradients of the
 embeddings, logits at the last position only); `SCORERS` has that of every scorer. The minimum cost of a weighted
 circuit with the gradient of all weights is one forward + backward pass. Seconds are CPU time per example, the minimum
-of several repetitions; wall time is also shown. Rows marked `half` use prompts with an equal first half.
+of several repetitions; wall time is also shown. Rows marked `half` use prompts with an equal first half. Rows marked
+`pairs` score or run (edge, span) pairs of five spans; the last column compares them with the same row of edges.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from rich.table import Table
 
 from edgewise import BatchScores, Bootstrap, Eap, EapIg, EdgeScores, SelectionProblem, summarise
 from edgewise.evaluate import SIZES
+from edgewise.graph import SpanGraph
 from edgewise.models import Batch, Model, make_batch, wrap_model
-from edgewise.models.circuit_plan import plan_circuits
+from edgewise.models.circuit_plan import CircuitsPlan, plan_circuits
 from edgewise.models.circuits import run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
@@ -73,6 +75,9 @@ SCORERS: dict[str, tuple[Scorer, Callable[[float, float, float, int], float]]] =
         ExactEdges(tuple(range(1000, 30000, 3000))), lambda forward, both, backward, layers: 12 * forward,
     ),
 }  # fmt: skip
+# Scorers that are also measured by span.
+BY_SPAN = ("EAP", "EAP-IG-5", "GradDrop")
+SPANS = ("S1", "IO", "S2", "end", "other")
 PEER = Path(__file__).with_name("peer_eap_ig.py")
 
 
@@ -103,7 +108,16 @@ def make_examples(model: Model, shared: int, seed: int = 0) -> list[Example]:
         corrupted = clean.copy()
         for place in (shared, min(shared + 3, LENGTH - 2)):
             corrupted[place] = (clean[place] + 1) % model.vocabulary
-        examples.append(Example(tuple(clean.tolist()), tuple(corrupted.tolist()), 11, 12))
+        # As in IOI: four tokens at different places of each prompt have a span of their own.
+        spans = np.full(LENGTH, len(SPANS) - 1)
+        spans[np.sort(rng.choice(LENGTH - 1, 3, replace=False))] = [0, 1, 2]
+        spans[-1] = 3
+        examples.append(
+            Example(
+                tuple(clean.tolist()), tuple(corrupted.tolist()), 11, 12,
+                span_names=SPANS, span_indices=tuple(spans.tolist()),
+            )
+        )  # fmt: skip
     return examples
 
 
@@ -167,6 +181,13 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
             rows[title + label] = clock(
                 lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
             )
+        for title in BY_SPAN:
+            rows[f"{title}, pairs{label}"] = clock(
+                lambda batch=batch, title=title: SCORERS[title][0].score(
+                    prepare(transformer, batch, by_span=True), metric
+                ),
+                repeats,
+            )
     scores = EdgeScores(model.graph, np.repeat(batch_scores[0].values.numpy(), 10, 0))
     for tau in (10, 1000):
         cpu, wall = clock(lambda tau=tau: summarise(scores, Bootstrap(tau)), 1)
@@ -175,6 +196,11 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
     mean = scores.mean() * np.abs(scores.mean()) if real is None else EdgeScores.load(real).mean()
     problem = SelectionProblem.build(model.graph, mean, "absolute", 0)
     circuits = [s.circuit for s in solve_path(problem, [int(p * model.graph.n_edges) for p in SIZES[:-1]])]
+    # As many pairs as edges. Real scores by span aren't in files, so these are the product of the mean and random ones.
+    span_graph = SpanGraph(model.graph, SPANS)
+    pair_scores = span_graph.from_plain(mean) * np.random.default_rng(0).standard_t(1.5, span_graph.n_edges)
+    pair_problem = SelectionProblem.build(span_graph, pair_scores, "absolute", 0)
+    pair_circuits = [s.circuit for s in solve_path(pair_problem, [circuit.n_edges for circuit in circuits])]
     with torch.no_grad():
         for label, batch in batches.items():
             curve = [clock(lambda batch=batch: _references(transformer, batch), repeats)]
@@ -184,10 +210,17 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
                 curve.append(clock(lambda: _circuit(transformer, plan, ready, reference), repeats))  # noqa: B023
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
+            curve = curve[:1]
+            for share, circuit in zip(SIZES, pair_circuits, strict=False):
+                plan = plan_circuits([circuit])
+                curve.append(clock(lambda: _pairs(ready, plan, reference), repeats))  # noqa: B023
+                rows[f"circuit {share:g}, pairs{label}"] = curve[-1]
+            rows[f"curve of ten sizes, pairs{label}"] = tuple(np.sum(curve, 0).tolist())
     facts = {
         "peak MB of scoring in addition to the model": peak - before,
         **weighted,
-        "nodes at 0.01": int(circuits[3].nodes.sum()),
+        "nodes at 0.01": len(circuits[3].nodes),
+        "nodes at 0.01, pairs": len(pair_circuits[3].plain().nodes),
     }
     return rows, model, facts
 
@@ -240,6 +273,11 @@ def _circuit(transformer, plan, ready, reference) -> None:
     ready.read_stream(stream, False)
 
 
+def _pairs(ready: Prepared, plan: CircuitsPlan, reference: Trace) -> None:
+    (stream,) = run_circuits(ready.model, plan, ready.clean, reference, ready.frame, ready.last, ready.spans)
+    ready.read_stream(stream, False)
+
+
 def measure_peer(checkout: str, python: str, threads: int) -> dict:
     """Measure EAP-IG in a separate Python process."""
     command = [python, str(PEER), checkout, str(threads), str(BATCH), str(LENGTH)]
@@ -272,6 +310,7 @@ def main() -> None:
     limits = {name + half: seconds for name, seconds in needed.items() for half in ("", ", half")}
     limits |= {label: both for label in rows if label.startswith("weighted")}
     limits["peer EAP-IG-5"] = limits["EAP-IG-5"]
+    limits |= {label: rows[label.replace(", pairs", "")][0] for label in rows if ", pairs" in label}
     table = Table(
         title=f"{args.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {args.threads} threads",
         title_justify="left",

@@ -2,6 +2,7 @@
 
     python benchmarks/selection.py                        # random scores for the shapes of four models
     python benchmarks/selection.py --scores SCORES.json   # also an EAP-IG file, with CBC and HiGHS
+    python benchmarks/selection.py --spans 5 --shapes 'Llama-3.1 8B'   # (edge, span) pairs instead of edges
 
 Seconds and memory are per size. Each solver runs in its own process. The other solvers stop after the first size that
 takes more than a minute. Needs `pip install 'edgewise[bench]'`.
@@ -23,6 +24,7 @@ from rich.table import Table
 
 from edgewise import EdgeScores, Graph, SelectionProblem, solve
 from edgewise.evaluate import SIZES
+from edgewise.graph import BaseGraph, SpanGraph
 from edgewise.select.highs import optimise
 from edgewise.select.reduced import reduce_problem
 
@@ -36,10 +38,11 @@ LIMIT = 60.0
 SHARES = SIZES[:-1]
 
 
-def load(source: str, seed: int) -> tuple[Graph, np.ndarray]:
+def load(source: str, seed: int, n_spans: int) -> tuple[BaseGraph, np.ndarray]:
     """Return a graph and its scores: from a file, or heavy-tailed random scores for the shape of a model."""
     if source in SHAPES:
-        graph = Graph(*SHAPES[source])
+        plain = Graph(*SHAPES[source])
+        graph = SpanGraph(plain, tuple(map(str, range(n_spans)))) if n_spans else plain
         return graph, np.random.default_rng(seed).standard_t(1.5, graph.n_edges)
     scores = EdgeScores.load(source)
     return scores.graph, scores.mean()
@@ -82,10 +85,10 @@ def solve_full(problem: SelectionProblem) -> float:
     return float("nan") if answer.x is None else problem.objective(everything.mask(answer))
 
 
-def measure(solver: str, source: str, rank: str, seed: int) -> list[dict]:
+def measure(solver: str, source: str, rank: str, seed: int, n_spans: int) -> list[dict]:
     """Measure seconds and objective of every size, in this process."""
-    graph, score = load(source, seed)
-    _ = graph.edge_head, graph.edge_names
+    graph, score = load(source, seed, n_spans)
+    _ = graph.edge_source, graph.edge_head
     started = time.perf_counter()
     base = SelectionProblem.build(graph, score, rank, 0)
     np.argsort(base.value)
@@ -117,11 +120,11 @@ def measure_in_process(*options: str) -> list[dict]:
     return json.loads(finished.stdout.splitlines()[-1])
 
 
-def compare(console: Console, source: str, title: str, rivals: tuple[str, ...], seed: int) -> None:
+def compare(console: Console, source: str, title: str, rivals: tuple[str, ...], seed: int, n_spans: int) -> None:
     """Print one table per rank: every size of one set of scores."""
     for rank in ("absolute", "signed"):
-        edgewise_rows = measure_in_process("edgewise", source, rank, str(seed))
-        others = {rival: measure_in_process(rival, source, rank, str(seed)) for rival in rivals}
+        edgewise_rows = measure_in_process("edgewise", source, rank, str(seed), str(n_spans))
+        others = {rival: measure_in_process(rival, source, rank, str(seed), str(n_spans)) for rival in rivals}
         table = Table(
             title=f"{title}, {rank}; one argsort of the scores: {edgewise_rows[0]['argsort']:.3f} s",
             title_justify="left",
@@ -140,7 +143,7 @@ def compare(console: Console, source: str, title: str, rivals: tuple[str, ...], 
             )  # fmt: skip
         console.print(table)
         total = sum(row["seconds"] for row in edgewise_rows)
-        millions = load(source, seed)[0].n_edges / 1e6
+        millions = load(source, seed, n_spans)[0].n_edges / 1e6
         console.print(f"all sizes: {total:.2f} s, {total / millions:.2f} s per million edges")
         for rival in rivals:
             if len(others[rival]) == len(edgewise_rows):
@@ -155,18 +158,28 @@ def main() -> None:
     parser.add_argument("--rivals", default="cbc,highs", help="other solvers, separated by commas: cbc, highs; or none")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="shapes for random scores, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--measure", nargs=4, metavar=("SOLVER", "SOURCE", "RANK", "SEED"), help=argparse.SUPPRESS)
+    parser.add_argument("--spans", type=int, default=0, help="spans of tokens: select (edge, span) pairs; 0: edges")
+    parser.add_argument(
+        "--measure", nargs=5, metavar=("SOLVER", "SOURCE", "RANK", "SEED", "SPANS"), help=argparse.SUPPRESS
+    )
     args = parser.parse_args()
     if args.measure:
-        solver, source, rank, seed = args.measure
-        print(json.dumps(measure(solver, source, rank, int(seed))))
+        solver, source, rank, seed, n_spans = args.measure
+        print(json.dumps(measure(solver, source, rank, int(seed), int(n_spans))))
         return
     console = Console(width=160)
     rivals = tuple(name for name in args.rivals.split(",") if name not in ("", "none"))
     if args.scores:
-        compare(console, args.scores, Path(args.scores).name, rivals, args.seed)
+        compare(console, args.scores, Path(args.scores).name, rivals, args.seed, 0)
     for shape in filter(None, args.shapes.split(",")):
-        compare(console, shape, f"{shape} (random scores)", (), args.seed)
+        compare(
+            console,
+            shape,
+            f"{shape} (random scores{f', {args.spans} spans' * bool(args.spans)})",
+            (),
+            args.seed,
+            args.spans,
+        )
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 
 from edgewise import Circuit, Graph
 from edgewise.evaluate import Attention
+from edgewise.graph import BaseGraph
 from edgewise.recipes.run_info import Prompt
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 
@@ -39,7 +40,7 @@ GOALS = {
 WORDS = ("When", " Mary", " and", " John", " went", " to", " the")
 
 
-def sample_view(graph: Graph | None = None, seed: int = 0, name: str = "tiny · ioi") -> View:
+def sample_view(graph: BaseGraph | None = None, seed: int = 0, name: str = "tiny · ioi") -> View:
     """Two metrics, three methods, four sizes, six examples, and attention on two of them; ILP at 10 % is shown."""
     graph = graph or Graph(4, 3, 16)
     draw = np.random.default_rng(seed)
@@ -75,7 +76,7 @@ def sample_view(graph: Graph | None = None, seed: int = 0, name: str = "tiny · 
     return View(name, graph, (run,), tuple(rows), 1, 1)
 
 
-def _distinct(draw: np.random.Generator, graph: Graph) -> np.ndarray:
+def _distinct(draw: np.random.Generator, graph: BaseGraph) -> np.ndarray:
     """[edge] strengths of which no two are alike, as few bits as that takes."""
     return (1 + draw.permutation(graph.n_edges)) / 512
 
@@ -87,8 +88,9 @@ def _prompts() -> tuple[Prompt, ...]:
     )
 
 
-def _attention(draw: np.random.Generator, graph: Graph) -> Attention:
-    heads = tuple(graph.attention_sources(layer) + head for layer in range(1, graph.n_layers) for head in (0, 2))
+def _attention(draw: np.random.Generator, graph: BaseGraph) -> Attention:
+    plain = graph.plain
+    heads = tuple(plain.attention_sources(layer) + head for layer in range(1, plain.n_layers) for head in (0, 2))
     pairs = LENGTH * (LENGTH + 1) // 2
     values = tuple(draw.integers(0, 256, (2, len(heads), pairs), np.uint8) for _ in SEEN)
     return Attention(SEEN, (LENGTH,) * len(SEEN), heads, values)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...graph import SpanGraph
 from ...recipes.run_info import MAX_PROMPTS
 from ...version import __version__
 from .view import View, ViewRow, ViewRun
@@ -74,11 +75,16 @@ def _packed(view: View) -> tuple[dict[str, Any], bytes]:
             places[name] = {"kind": kind, "shape": values.shape, "at": positions[packed]}
     about = {
         "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
-        "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges)},
+        "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges), "spans": _spans(view)},
         "shown": view.shown, "size": view.size,
         "runs": [_run(run) for run in view.runs], "rows": [_row(row) for row in view.rows], "arrays": places,
     }  # fmt: skip
     return about, zlib.compress(block, 9)
+
+
+def _spans(view: View) -> list[str]:
+    """Return the names of the spans if circuits are of (edge, span) pairs."""
+    return list(view.graph.spans) if isinstance(view.graph, SpanGraph) else []
 
 
 def _strongest(view: View) -> NDArray[np.intp]:
@@ -100,6 +106,7 @@ def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDA
     yield "source", "u2" if graph.n_sources < 2**16 else "u4", view.graph.from_plain(graph.edge_source)[edges]
     destination = view.graph.from_plain(graph.edge_destination)[edges]
     yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", destination
+    yield "span", "u2", edges % len(_spans(view)) if _spans(view) else None
     yield "truth", "bits", None if view.truth is None else view.truth.mask[edges]
     prompts = slice(MAX_PROMPTS)
     for place, run in enumerate(view.runs):

@@ -74,11 +74,11 @@ function legend(lines) {
 }
 
 function leftOut(view) {
-  const { edges, held } = view.graph;
+  const { edges, held, unit } = view.graph;
   return [
     held < edges
-      ? `The graph has ${counted(edges, "edge")}; this page has ${count(held)}, those of the smallest circuits first.`
-      : `Nothing of the graph: the page has all ${counted(edges, "edge")}.`,
+      ? `The graph has ${counted(edges, unit)}; this page has ${count(held)}, those of the smallest circuits first.`
+      : `Nothing of the graph: the page has all ${counted(edges, unit)}.`,
     `At most ${count(MOST_LINES)} lines are drawn, the strongest; the line below the picture says how many there are.`,
     ...view.runs.map((run) => ofExamples(run, view.runs.length > 1 ? ` of ${run.name}` : "")),
   ];

@@ -2,6 +2,8 @@
 
 import { button, el, icon } from "edgewise/dom.js";
 import { calledIn } from "edgewise/notes.js";
+import { spansOf } from "edgewise/scene.js";
+import { number } from "edgewise/text.js";
 
 export const CLOSE = ["M4 4l8 8", "M12 4l-8 8"];
 
@@ -15,18 +17,26 @@ export function chosen(element, view, update, pin) {
   const nodeTag = ({ node, pins, notes }) => tag("node", name(node), ...called(node, notes),
     button(pins.includes(node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges visible (p)" }),
     close(`Show all, not only ${name(node)}`, () => update({ node: null })));
-  const edgeTag = (edge) => tag("of-edge", view.edgeName(edge), close("Choose no edge", () => update({ edge: null })));
+  const edgeTag = (state) => tag("of-edge", view.edgeName(state.edge), ...(view.span ? [spanList(state)] : []),
+    close("Choose no edge", () => update({ edge: null })));
+  // On which spans of tokens the edge acts, each a button that chooses that pair.
+  const spanList = ({ edge, row, size }) => el("span", { class: "spans" },
+    ...spansOf(view, view.rows[row], size, edge).filter((one) => one.inside || one.edge === edge).map((one) =>
+      button(`${one.span} ${number(one.score)}`, () => update({ edge: one.edge }), {
+        class: "chip small", "data-span": one.span, "aria-pressed": String(one.edge === edge),
+        title: `${view.edgeName(one.edge)}: score ${number(one.score)}${one.inside ? "" : ", not in this circuit"}`,
+      })));
   const pinTag = (node, notes) => tag("pin", name(node), ...called(node, notes), close(`Unpin ${name(node)}`, () => pin(node)));
 
   let last = null;
   return {
     render(state) {
       const { node, edge, pins, notes } = state;
-      if (last && ["node", "edge", "pins", "notes"].every((key) => last[key] === state[key])) return;
+      if (last && ["node", "edge", "pins", "notes", "row", "size"].every((key) => last[key] === state[key])) return;
       last = state;
       element.replaceChildren(
         ...(node === null ? [] : [nodeTag(state)]),
-        ...(edge === null ? [] : [edgeTag(edge)]),
+        ...(edge === null ? [] : [edgeTag(state)]),
         ...pins.filter((one) => one !== node).map((one) => pinTag(one, notes)));
     },
   };

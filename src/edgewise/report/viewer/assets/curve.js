@@ -52,7 +52,7 @@ export function curvePanel(element, view, update) {
     const row = view.rows[now.row];
     const size = row.sizes[now.size];
     slider.value = now.size;
-    slider.setAttribute("aria-valuetext", `${percent(size.share)}, ${counted(size.kept, "edge")}`);
+    slider.setAttribute("aria-valuetext", `${percent(size.share)}, ${counted(size.kept, row.unit)}`);
     for (const one of marks.children) one.classList.toggle("now", Number(one.dataset.size) === now.size);
     chart?.point(now.size);
     const two = now.other !== null;
@@ -87,8 +87,8 @@ const mark = (share) => percent(share).replace(/\s*%/, "");
 function sentences(row, place, kind, brief) {
   const size = row.sizes[place];
   const kept = size.kept === size.asked
-    ? counted(size.kept, "edge")
-    : `${count(size.kept)} of ${counted(size.asked, "edge")}${brief ? "" : " asked for"}`;
+    ? counted(size.kept, row.unit)
+    : `${count(size.kept)} of ${counted(size.asked, row.unit)}${brief ? "" : " asked for"}`;
   const value = (words) => el("span", { class: "value" }, words);
   const line = (what, ...words) => el("p", { "data-said": what }, ...words);
   const parts = [
@@ -114,10 +114,10 @@ function sentences(row, place, kind, brief) {
 }
 
 /** Which size is the first to reach the goal; if none does, which is nearest to the model. */
-function goalWords({ goal, sizes, reached }, brief) {
+function goalWords({ goal, sizes, reached, unit }, brief) {
   if (reached !== null) {
     const { share, kept } = sizes[reached];
-    return `first ${goal} at ${percent(share)}${brief ? "" : ` (${counted(kept, "edge")})`}`;
+    return `first ${goal} at ${percent(share)}${brief ? "" : ` (${counted(kept, unit)})`}`;
   }
   const known = sizes.filter((size) => size.faithfulness !== null && size.share < 1);
   if (!known.length) return `no size below 100\u00a0% was evaluated`;

@@ -24,9 +24,10 @@ function bytesOf(base64) {
 /** A view from its JSON and the bytes of its arrays. */
 export function decode(about, bytes) {
   const array = reader(about.arrays, bytes);
-  const graph = graphOf(about.graph);
+  const graph = graphOf({ ...about.graph, spans: (about.graph.spans ?? []).map(plain) });
   const source = array("source");
   const destination = array("destination");
+  const span = array("span");
   const n = source.length;
   const head = new Uint32Array(n);
   const letter = new Uint8Array(n);
@@ -40,10 +41,13 @@ export function decode(about, bytes) {
   const labels = labelsOf(about);
   return {
     about: { ...about, title: plain(about.title) }, graph, n, source, destination, head, letter, runs,
-    rows: about.rows.map((row, at) => rowOf(row, at, labels[at], array, runs)),
+    rows: about.rows.map((row, at) => ({ ...rowOf(row, at, labels[at], array, runs), unit: graph.unit })),
     /** [edge] whether it is in the known circuit; null if none is known. */
     truth: array("truth")?.row(0) ?? null,
-    edgeName: (edge) => `${graph.nodes[source[edge]]}->${graph.destinationName(destination[edge])}`,
+    /** [edge] the span of tokens that it acts on; null if edges act on all tokens. */
+    span,
+    edgeName: (edge) =>
+      `${graph.nodes[source[edge]]}->${graph.destinationName(destination[edge])}${span ? `@${graph.spans[span[edge]]}` : ""}`,
   };
 }
 

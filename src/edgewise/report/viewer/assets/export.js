@@ -30,7 +30,7 @@ const round = (number) => Number(number.toFixed(2));
 function headingOf(view, state) {
   const circuit = (row, { share, kept, faithfulness, low, high }) => {
     const faithful = Number.isFinite(faithfulness) ? `faithfulness ${between(faithfulness, low, high, fixed)}` : "";
-    return [row.label, row.benchmark, percent(share), counted(kept, "edge"), faithful].filter(Boolean).join(" · ");
+    return [row.label, row.benchmark, percent(share), counted(kept, view.graph.unit), faithful].filter(Boolean).join(" · ");
   };
   const row = view.rows[state.row];
   const other = otherOf(view, state);

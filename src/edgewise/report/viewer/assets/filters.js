@@ -6,7 +6,7 @@ import { initial, isCompared } from "edgewise/state.js";
 import { percent } from "edgewise/text.js";
 
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
-const SHOWN = ["letters", "sign", "least", "all", "search", "parts", "colour", "other", "truth", "row"];
+const SHOWN = ["letters", "sign", "least", "all", "span", "search", "parts", "colour", "other", "truth", "row"];
 const STEPS = 100, DECADES = 4;
 
 /** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
@@ -15,12 +15,12 @@ const stepAt = (least) => (least <= 0 ? 0 : Math.max(1, Math.round(STEPS * (1 + 
 
 /** The patch that undoes all filters. */
 export function unfiltered(view) {
-  const { letters, sign, least, all, search, parts } = initial(view);
-  return { letters, sign, least, all, search, parts };
+  const { letters, sign, least, all, span, search, parts } = initial(view);
+  return { letters, sign, least, all, span, search, parts };
 }
 
-const isFiltered = ({ letters, sign, least, all, search, parts }) =>
-  letters.includes(false) || sign !== "both" || least > 0 || all || search !== "" || parts.length > 0;
+const isFiltered = ({ letters, sign, least, all, span, search, parts }) =>
+  letters.includes(false) || sign !== "both" || least > 0 || all || span !== null || search !== "" || parts.length > 0;
 
 const swatch = (name) => el("span", { class: `swatch ${name}`, "aria-hidden": "true" });
 
@@ -46,11 +46,17 @@ export function filters(element, view, update) {
   });
   const said = el("output", { id: "least-said", for: "least" });
   const all = el("input", { type: "checkbox", id: "all", onchange: () => update({ all: all.checked }) });
+  const span = el("select", {
+    id: "span", "aria-label": "Span of tokens", onchange: () => update({ span: span.value === "" ? null : Number(span.value) }),
+  });
+  span.append(el("option", { value: "" }, "all"), ...view.graph.spans.map((name, at) => el("option", { value: at }, name)));
   const undo = () => update(unfiltered(view));
   const reset = button("Reset", undo, { id: "reset", class: "link", title: "Undo the filters" });
   const group = (word, ...parts) => el("div", { class: "group" }, el("span", { class: "word" }, word), ...parts);
   element.append(
     group("Edges into", el("div", { class: "chips", role: "group", "aria-label": "Edges into" }, ...letters)),
+    ...(view.graph.spans.length ? [el("label", { class: "group", title: "Edges at these tokens only" },
+      el("span", { class: "word" }, "Span"), span)] : []),
     group("Sign", el("div", { class: "segments", role: "group", "aria-label": "Sign" }, ...signs)),
     group("Colour", el("div", { class: "segments", role: "group", "aria-label": "Colour by" }, ...colours)),
     el("label", { class: "group", title: "Hide edges whose score is weaker than this share of the strongest" },
@@ -70,6 +76,7 @@ export function filters(element, view, update) {
       write(said, now.least === 0 ? "any" : `${percent(now.least)} of strongest`);
       least.setAttribute("aria-valuetext", said.textContent);
       all.checked = now.all;
+      span.value = now.span === null ? "" : String(now.span);
       reset.hidden = !isFiltered(now);
       element.classList.toggle("plain", isCompared(now) || now.colour === "sign");
       element.classList.toggle("by-sign", !isCompared(now) && now.colour === "sign");

@@ -5,7 +5,7 @@ export const LETTERS = ["q", "k", "v", "MLP", "logits"];
 export const HUES = LETTERS.map((letter) => letter.toLowerCase());
 
 /** A graph from its JSON: names of the nodes, and for a destination its node, letter and name. */
-export function graphOf({ n_layers: layers, n_heads: heads, parallel, edges, held }) {
+export function graphOf({ n_layers: layers, n_heads: heads, parallel, edges, held, spans = [] }) {
   const nodes = ["input"];
   for (let layer = 0; layer < layers; layer++) {
     for (let head = 0; head < heads; head++) nodes.push(`a${layer}.h${head}`);
@@ -37,7 +37,9 @@ export function graphOf({ n_layers: layers, n_heads: heads, parallel, edges, hel
   };
   const numbers = new Map(nodes.map((name, node) => [name, node]));
   return {
-    layers, heads, parallel, edges, held, nodes, logits,
+    layers, heads, parallel, edges, held, nodes, logits, spans,
+    /** The word for an edge in counts: circuits may consist of (edge, span) pairs. */
+    unit: spans.length ? "pair" : "edge",
     destinations: layers * readers + 1,
     nodeOf, letterOf, destinationName, place,
     /** The node of this name, or null. */

@@ -61,7 +61,7 @@ function show(document, view, loaded) {
   const find = search(at("find"), view, update);
   const sceneNow = remembered(
     (now) => [now.row, now.size, now.other, now.truth, now.all], (now) => circuitsOf(view, now),
-    (now) => [now.node, now.pins, now.search, now.notes, now.letters, now.sign, now.least, now.parts], (now, circuits) => {
+    (now) => [now.node, now.pins, now.search, now.notes, now.letters, now.sign, now.least, now.span, now.parts], (now, circuits) => {
       const matching = matchingEdges(view, now, circuits);
       const shown = ofParts(matching, now.parts);
       return { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
@@ -106,11 +106,12 @@ function show(document, view, loaded) {
 }
 
 function describe(document, view) {
-  const { layers, heads, edges, held } = view.graph;
+  const { layers, heads, edges, held, unit, spans } = view.graph;
   document.getElementById("title").textContent = view.about.title;
   const part = held < edges ? `, of which this page has ${count(held)}` : "";
   const shape = `${counted(layers, "layer")} × ${counted(heads, "head")}`;
-  document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, "edge")}${part}`;
+  document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, unit)}${part}` +
+    (spans.length ? `: edges at ${counted(spans.length, "span")} of tokens` : "");
 }
 
 /** Scenes are made again only where what they depend on changed. */

@@ -115,13 +115,22 @@ function merged(a, b) {
 
 /** Whether an edge passes the filters and the choice of a node, as a function of (edge, score, share). */
 function filterOf(view, state) {
-  const { node, letters, sign, least } = state;
+  const { node, letters, sign, least, span } = state;
   const found = searchOf(view, state.search, state.notes);
   return (edge, score, share) =>
-    letters[view.letter[edge]] && share >= least &&
+    letters[view.letter[edge]] && share >= least && (span === null || view.span[edge] === span) &&
     (sign === "both" || (sign === "positive" ? score > 0 : score < 0)) &&
     (node === null || view.source[edge] === node || view.head[edge] === node) &&
     (found === null || found(edge));
+}
+
+/** The spans of tokens at which the edge of a pair acts, strongest first: {edge, span, score, inside the circuit}. */
+export function spansOf(view, row, size, pair) {
+  const found = [];
+  for (let edge = 0; edge < view.n; edge++)
+    if (view.source[edge] === view.source[pair] && view.destination[edge] === view.destination[pair])
+      found.push({ edge, span: view.graph.spans[view.span[edge]], score: row.scores[edge], inside: row.has(size, edge) });
+  return found.sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
 }
 
 /** Whether an edge is meant by what is searched, as a function; null if nothing is searched. */

@@ -22,7 +22,7 @@ export function initial(view) {
   return Object.freeze({
     row, size: within(view.about.size, view.rows[row].sizes.length), other: null, truth: view.truth !== null,
     node: null, edge: null, pins: [], notes: view.notes, search: "",
-    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, parts: [], colour: "reader",
+    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, span: null, parts: [], colour: "reader",
     tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
   });
 }
@@ -104,6 +104,7 @@ export function toAddress(view, state) {
   add("sign", state.sign, "both");
   add("least", short(state.least), "0");
   add("all", String(state.all), "false");
+  if (state.span !== null) words.set("span", view.graph.spans[state.span]);
   add("colour", state.colour, "reader");
   add("tab", state.tab, "edges");
   add("example", String(state.example), "0");
@@ -170,6 +171,7 @@ export function fromAddress(view, hash) {
     sign: one("sign", ["both", "positive", "negative"], "both"),
     least: number("least", 0, 1, 0),
     all: words.get("all") === "true",
+    span: view.graph.spans.includes(words.get("span")) ? view.graph.spans.indexOf(words.get("span")) : null,
     colour: one("colour", ["reader", "sign"], "reader"),
     tab: one("tab", TABS, "edges"),
     example: Math.round(number("example", 0, Math.max(0, view.runs[here.run].examples - 1), 0)),
@@ -203,7 +205,7 @@ function sizeNear(row, text) {
 export function edgeNamed(view, name) {
   const [from, to] = name.split("->");
   const source = view.graph.find(from);
-  const node = to === undefined || source === null ? null : view.graph.find(to.replace(/<[qkv]>$/, ""));
+  const node = to === undefined || source === null ? null : view.graph.find(to.split("@")[0].replace(/<[qkv]>$/, ""));
   if (node === null) return null;
   for (let edge = 0; edge < view.n; edge++)
     if (view.source[edge] === source && view.head[edge] === node && view.edgeName(edge) === name) return edge;

@@ -3,7 +3,7 @@
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { edgeCalled } from "edgewise/notes.js";
-import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
+import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS, spansOf } from "edgewise/scene.js";
 import { between, count, counted, fixed, number } from "edgewise/text.js";
 
 /** Describes which of the shown circuits have an edge; empty if there is one and it has the edge. */
@@ -43,6 +43,12 @@ export function edgeFacts(view, row, edge) {
 export const stabilityWords = (stable) =>
   stable === null ? "not resampled" : stable ? "stable: every resample agrees" : "unstable: changes between resamples";
 
+/** The spans of tokens at which an edge acts in the circuit, with scores. */
+function spanWords(view, row, size, edge) {
+  const found = spansOf(view, row, size, edge).filter((one) => one.inside);
+  return found.map(({ span, score }) => `${span} ${number(score)}`).join(", ") || "no span of this circuit";
+}
+
 function edgeTip(view, state, line) {
   const row = rowOfKind(view, state, line.kind);
   const facts = edgeFacts(view, row, line.edge);
@@ -52,6 +58,7 @@ function edgeTip(view, state, line) {
     facts.learned ? ["chosen by", `${number(facts.value)} (learned)`] : null,
     facts.scored ? ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`] : null,
     ["into", reader.length === 1 ? `${{ q: "query", k: "key", v: "value" }[reader]} (${reader})` : reader],
+    view.span ? ["acts at", spanWords(view, row, state.size, line.edge)] : null,
     facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
     kindWords(view, state, line.kind) ? ["circuit", kindWords(view, state, line.kind)] : null,
   ];
@@ -127,7 +134,7 @@ export function summary(view, state, circuits, shown, left) {
     add(`${count(counts[THERE])} only in ${other.row.label}`, "there");
     add(`${count(counts[SHARED])} in both`, "shared");
   } else {
-    add(`Circuit of ${counted(kept, "edge")} of ${count(view.graph.edges)}`);
+    add(`Circuit of ${counted(kept, view.graph.unit)} of ${count(view.graph.edges)}`);
     if (all < kept) add(`this page has ${count(all)} of them`);
   }
   if (shown !== all) add(`${count(shown)} selected by node, search and filters`);
