@@ -27,7 +27,7 @@ from edgewise.tasks import LogitDifference
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
 
-EXAMPLES, SEEDS = 10, 50
+EXAMPLES, SEEDS = 4, 50
 
 
 def cost(repeats: int) -> None:
