@@ -447,6 +447,16 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
+def test_overwriting_replaces_the_tables_with_the_study(edgewise, tmp_path):
+    folder = tmp_path / "study"
+    begin(folder, PLANS[0])
+    grid = ("--resamples-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
+    code, out, _ = edgewise("study", "--examples", 4, *grid, "--out", folder, "--overwrite")
+    assert code == 0 and f"results in {folder}" in out.replace("\n", " ")
+    assert {*TABLES, "study.json", "store"} <= {path.name for path in folder.iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+
+
 def test_another_process_cannot_open_the_study(tmp_path):
     folder = tmp_path / "study"
     begin(folder, PLANS[0])

@@ -35,7 +35,8 @@ def command(
     That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
     """
     if studies.is_study(folder):
-        report_study(folder, studies.read_study(folder), json)
+        study = studies.read_study(folder)
+        show_study(folder, study, write_study(study, folder), json)
         return
     result = read_result(folder)
     written = write_derived(folder, result)
@@ -117,9 +118,8 @@ def _show_tuned(record: dict[str, Any], measure: str, best: dict[str, Any]) -> N
     )
 
 
-def report_study(folder: Path, study: studies.Study, json: bool) -> None:
-    """Write a study's tables and figure into its folder, and print them."""
-    summary = write_study(study, folder)
+def show_study(folder: Path, study: studies.Study, summary: dict[str, Any], json: bool) -> None:
+    """Print a study that is in a folder; `summary` is what `write_study` returned."""
     if json:
         print_json({**summary, "out": str(folder)})
         return

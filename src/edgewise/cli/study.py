@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..io.atomic import check_folder
 from ..learn import LEARNERS
 from ..models.model_files import UNTRAINED
+from ..report.study_tables import write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
@@ -27,7 +28,7 @@ from .console import (
     show_progress,
 )
 from .options import option, parse_numbers
-from .report import report_study
+from .report import show_study
 
 PNR_GRID, RESAMPLES_GRID, KAPPA_GRID = ".3,.4,.45,.5,.55,.6,.7,.8,.9", "5,10,15", "0.5,1,2"
 
@@ -139,7 +140,8 @@ def command(
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
             study = studies.resume_study(plan, opened, uses_cache, session)
-        report_study(out_folder, study, json)
+        summary = write_study(study, opened.folder)
+    show_study(out_folder, study, summary, json)
 
 
 def _check_unused(common: options.RunOptions, grids: list[str]) -> None:

@@ -323,7 +323,9 @@ def _write_exported(folder: Path, result: Discovery, suffix: str) -> None:
         for size, (share, selection) in enumerate(zip(outcome.curve.shares, outcome.selections, strict=True)):
             path = folder / f"{measure.name.lower()}-{share:g}{suffix}"
             score = outcome.rankings[size].value if outcome.rankings else None
-            selection.circuit.save(path, score, origin | selection.record())
+            # Without the seconds, so that the same run gives the same bytes.
+            record = {name: value for name, value in selection.record().items() if name != "seconds"}
+            selection.circuit.save(path, score, origin | record)
 
 
 def _chosen_record(outcome: Outcome) -> dict[str, str]:
