@@ -431,6 +431,39 @@ def test_help_lists_every_choice():
         assert command.help.startswith(summary) and any("--json" in param.opts for param in command.params)
 
 
+def test_a_scorer_of_a_module_in_the_current_folder(edgewise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    source = """
+from dataclasses import dataclass
+import edgewise
+
+@dataclass(frozen=True)
+class Twice(edgewise.Eap):
+    def score(self, batch, metric):
+        scores = super().score(batch, metric)
+        return edgewise.BatchScores(2 * scores.values, scores.clean_metric, scores.corrupted_metric)
+
+class Eap(edgewise.Eap):
+    name = "eap"
+"""
+    (tmp_path / "my_scorers_of_a_test.py").write_text(source)
+    (tmp_path / "my_broken_module.py").write_text("1 / 0")
+    words = ("score", "--examples", 4, "--out")
+    assert edgewise(*words, "a", "--scorer", "my_scorers_of_a_test:Twice")[0] == 0
+    assert edgewise(*words, "b", "--scorer", "eap")[0] == 0
+    twice, once = (EdgeScores.load(tmp_path / name) for name in "ab")
+    np.testing.assert_array_equal(twice.values, 2 * once.values)
+    assert twice.provenance["method"] == "Twice"
+    for name, expected in (
+        ("my_scorers_of_a_test:Missing", "has no class"), ("my_scorers_of_a_test:edgewise", "derives from edgewise."),
+        ("my_scorers_of_a_test:Eap", "give yours another name"), ("no_such_module_here:X", "ModuleNotFoundError"),
+        ("my_broken_module:X", "ZeroDivisionError"),
+    ):  # fmt: skip
+        assert expected in refused(edgewise, *words, "c", "--scorer", name)
+    assert "use your own with" in refused(edgewise, "study", "--scorer", "my_scorers_of_a_test:Twice", "--out", "s")
+
+
 def test_help_comes_without_waiting_for_torch():
     code = """
 import sys

@@ -361,4 +361,5 @@ def test_a_run_names_its_stages_and_what_chose_its_recipe(edgewise, tmp_path):
     line = refused(edgewise, *words, "--seed", 1)
     assert "seed was 0, is 1" in line and "recipes" not in line
     assert "did you mean 'ILP'?" in refused(edgewise, "show", tmp_path / "r", "--recipe", "ILLP")
-    assert "(did you mean 'eap-ig'?); see" in refused(edgewise, "run", "--scorer", "eap-gi")
+    assert "did you mean 'eap-ig'?" in refused(edgewise, "run", "--scorer", "eap-gi")
+    assert "(did you mean 'patching'?); see" in refused(edgewise, "run", "--ablation", "pacthing")

@@ -6,13 +6,15 @@ of each family, so that `--help` lists them without importing torch.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from inspect import Parameter, signature
+from importlib import import_module
+from inspect import Parameter, isabstract, signature
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -25,6 +27,7 @@ from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import FAITHFULNESS
 from ..evaluate.measures import MEASURES
+from ..io.reading import first_line
 from ..learn import TopKLearner
 from ..method import choose, parameters
 from ..models.memory import parse_bytes
@@ -104,7 +107,8 @@ def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
     if kind is bool and not default.param_decls:
         default = copy(default)
         default.param_decls = (f"--{name.replace('_', '-')}",)
-    if choices := getattr(default, "choices", ()):
+    choices = getattr(default, "choices", ())
+    if choices and default.metavar is None:  # an option with a metavar takes other texts, too
         enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
         kind = enum if kind is str else enum | None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -143,6 +147,27 @@ def parse_numbers(option_name: str, text: str, kind: type[Number], example: str)
         return tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise InputError(f"{option_name} takes numbers such as {example}, not {text[:80]!r}") from None
+
+
+def load_scorer(text: str) -> type[Scorer]:
+    """Import the class that MODULE:CLASS names, from the current folder or an installed package.
+
+    Raise InputError if it isn't a scorer, or has the name of a scorer of edgewise: files would confuse the two.
+    """
+    module_name, _, class_name = text.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        custom = getattr(import_module(module_name), class_name, None)
+    except Exception as error:  # the module is the user's, and may raise anything
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise InputError(f"--scorer {text}: module {module_name!r} can't be imported ({reason})") from error
+    if not isinstance(custom, type) or not issubclass(custom, Scorer) or isabstract(custom):
+        expected = f"class {class_name!r} that derives from edgewise.Scorer"
+        raise InputError(f"--scorer {text}: {module_name!r} has no {expected}")
+    if custom.name in SCORERS:
+        raise InputError(f"--scorer {text}: edgewise has a scorer {custom.name!r} already; give yours another name")
+    return custom
 
 
 def join_names(names: Iterable[str]) -> str:
@@ -289,12 +314,18 @@ class CircuitOptions:
 class ScorerOptions:
     """How edges are scored."""
 
-    scorer: str = option("eap-ig", "Scoring", "How edges are scored.", choices=SCORERS)
+    scorer: str = option(
+        "eap-ig", "Scoring", "How edges are scored. MODULE:CLASS is a scorer of your own.", choices=SCORERS,
+        metavar=f"[{'|'.join(SCORERS)}|MODULE:CLASS]",
+    )  # fmt: skip
     steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
 
     def build_scorer(self) -> Scorer:
-        """Return the scorer."""
-        return choose("scorer", SCORERS, self.scorer, steps=self.steps)
+        """Return the scorer. The module of a custom one is imported."""
+        if ":" not in self.scorer:
+            return choose("scorer", SCORERS, self.scorer, steps=self.steps)
+        custom = load_scorer(self.scorer)
+        return choose("scorer", {custom.name: custom}, custom.name, steps=self.steps)
 
 
 @dataclass(frozen=True)

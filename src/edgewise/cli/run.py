@@ -18,6 +18,7 @@ from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recip
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
+from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
@@ -125,7 +126,8 @@ def command(
             learn_budget=minutes if may_learn and common.learned is None else None,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
-            eap_ig_json=eap_ig_json, **describe_positions(common.positions, train, test),
+            eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
+            **describe_positions(common.positions, train, test),
         )  # fmt: skip
         if is_made and not dry_run:
             discovery = _read_made(folder, inputs)

@@ -9,6 +9,7 @@ from ..core.scores import EdgeScores
 from ..io.atomic import SCORE_FILES, check_folder
 from ..method import choose
 from ..recipes.settings import Settings
+from ..runtime.unit_keys import custom_digests
 from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
@@ -56,7 +57,8 @@ def command(
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
-            batch_size=batch_size, memory=memory, **describe_positions(positions, examples),
+            batch_size=batch_size, memory=memory, custom=custom_digests([scorer]) or None,
+            **describe_positions(positions, examples),
         )  # fmt: skip
         if is_made:
             scores = EdgeScores.load(out_folder)

@@ -92,6 +92,8 @@ def command(
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
     if scorers is None:
         common.check_learning(bool(common.learned))
+    if ":" in common.scorer:
+        raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
     names = _names(model.model or ["demo"])
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
