@@ -57,7 +57,8 @@ def speaking(model, numbers):
 
 
 # What can't be had: the demo's tokenizer knows no word of arithmetic, and threes cut a year after its third digit.
-REFUSED = {*((name, "demo") for name in ARITHMETIC), ("greater-than", "in threes")}
+WORDS = ("induction", "docstring", "pronouns", "agreement", "capitals")
+REFUSED = {*((name, "demo") for name in (*ARITHMETIC, *WORDS)), ("greater-than", "in threes")}
 
 
 @pytest.fixture(
@@ -129,6 +130,30 @@ def test_arithmetic_is_right_and_within_what_the_tokenizer_can_say(demo, name, n
     assert {len(str(number)) for number in operands} == {1 if one_by_one and name == "arithmetic-addition" else 2}
     assert max(results) <= {"in pairs": 99, "in threes": 198, "digit by digit": 9}[numbers]
     assert len(results) > (7 if one_by_one else 50)
+
+
+def test_new_generators_ask_what_their_words_say(demo):
+    """Oracles that read the prompts alone."""
+
+    def pairs(name):
+        return [example.text for example in load_task(name, speaking(demo, "in pairs"), "train", 60).examples]
+
+    for pair in pairs("induction"):
+        for prompt, answer in ((pair.clean, pair.correct), (pair.corrupted, pair.incorrect)):
+            *words, last = prompt.split()[1:]
+            assert words[words.index(last) + 1] == answer.strip() and words.count(last) == 1
+    for pair in pairs("docstring"):
+        for prompt, answer in ((pair.clean, pair.correct), (pair.corrupted, pair.incorrect)):
+            arguments = re.search(r"\(self, (.*)\)", prompt).group(1).split(", ")
+            assert [*re.findall(r":param (\w+):", prompt), answer.strip()] == arguments
+    for pair in pairs("agreement"):
+        subject, other = (prompt.split()[1] for prompt in (pair.clean, pair.corrupted))
+        is_plural = pair.correct in (" are", " were", " have")
+        assert is_plural == (len(subject) > len(other) or subject in ("men", "women"))
+    he = {pair.clean for pair in pairs("pronouns") if pair.correct == " he"}
+    assert len(he) == 30 and not any("Mary" in prompt or "Anna" in prompt for prompt in he)
+    for pair in pairs("capitals"):
+        assert pair.correct.strip() not in pair.clean and pair.incorrect.strip() not in pair.clean
 
 
 @pytest.mark.parametrize("name", ARITHMETIC)

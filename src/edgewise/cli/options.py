@@ -37,6 +37,7 @@ from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
+from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
 from .console import detail, redirect_prints, status, watch_ray
@@ -249,8 +250,8 @@ class TaskOptions:
 
     task: str = option(
         AUTO, "Task",
-        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl, .json or .csv; auto: the task of a "
-        "known/NAME model, else ioi.",
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, hub:NAME (with --columns), FILE.jsonl, .json or "
+        ".csv; auto: the task of a known/NAME model, else ioi.",
     )  # fmt: skip
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
@@ -260,11 +261,15 @@ class TaskOptions:
     )  # fmt: skip
     chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template.")
     skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used.")
+    columns: str | None = option(
+        None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
+    )
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
         return load_task(
-            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad
+            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad,
+            None if self.columns is None else parse_columns(self.columns),
         )
 
 

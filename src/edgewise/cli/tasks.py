@@ -20,6 +20,7 @@ from ..tasks import (
     check_examples,
     load_task,
 )
+from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
 from . import options
 from .console import out, print_json, say
@@ -33,13 +34,16 @@ def command(
     *,
     model: options.ModelOptions,
     name: str | None = typer.Argument(
-        None, help="The task: a generator, mib/NAME, mib/NAME=PATH, FILE.jsonl, FILE.json or FILE.csv."
+        None, help="The task: a generator, mib/NAME, mib/NAME=PATH, hub:NAME, FILE.jsonl, FILE.json or FILE.csv."
     ),
     split: str = options.SCORED_SPLIT,
     examples: int = option(4, "Task", "Number of examples to show.", min=1),
     seed: int = option(0, "Task", "Seed of the generators.", min=0),
     chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template."),
     skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used."),
+    columns: str | None = option(
+        None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,correct=answer."
+    ),
     tokens: bool = option(False, "Output", "Show the tokens of the two prompts side by side."),
     json: bool = options.JSON,
 ) -> None:
@@ -57,6 +61,7 @@ def command(
         out.print(list_table(["task", "example"], list(DESCRIPTIONS.items())))
         say(f"metrics: {', '.join(METRICS)}")
         say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
+        say("hub:NAME: any data set of the hub or in a folder, with --columns clean=...,corrupted=...,correct=...")
         say("custom: a .jsonl, .json or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
     if name in KNOWN and model.model == DEMO:  # these tasks have words that only their own models know
@@ -64,7 +69,8 @@ def command(
     loaded = model.load()
     # Files are read completely, to count their rows; generators are endless.
     limit = examples if name in GENERATORS else None
-    task = load_task(name, loaded, split, limit, seed, chat=chat, skip_bad=skip_bad)
+    fields = None if columns is None else parse_columns(columns)
+    task = load_task(name, loaded, split, limit, seed, chat=chat, skip_bad=skip_bad, columns=fields)
     check_examples(loaded, task)
     checked = task.head(MOST_CHECKED)
     metric = TaskMetric().for_task(checked)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from . import arithmetic, greater_than, ioi, mcqa
+from . import agreement, arithmetic, capitals, docstring, greater_than, induction, ioi, mcqa, pronouns
 from .chat import use_chat
 from .draw import SPLITS
 from .files import SUFFIXES, name_columns, read_task, task_of_rows
+from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import PromptPair, Task, TokenReader, check_rows, has_offsets, tokenize
@@ -28,6 +29,11 @@ GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "greater-than": greater_than.generate,
     "arithmetic-addition": arithmetic.add,
     "arithmetic-subtraction": arithmetic.subtract,
+    "induction": induction.generate,
+    "docstring": docstring.generate,
+    "pronouns": pronouns.generate,
+    "agreement": agreement.generate,
+    "capitals": capitals.generate,
     **KNOWN,
 }
 DESCRIPTIONS = {
@@ -36,6 +42,11 @@ DESCRIPTIONS = {
     "greater-than": "The war lasted from the year 1732 to the year 17 -> a later year",
     "arithmetic-addition": "The sum of 12 and 34 is -> 46",
     "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
+    "induction": "Words: sun tree river bird sun -> tree",
+    "docstring": "def load(self, size, path, name): ... :param size: ... :param path: ... :param -> name",
+    "pronouns": "So Paul is a really good friend, isn't -> he",
+    "agreement": "The keys near the table -> are, not is",
+    "capitals": "The capital of Italy is Rome. The capital of France is -> Paris",
     **KNOWN_DESCRIPTIONS,
     "mib/ioi": "MIB's set: indirect object identification; the counterfactual flips the second subject",
     "mib/mcqa": "MIB's set: the colour of a thing among four choices; the counterfactual renames the choices",
@@ -56,6 +67,7 @@ def load_task(
     spans: str | None = None,
     chat: bool = False,
     skip_bad: bool = False,
+    columns: Mapping[str, str] | None = None,
 ) -> Task:
     """Load a task in the model's tokens. The same arguments give the same task.
 
@@ -79,6 +91,8 @@ def load_task(
         Write prompts as messages in the model's chat template.
     skip_bad
         Leave out rows of a task file that can't be used, with a warning, instead of raising an error.
+    columns
+        For `hub:NAME`, any data set on the hub or in a local folder: column of a task -> field of the data set.
 
     Returns
     -------
@@ -98,12 +112,18 @@ def load_task(
     check_model(model)
     name = str(name)
     if chat:
-        task = use_chat(load_task(name, model, split, examples, seed, skip_bad=skip_bad), model)
+        plain = load_task(name, model, split, examples, seed, skip_bad=skip_bad, columns=columns)
+        task = use_chat(plain, model)
         return task if spans is None else _use_spans(task, spans)
     if spans is not None:
-        return _use_spans(load_task(name, model, split, examples, seed, skip_bad=skip_bad), spans)
+        plain = load_task(name, model, split, examples, seed, skip_bad=skip_bad, columns=columns)
+        return _use_spans(plain, spans)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
+    if columns and not name.startswith(PREFIX):
+        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
+    if name.startswith(PREFIX):
+        return read_hub(name, split, columns or {}, model, examples, skip_bad)
     if is_task_file(name):
         return read_task(Path(name), split, model, skip_bad).head(examples)
     check_task(name)
@@ -172,6 +192,8 @@ def make_task(
 
 def check_task(name: str) -> None:
     """Raise InputError if a name is neither a generator, a data set nor a task file."""
+    if name.startswith(PREFIX):
+        return
     if not is_task_file(name) and name not in GENERATORS and name.partition("=")[0] not in DATA_SETS:
         on_hub = f"mib/{name}"
         if on_hub in DATA_SETS:
@@ -201,7 +223,11 @@ def split_task(whole: Task, split: str, seed: int = 0) -> Task:
 
 def is_task_file(name: str) -> bool:
     """Whether a task's name is a task file rather than a generator or a data set."""
-    return name.partition("=")[0] not in DATA_SETS and Path(name).suffix.lower() in SUFFIXES
+    return (
+        not name.startswith(PREFIX)
+        and name.partition("=")[0] not in DATA_SETS
+        and Path(name).suffix.lower() in SUFFIXES
+    )
 
 
 def check_model(model: object) -> None:

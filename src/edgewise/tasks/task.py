@@ -486,6 +486,19 @@ def next_token(prompt: str, answer: str, tokenizer: Any) -> int | None:
     return after[0] if len(after) == 1 and (len(alone) != 1 or alone == after) else None
 
 
+def single_tokens(words: Sequence[str], tokenizer: Any, task: str, least: int) -> tuple[str, ...]:
+    """Return the words that are one token, with a leading space. Raise InputError if there are fewer than `least`."""
+    unknown = unknown_token(tokenizer)
+    encoded = zip(words, _encode([f" {word}" for word in words], tokenizer), strict=True)
+    single = tuple(word for word, tokens in encoded if len(tokens) == 1 and tokens[0] != unknown)
+    if len(single) < least:
+        raise InputError(
+            f"task {task!r} needs at least {least} words such as {words[0]!r} that are single tokens, but this "
+            f"tokenizer has {len(single)}; use another model, or a task file (FILE.jsonl)"
+        )
+    return single
+
+
 def unknown_token(tokenizer: Any) -> int | None:
     """Return the token for unknown text, if the tokenizer has one."""
     return getattr(tokenizer, "unk_token_id", None)
