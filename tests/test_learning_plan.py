@@ -82,6 +82,16 @@ def test_a_stored_plan_is_used_again_whatever_the_clock_says(tmp_path, monkeypat
     assert plan_learning(model, task, Settings(), TopKLearner(steps=7), 3, session).learner == TopKLearner(steps=7)
 
 
+def test_a_model_that_is_too_large_is_not_timed(monkeypatch):
+    model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
+    monkeypatch.setattr(learning_plan.Timer, "job", lambda *_: pytest.fail("nothing is run"))
+    monkeypatch.setattr(learning_plan, "FAST_CPU", 1.0)
+    slow = plan_learning(model, task, Settings(), TopKLearner(), 3, QUIET)
+    assert slow.learner is None and 180 < slow.seconds < float("inf")
+    monkeypatch.setattr(learning_plan, "free_bytes", lambda device: 1)
+    assert plan_learning(model, task, Settings(), TopKLearner(), 3, QUIET).seconds == float("inf")
+
+
 def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_it(tmp_path, monkeypatch):
     model, task, test = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(16), random_task(4, seed=1)
     settings = Settings(sizes=(0.05, 0.3, 1.0))

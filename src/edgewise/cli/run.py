@@ -186,9 +186,11 @@ def _plan_within(
     from ..recipes.learning_plan import plan_learning
 
     plan = plan_learning(model, train, settings, learner, minutes, session)
-    needed = plan.seconds / 60
+    if plan.learner is None and math.isinf(plan.seconds):
+        note("no rankings are learned: a single example doesn't fit into memory")
+        return {}
     if plan.learner is None:
-        more = f"--learn-budget {max(1, math.ceil(needed))}"
+        more = f"--learn-budget {max(1, math.ceil(plan.seconds / 60))}"
         note(f"no rankings are learned: that would take about {duration(plan.seconds)}; {more} allows it")
         return {}
     if (plan.learner.steps, plan.learner.batch) != (learner.steps, learner.batch):

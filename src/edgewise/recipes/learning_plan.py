@@ -13,6 +13,7 @@ from ..errors import InputError
 from ..evaluate import BOTH_MEASURES
 from ..learn import TopKLearner
 from ..models import Model
+from ..models.placement import free_bytes
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
@@ -22,6 +23,8 @@ from .settings import Settings
 
 # With fewer steps than this, smaller batches are better; with fewer steps than `LEAST_STEPS`, nothing is learned.
 MANY_STEPS, LEAST_STEPS = 150, 40
+# Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
+FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
 # Checks on validation examples and the composition take about this share of the time of the steps.
 CHECK_SHARE = 0.25
 
@@ -31,7 +34,7 @@ class LearningPlan:
     """How rankings are learned within a budget.
 
     learner  with the planned steps and batch. None if not even few steps fit into the budget.
-    seconds  forecast for both measures; if nothing fits, that of the fewest steps
+    seconds  forecast for both measures; if nothing fits, that of the fewest steps; infinite for lack of memory
     """
 
     learner: TopKLearner | None
@@ -62,10 +65,11 @@ def plan_learning(
         if (stored := session.store.find(key)) is not None:
             steps, batch, seconds = (stored.about[name] for name in ("steps", "batch", "seconds"))
             return LearningPlan(replace(learner, steps=steps, batch=batch) if steps else None, seconds)
-    per_step = _time_step(model, task, settings, learner, session)
+    per_step = _time_step(model, task, settings, learner, 60 * minutes, session)
     planned = fit_budget(learner, per_step, 60 * minutes)
-    steps, batch = (0, 0) if planned.learner is None else (planned.learner.steps, planned.learner.batch)
-    session.store.save(key, Unit({}, {"steps": steps, "batch": batch, "seconds": planned.seconds}))
+    if math.isfinite(planned.seconds):
+        steps, batch = (0, 0) if planned.learner is None else (planned.learner.steps, planned.learner.batch)
+        session.store.save(key, Unit({}, {"steps": steps, "batch": batch, "seconds": planned.seconds}))
     return planned
 
 
@@ -80,7 +84,7 @@ def fit_budget(learner: TopKLearner, step_seconds: float, budget: float) -> Lear
     options = ((learner.batch, min(MANY_STEPS, learner.steps)), (half, least))
     for batch, fewest in options:
         cost = n_rankings * (1 + CHECK_SHARE) * step_seconds * batch / learner.batch  # of one step of every ranking
-        steps = min(learner.steps, math.floor(budget / cost))
+        steps = int(min(learner.steps, budget // cost))
         if steps >= fewest:
             steps = steps if steps == learner.steps else max(fewest, steps // 10 * 10)
             return LearningPlan(replace(learner, steps=steps, batch=batch), steps * cost)
@@ -93,9 +97,24 @@ def check_minutes(name: str, minutes: float) -> None:
         raise InputError(f"{name} is a number of minutes, 0 for no learning, not {minutes!r}")
 
 
-def _time_step(model: Model, task: Task, settings: Settings, learner: TopKLearner, session: Session) -> float:
-    """Return the seconds of one step of learning."""
+def _time_step(
+    model: Model, task: Task, settings: Settings, learner: TopKLearner, budget: float, session: Session
+) -> float:
+    """Return the seconds of one step of learning; infinite if an example doesn't fit into memory.
+
+    A large model isn't timed if the budget wouldn't suffice on a fast machine: the result is then that machine's time.
+    """
     work = LearnWork(task, settings, learner)
     stage = work.plan(model, session.engine)
+    transformer = model.transformer
+    free = [free_bytes(device) for device in transformer.devices]
+    known_free = [amount for amount in free if amount is not None]
+    if known_free and stage.least > sum(known_free):
+        return math.inf
+    n_weights = 0 if model.module is None else sum(weight.numel() for weight in model.module.parameters())
+    speed = FAST_CPU if transformer.device.type == "cpu" else FAST_ACCELERATOR
+    bound = 1e-9 + PASS_COST * n_weights * stage.length * learner.batch / speed
+    if fit_budget(learner, bound, budget).learner is None:
+        return bound
     timed = work.time(stage, Timer(model, session.engine))
     return timed.with_workers(session.engine.workers(model)) / max(1, stage.passes)
