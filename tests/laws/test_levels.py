@@ -203,8 +203,8 @@ def test_all_nodes_run_as_the_model(model):
         reference, clean = batch.run(batch.corrupted), batch.run(batch.clean)
         rows = torch.arange(len(task))[:, None]
         (full, empty) = batch.run_circuits([Circuit.full(graph), Circuit.empty(graph)], reference)
-        torch.testing.assert_close(full, clean.final[rows, batch.last], rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(empty, reference.final[rows, batch.last], rtol=0, atol=0)
+        torch.testing.assert_close(full, clean.final[rows, batch.last].flatten(0, 1), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(empty, reference.final[rows, batch.last].flatten(0, 1), rtol=0, atol=0)
 
 
 @IN_KINDS
