@@ -91,7 +91,7 @@ def input_edge(**changes):
 @pytest.mark.parametrize(
     "change, words",
     [(lambda d: d.pop("cfg"), "keys cfg"), (lambda d: d.pop("nodes"), "keys cfg"), (lambda d: d.pop("edges"), "cfg"),
-     (lambda d: d.update(cfg=[]), "cfg must map"), (lambda d: d.update(nodes=[]), "nodes must be"),
+     (lambda d: d.update(cfg=[]), "cfg must map"), (lambda d: d.update(nodes=[]), "Expected .object."),
      (lambda d: d.update(edges=[]), "keys cfg"), (lambda d: d.update(edgewise=3), "must be an object"),
      (lambda d: d.update(edgewise={"a": float("nan")}), "NaN or infinite"),
      (lambda d: d["cfg"].pop("n_heads"), "cfg must map"), (lambda d: d["cfg"].update(n_heads=True), "n_heads"),
@@ -99,7 +99,7 @@ def input_edge(**changes):
      (lambda d: d["cfg"].update(n_layers=2.0), "whole"), (lambda d: d["cfg"].update(n_layers=3), "of 94 edges have no"),
      (lambda d: d["cfg"].update(parallel_attn_mlp="false"), "'false'"),
      (lambda d: d["nodes"].update(m7={"in_graph": True}), "node 'm7'"),
-     (lambda d: d["nodes"]["m0"].update(in_graph="yes"), "node 'm0'"),
+     (lambda d: d["nodes"]["m0"].update(in_graph="yes"), "in_graph"),
      (lambda d: d["edges"].pop("input->logits"), "1 of 42 edges.*input->logits"),
      (lambda d: d["edges"]["input->logits"].pop("score"), "1 of 42 edges.*input->logits"),
      (lambda d: d["edges"]["input->logits"].pop("in_graph"), "some edges say whether they are in_graph"),

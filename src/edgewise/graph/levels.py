@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from .base import BaseGraph, Graph, freeze
 
-# Ranges of unscored nodes or neurons, which are few: usually whole kinds of nodes.
-MAX_RANGES = 100_000
+# Ranges of unscored nodes or neurons are few: usually whole kinds of nodes. With them, a graph may have this many nodes
+# or neurons: files could otherwise claim a graph that fills the memory.
+MAX_RANGES, MAX_PARTLY_SCORED = 100_000, 2**26
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class NodeGraph(BaseGraph):
             raise InputError(f"{self.unit}s are those of a plain graph, not of a {type(self.plain).__name__}")
         if len(self.unscored) > MAX_RANGES:
             raise InputError(f"{len(self.unscored):,} ranges of unscored {self.unit}s are more than {MAX_RANGES:,}")
+        if self.unscored and self.n_members > MAX_PARTLY_SCORED:
+            raise InputError(f"graphs of {self.n_members:,} {self.unit}s must have a score for every one")
         ranges = tuple((int(start), int(stop)) for start, stop in self.unscored)
         bounds = [-1, *(bound for pair in ranges for bound in pair), self.n_members + 1]
         if any(low >= high for low, high in itertools.pairwise(bounds)):
@@ -139,6 +142,12 @@ class NodeGraph(BaseGraph):
         """Return [source, width] which nodes or neurons a circuit has, the unscored ones included."""
         members = self._unscored_mask.copy()
         members[self.members[mask]] = True
+        return members.reshape(-1, self.width)
+
+    def member_values(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values [edge] as [source, width]; NaN for what has no score."""
+        members = np.full(self.n_members, np.nan, values.dtype)
+        members[self.members] = values
         return members.reshape(-1, self.width)
 
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -29,7 +29,7 @@ CIRCUIT_FORMAT, CIRCUIT_VERSION = "edgewise-circuit", 1
 ARRAYS: Mapping[str, tuple[str, Shape]] = {"about": ("u1", (None,)), "inside": ("u1", (None,)), "score": ("f", (None,))}
 
 
-def read(path: Path) -> EdgeFile:
+def read(path: Path, level: str | None = None) -> EdgeFile:
     """Return the content of a file. Edges outside the circuit have no score."""
     arrays = read_arrays(path, ARRAYS)
     if arrays["about"].nbytes > MAX_JSON_BYTES:
@@ -41,6 +41,8 @@ def read(path: Path) -> EdgeFile:
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
     graph = _read_graph(about, path)
+    if level is not None and level != graph.level:
+        raise InputError(f"{path} has no {level}s, only {graph.level}s")
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:
         raise InputError(f"{path}: inside has {len(packed):,} bytes, but {graph} has {graph.n_edges:,} edges")

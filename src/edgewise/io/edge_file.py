@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import BaseGraph, Graph, frozen
+from ..graph import BaseGraph, Graph, NeuronGraph, NodeGraph, frozen
 from .reading import wrap_read_errors
 from .records import parse_json
 
@@ -20,7 +20,8 @@ from .records import parse_json
 # otherwise claim a graph that fills the memory.
 MAX_EDGES_UNCHECKED = 2_000_000
 CFG_KEYS = ("n_layers", "n_heads", "d_model")
-NEURON_KEYS = ("neurons", "neurons_in_graph")
+# Names of content that is not of the level that is read.
+NODES_SCORES, NEURONS, EDGES = "nodes_scores", "neurons", "edges_in_graph"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class EdgeFile:
     about
         How the circuit was made, if edgewise wrote the file.
     unread
-        Names of other content, which edgewise ignores: scores of nodes, neurons.
+        Names of content of other levels than that of `graph`: scores of nodes, neurons, edges.
     """
 
     path: Path
@@ -71,16 +72,81 @@ class EdgeFile:
         return self.score
 
     def require_mask(self) -> NDArray[np.bool_]:
-        """Return the mask [edge]. Raise InputError if the file has none, or is about neurons."""
+        """Return the mask [edge]. Raise InputError if the file has none, or is a circuit of two levels at once."""
         if self.mask is None:
             raise InputError(
                 f"{self.path} has scores only: no edge says whether it is in_graph; select a circuit first"
             )
-        if any(name in NEURON_KEYS for name in self.unread):
+        if self.graph.level == "edge" and NEURONS in self.unread:
             raise InputError(
-                f"{self.path} is a circuit of neurons; edgewise runs circuits of edges between whole nodes"
+                f"{self.path} is a circuit of neurons, and edgewise runs circuits of edges between whole nodes; read "
+                "it at level 'neuron'"
+            )
+        if EDGES in self.unread:
+            raise InputError(
+                f"{self.path} is a circuit of {self.graph.unit}s without some edges among them; edgewise runs circuits "
+                "of edges, or of nodes or neurons with all edges among them"
             )
         return self.mask
+
+
+@dataclass(frozen=True, eq=False)
+class LevelContent:
+    """The content of an EAP-IG or MIB file at all levels. NaN is no score; None is no such content.
+
+    score, mask                    [edge]
+    node_score, node_mask          [source]
+    neuron_score, neuron_mask      [source, d_model]
+    """
+
+    score: NDArray[np.floating] | None
+    mask: NDArray[np.bool_] | None
+    node_score: NDArray[np.floating] | None = None
+    node_mask: NDArray[np.bool_] | None = None
+    neuron_score: NDArray[np.floating] | None = None
+    neuron_mask: NDArray[np.bool_] | None = None
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The levels that the file has, the one that it is about first.
+
+        EAP-IG's files of nodes and neurons have edges, too, with scores of 0.
+        """
+        has_neurons = _has_numbers(self.neuron_score) or (self.neuron_mask is not None and bool(self.neuron_mask.any()))
+        finer = ("neuron",) * has_neurons + ("node",) * _has_numbers(self.node_score)
+        is_about_edges = not finer or (self.score is not None and bool(np.nan_to_num(self.score).any()))
+        return ("edge", *finer) if is_about_edges else (*finer, "edge")
+
+    def at_level(self, level: str | None, path: Path, plain: Graph, about: Mapping[str, Any]) -> EdgeFile:
+        """Return the content at one level; None takes the one that the file is about."""
+        levels = self.levels
+        chosen = levels[0] if level is None else level
+        if chosen not in levels:
+            raise InputError(f"{path} has no {chosen}s, only {' and '.join(f'{name}s' for name in sorted(levels))}")
+        others = {"node": NODES_SCORES, "neuron": NEURONS}
+        unread = tuple(others[name] for name in levels if name in others and name != chosen)
+        if chosen == "edge":
+            return EdgeFile(path, plain, self.score, self.mask, about, unread)
+        is_node = chosen == "node"
+        values = self.node_score if is_node else self.neuron_score
+        inside = self.node_mask if is_node else self.neuron_mask
+        kind = NodeGraph if is_node else NeuronGraph
+        graph = kind(plain)
+        if values is not None:
+            is_scored = ~np.isnan(values)
+            # What has no score is in every circuit, unless this file is of a circuit without it.
+            if inside is None or not inside.any() or inside[~is_scored].all():
+                graph = kind.of_scored(plain, is_scored)
+        mask = None if inside is None else inside.ravel()[graph.members]
+        has_both = mask is not None and mask.any() and self.mask is not None and self.mask.any()
+        if has_both and not np.array_equal(graph.plain_mask(mask), self.mask):
+            unread += (EDGES,)
+        score = None if values is None else values.ravel()[graph.members]
+        return EdgeFile(path, graph, score, mask, about, unread)
+
+
+def _has_numbers(values: NDArray[np.floating] | None) -> bool:
+    return values is not None and not bool(np.isnan(values).all())
 
 
 def read_cfg(cfg: object, path: Path, max_edges: int | None = None) -> Graph:

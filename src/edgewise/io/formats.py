@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..graph import BaseGraph
+from ..graph import BaseGraph, Graph, NodeGraph
 from . import circuit_npz, eap_json, eap_pt
 from .edge_file import EdgeFile
 from .reading import file_size, wrap_read_errors
@@ -25,14 +25,17 @@ EAP_SUFFIXES = (".json", ".pt")
 SUFFIX_WORDS = ".json, .pt or .npz"
 
 
-def read_edge_file(path: Path) -> EdgeFile:
-    """Return the content of an EAP-IG json or pt, or of an edgewise npz."""
+def read_edge_file(path: Path, level: str | None = None) -> EdgeFile:
+    """Return the content of an EAP-IG json or pt, or of an edgewise npz.
+
+    level  'edge', 'node' or 'neuron' of a file that has several; None for the one that the file is about
+    """
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; a circuit is a file that ends in {SUFFIX_WORDS}")
     file_size(path)  # before the suffix: a missing file is the more likely mistake
     check_suffix(path)
     with wrap_read_errors(path):
-        content: EdgeFile = FORMATS[path.suffix].read(path)
+        content: EdgeFile = FORMATS[path.suffix].read(path, level)
     return content
 
 
@@ -61,7 +64,7 @@ def write_edge_file(
 
 def check_holds(path: Path, graph: BaseGraph) -> None:
     """Raise InputError if files with the suffix of a path can't hold circuits of a graph."""
-    if path.suffix in EAP_SUFFIXES and graph.plain != graph:
+    if path.suffix in EAP_SUFFIXES and not isinstance(graph, Graph | NodeGraph):
         raise InputError(
             f"{path} isn't written: EAP-IG's {path.suffix} files have no place for {graph.unit}s; write an {NPZ}, or "
             "the edges alone: Circuit.plain()"
