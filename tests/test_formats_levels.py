@@ -9,7 +9,7 @@ import torch
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.graph import NeuronGraph, NodeGraph
 from edgewise.io.formats import read_edge_file
-from edgewise.results import check_submission, convert
+from edgewise.results import convert
 
 GRAPH = Graph(2, 2, 3)
 IS_SCORED = np.ones((GRAPH.n_sources, 3), bool)

@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Check whether the MIB leaderboard would accept a submission, folder by folder.
 
-    The exit code is 0 if all of it would be accepted, else 1. Circuits of edges are checked, not of neurons.
+    The exit code is 0 if all of it would be accepted, else 1. Scores and circuits may be of edges, nodes or neurons.
     """
     checked = check_submission(folder)
     if json:

@@ -45,6 +45,7 @@ def command(
         "--format",
         choices=("pt", "json"),
     ),
+    level: str | None = options.FILE_LEVEL,
     overwrite: bool = options.OVERWRITE,
     json: bool = options.JSON,
 ) -> None:
@@ -59,7 +60,7 @@ def command(
         unused = [name for name, value in submission_options.items() if value is not None]
         if unused:
             raise InputError(f"{options.join_names(unused)} needs --submission")
-        done = _convert(source, target, overwrite, f".{file_format or 'json'}")
+        done = _convert(source, target, overwrite, f".{file_format or 'json'}", level)
     elif overwrite:
         raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
     elif task is None or model is None:
@@ -78,15 +79,15 @@ def command(
         say(f"note: {note}")
 
 
-def _convert(source: Path, target: Path, overwrite: bool, suffix: str) -> Conversion:
+def _convert(source: Path, target: Path, overwrite: bool, suffix: str, level: str | None) -> Conversion:
     """Convert a file or folder. If the target is in place already and would be the same, leave it as it is."""
     if target.exists() and target.resolve() == source.resolve():
         raise InputError(f"{target} is an input of this command; choose another file to write to")
     if overwrite or not target.exists():
-        return convert(source, target, overwrite, suffix)
+        return convert(source, target, overwrite, suffix, level)
     with TemporaryDirectory() as folder:
         draft = Path(folder) / target.name
-        done = convert(source, draft, False, suffix)
+        done = convert(source, draft, False, suffix, level)
         if tree_digest(draft) != tree_digest(target):
             raise InputError(f"{target} exists already, with other content; choose another, or replace it: --overwrite")
         return replace(done, written=tuple(target / path.relative_to(draft) for path in done.written))

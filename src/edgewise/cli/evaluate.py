@@ -13,6 +13,7 @@ from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
 from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+from ..graph import SpanGraph
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
 from ..models import DEMO
@@ -27,6 +28,7 @@ from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
 from .options import option
 from .repeat import KEY, check_same, describe_examples, describe_positions, made_from, read_record
+from .show import weighted_edges
 
 if TYPE_CHECKING:
     from ..evaluate.run_circuits import Evaluation
@@ -45,6 +47,7 @@ def command(
     evaluation: options.EvaluationOptions,
     machine: options.MachineOptions,
     split: str = option("test", "Task", "The examples to use: train, validation or test."),
+    level: str | None = options.FILE_LEVEL,
     batch_size: int | None = options.BATCH_SIZE,
     per_example: bool = option(False, "Output", "With --json or --out: include the metric of every example."),
     out_file: Path | None = option(None, "Output", "Also write the result to this JSON file.", "--out"),
@@ -73,7 +76,7 @@ def command(
     scored = {"metric": metric} if metric.differentiable else {}
     settings = Settings(**scored, ablation=ablation, batch_size=batch_size, memory=machine.memory_bytes)
     paths = [file for path in circuits for file in (list_circuits(path) if path.is_dir() else [path])]
-    files = {path: _load(path) for path in paths if str(path) not in NAMED_CIRCUITS}
+    files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
         for path, circuit in files.items():
@@ -84,7 +87,7 @@ def command(
         examples = task.load(loaded, split)
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)
-        has_spans = any(circuit.graph != loaded.graph for circuit in opened)
+        has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
         metric = metric.for_task(examples)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, settings, tuple(opened))]
@@ -158,8 +161,8 @@ def _find_run(path: Path) -> Path | None:
     return folder if is_result(folder) else None
 
 
-def _load(path: Path) -> Circuit:
-    file = read_edge_file(path)
+def _load(path: Path, level: str | None) -> Circuit:
+    file = read_edge_file(path, level)
     if file.mask is not None and not file.has_circuit:
         raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
     return Circuit(file.graph, file.require_mask())
@@ -174,6 +177,8 @@ def _record(
         {
             "circuit": str(path),
             "edges": circuit.prune().n_edges,
+            **({} if circuit.graph.level == "edge" else {"unit": circuit.graph.unit}),
+            **weighted_edges(circuit.prune()),
             "metric": float(values.mean()),
             "faithfulness": interval.estimate,
             "interval": [interval.low, interval.high],
@@ -196,17 +201,20 @@ def _record(
 
 
 def _show(record: dict[str, Any], definition: Faithfulness) -> None:
+    has_weights = any("weighted_edges" in row for row in record["circuits"])
     rows = [
         (
             row["circuit"],
             row["edges"],
+            *([format_number(row.get("weighted_edges", row["edges"]), digits=1)] if has_weights else []),
             format_number(row["metric"]),
             format_number(row["faithfulness"]),
             format_interval(*row["interval"]),
         )
         for row in record["circuits"]
     ]
-    print_tables(number_tables(("circuit", "edges", "metric", "faithfulness", INTERVAL), rows, out.width))
+    sizes = ("nodes or neurons", "weighted edges") if has_weights else ("edges",)
+    print_tables(number_tables(("circuit", *sizes, "metric", "faithfulness", INTERVAL), rows, out.width))
     say(f"metric: {record['metric']}; faithfulness: {definition.summary}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
     say(f"metric of the model: {format_number(record['full'])}; of the empty circuit: {format_number(record['empty'])}")

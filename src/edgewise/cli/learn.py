@@ -19,7 +19,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, describe_examples, made_from
+from .repeat import KEY, check_same, describe_examples, describe_level, made_from
 from .show import show_strongest
 
 
@@ -34,6 +34,7 @@ def command(
         None, "Scoring", "The number that is computed per example (default: that of the task).", choices=METRICS
     ),
     ablation: str = options.ABLATION,
+    level: str = option("edge", "Learning", "What the ranking is of.", choices=("edge", "node")),
     learner_name: str = option("learned", "Learning", "How to learn.", "--learner", choices=LEARNERS),
     measure: str | None = option(
         None, "Learning", "The measure to learn for (default: CMD; matryoshka: CPR).", choices=MEASURES
@@ -98,6 +99,7 @@ def command(
             "--measure and --metric have no effect on the KL divergence; give --loss measure, or omit them"
         )
     settings = Settings(
+        level=level,
         metric=choose("metric", METRICS, metric or options.AUTO),
         ablation=choose("ablation", ABLATIONS, ablation),
         memory=machine.memory_bytes,
@@ -115,6 +117,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
             ablation=settings.ablation, memory=settings.memory, learn_from=None if start is None else start.digest,
+            **describe_level(level),
         )  # fmt: skip
         if is_made:
             ranking = Ranking.load(out_folder)
@@ -124,14 +127,14 @@ def command(
                 note("resuming a stopped command")
             with show_progress(session) as session:
                 ranking = learn_ranking(
-                    loaded, examples, learner, settings.metric, settings.ablation, start=start,
+                    loaded, examples, learner, settings.metric, settings.ablation, start=start, level=level,
                     memory=settings.memory, session=session,
                 )  # fmt: skip
             ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
             ranking.save(out_folder, overwrite)
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}
-        print_json(origin | {"edges": loaded.graph.n_edges, "out": str(out_folder)})
+        print_json(origin | {"edges": ranking.graph.n_edges, "out": str(out_folder)})
     else:
         _show_ranking(ranking, learner, len(examples), out_folder)
 

@@ -27,6 +27,7 @@ from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import FAITHFULNESS
 from ..evaluate.measures import MEASURES
+from ..graph import LEVELS
 from ..io.reading import first_line
 from ..learn import TopKLearner
 from ..method import choose, parameters
@@ -196,6 +197,11 @@ ABLATION = option("patching", "Evaluation", "What replaces the edges outside a c
 POSITIONS = option(
     False, "Scoring", "Circuits of (edge, span) pairs: edges that act only at some spans of tokens (see `tasks`)."
 )
+LEVEL = option("edge", "Scoring", "What circuits consist of: edges, nodes, or neurons of nodes.", choices=LEVELS)
+FILE_LEVEL = option(
+    None, "Scoring", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
+    "--level", choices=LEVELS,
+)  # fmt: skip
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
 LEARNING_RATE = option(None, "Learning", "Initial learning rate; the default depends on measure and graph.")
 LEARN_FROM = option(
@@ -310,9 +316,11 @@ class CircuitOptions:
         "If the input is a result folder: which share of the edges, such as 0.05 (default: the smallest faithful one).",
     )  # fmt: skip
 
+    level: str | None = FILE_LEVEL
+
     def open(self, path: Path) -> OpenCircuit:
         """Return the circuit of a file or of a result folder."""
-        return open_circuit(path, self.recipe, self.measure, self.size)
+        return open_circuit(path, self.recipe, self.measure, self.size, self.level)
 
 
 @dataclass(frozen=True)
@@ -451,6 +459,7 @@ class RunOptions(
 
     batch_size: int | None = BATCH_SIZE
     positions: bool = POSITIONS
+    level: str = LEVEL
     as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 
     def build_settings(self, bootstrap: Bootstrap) -> Settings:
@@ -461,6 +470,7 @@ class RunOptions(
             fill=self.fill,
             nested=self.nested,
             positions=self.positions,
+            level=self.level,
             batch_size=self.batch_size,
             memory=self.memory_bytes,
             **self.build_evaluation(),

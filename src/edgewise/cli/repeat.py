@@ -42,6 +42,11 @@ def describe_positions(positions: bool, *tasks: Task) -> dict[str, Any]:
     return {"positions": [task.span_digest for task in tasks]} if positions else {}
 
 
+def describe_level(level: str) -> dict[str, Any]:
+    """Return the level, as an input for `made_from`; nothing for edges, as in results of all versions."""
+    return {} if level == "edge" else {"level": level}
+
+
 def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     """Raise InputError if the result at `path` was made from other inputs, and say which. Else print a note."""
     advice = "choose another --out, or replace it with --overwrite"

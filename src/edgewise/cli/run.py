@@ -86,6 +86,8 @@ def command(
         raise InputError(
             f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
         )
+    if common.learned and common.level == "neuron":
+        raise InputError("rankings are learned for edges and nodes, not for neurons; give one of --learned and --level")
     if common.learned and common.as_published:
         raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     if common.learned is not None and learn_budget is not None:
@@ -101,7 +103,7 @@ def command(
     learner, minutes = common.build_learner(task.seed), LEARN_MINUTES if learn_budget is None else learn_budget
     by_learning = learned_recipes(learner, limit)
     can_learn = minutes > 0 and settings.metric.differentiable
-    can_learn = can_learn and not common.as_published and not common.positions
+    can_learn = can_learn and not common.as_published and not common.positions and common.level != "neuron"
     may_learn = can_learn if common.learned is None else common.learned
     common.check_learning(may_learn)
     if learn_from is not None and not may_learn:
@@ -147,7 +149,8 @@ def command(
             pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
             explain(pairs, train.name)
             show_published(settings)
-        scoring = (settings.scorer, settings.metric, settings.batch_size, settings.memory, settings.positions)
+        scored_by = (settings.scorer, settings.metric, settings.batch_size, settings.memory)
+        scoring = (*scored_by, settings.positions, settings.level)
         if has_partial_scores(session, loaded, train, *scoring):
             note("resuming a stopped run")
         with show_progress(session) as session:

@@ -14,7 +14,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import note, print_json, say, show_forecast, show_progress
 from .options import option
-from .repeat import KEY, check_same, describe_examples, describe_positions, made_from
+from .repeat import KEY, check_same, describe_examples, describe_level, describe_positions, made_from
 from .show import show_strongest
 
 
@@ -28,6 +28,7 @@ def command(
     split: str = options.SCORED_SPLIT,
     metric: str = options.METRIC,
     positions: bool = options.POSITIONS,
+    level: str = options.LEVEL,
     batch_size: int | None = options.BATCH_SIZE,
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
@@ -39,6 +40,7 @@ def command(
     command again to resume a stopped one.
 
     With --positions, every edge has a score per span of tokens, and `edgewise select` selects (edge, span) pairs.
+    With --level node or neuron, nodes or their output dimensions have scores, and `select` selects these.
     """
     from ..recipes.forecast import ScoreWork
     from ..score.run_scorer import has_partial_scores, score_edges
@@ -46,7 +48,9 @@ def command(
     is_made = not overwrite and (out_folder / "scores.json").is_file()
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     scorer, chosen_metric, memory = scoring.build_scorer(), choose("metric", METRICS, metric), machine.memory_bytes
-    settings = Settings(scorer=scorer, metric=chosen_metric, positions=positions, batch_size=batch_size, memory=memory)
+    settings = Settings(
+        scorer=scorer, metric=chosen_metric, positions=positions, level=level, batch_size=batch_size, memory=memory
+    )
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
@@ -58,18 +62,19 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
             batch_size=batch_size, memory=memory, custom=custom_digests([scorer]) or None,
-            **describe_positions(positions, examples),
+            **describe_positions(positions, examples), **describe_level(level),
         )  # fmt: skip
         if is_made:
             scores = EdgeScores.load(out_folder)
             check_same(out_folder, scores.provenance.get(KEY), inputs)
         else:
-            if has_partial_scores(session, loaded, examples, scorer, chosen_metric, batch_size, memory, positions):
+            how = (scorer, chosen_metric, batch_size, memory, positions, level)
+            if has_partial_scores(session, loaded, examples, *how):
                 note("resuming a stopped command")
             with show_progress(session) as session:
                 scores = score_edges(
                     loaded, examples, scorer, chosen_metric,
-                    positions=positions, batch_size=batch_size, memory=memory, session=session,
+                    positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
                 )  # fmt: skip
             scores = replace(scores, provenance={**scores.provenance, "seed": task.seed, KEY: inputs})
             scores.save(out_folder, overwrite)

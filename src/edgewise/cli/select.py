@@ -15,8 +15,9 @@ from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, EdgeStatistics, Filter, Shrinkage, summarise
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
+from ..graph import SpanGraph
 from ..io.atomic import atomic_folder, check_file, check_folder
-from ..io.edge_file import EdgeFile
+from ..io.edge_file import EdgeFile, check_level
 from ..io.formats import NPZ, check_holds, check_suffix, read_edge_file
 from ..io.reading import wrap_read_errors
 from ..method import choose
@@ -28,7 +29,7 @@ from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
 from .repeat import KEY, check_same, made_from
-from .show import show_circuit
+from .show import show_circuit, weighted_edges
 
 # The names of the files in a folder of circuits.
 CIRCUIT_FILES = r"circuit-\d+\.(json|npz)"
@@ -51,6 +52,7 @@ def command(
     resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
     kappa: float | None = options.KAPPA,
     seed: int = option(0, "Selection", "Seed of the bootstrap.", min=0),
+    level: str | None = options.FILE_LEVEL,
     out_path: Path | None = option(
         None, "Output", "The .json or .pt (EAP-IG's) or .npz file; for several sizes, a folder.", "--out"
     ),
@@ -60,7 +62,8 @@ def command(
     """Select a circuit of a given number of edges from scores, or one circuit for each of several sizes.
 
     EAP-IG and MIB can read the files, too. From scores made with --positions, (edge, span) pairs are selected: sizes
-    are shares of all pairs, and files are .npz.
+    are shares of all pairs, and files are .npz. From scores of nodes or neurons, these are selected: sizes are shares
+    of those that have a score.
     """
     if resamples and kappa is not None:
         raise InputError("--resamples and --kappa are two filters; give one of them")
@@ -78,9 +81,9 @@ def command(
     is_made = not overwrite and out_path is not None and _exists(out_path, has_sizes)
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
-    ranking, statistics, origin = _read_ranking(scores, chosen_filter)
+    ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
     counts = _parse_sizes(requested, ranking.graph.n_edges, is_count=size is None)
-    suffix = ".json" if ranking.graph == ranking.graph.plain else NPZ
+    suffix = NPZ if isinstance(ranking.graph, SpanGraph) else ".json"
     names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
     if out_path is not None and not has_sizes:
         check_holds(out_path, ranking.graph)
@@ -100,7 +103,7 @@ def command(
     if resamples and statistics is not None:
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         options_used["sign_instability"] = statistics.sign_instability
-    records = [selection.record() | options_used for selection in selections]
+    records = [selection.record() | options_used | weighted_edges(selection.circuit) for selection in selections]
     if out_path is not None and not is_made:
         with open_partial_store(out_path):
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
@@ -117,15 +120,18 @@ def command(
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
-def _read_ranking(path: Path, edge_filter: Filter) -> tuple[Ranking, EdgeStatistics | None, dict[str, Any]]:
+def _read_ranking(
+    path: Path, edge_filter: Filter, level: str | None
+) -> tuple[Ranking, EdgeStatistics | None, dict[str, Any]]:
     """Return the ranking to select from; of scores, also their statistics and how they were made."""
     if Ranking.is_folder(path):
         if edge_filter != NO_FILTER:
             raise InputError(f"{path} is a ranking, which has no examples to resample; omit the filter")
         ranking = Ranking.load(path)
+        check_level(path, ranking.graph, level)
         method = ranking.origin.get("method")
         return ranking, None, {"method": method["name"]} if isinstance(method, Mapping) and "name" in method else {}
-    scores = EdgeScores.load(path)
+    scores = EdgeScores.load(path, level)
     statistics = summarise(scores, edge_filter)
     return statistics.ranking, statistics, dict(scores.provenance)
 

@@ -9,7 +9,7 @@ import typer
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..graph import BaseGraph
+from ..graph import BaseGraph, NodeGraph
 from ..report.circuit_summary import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
 from ..report.formatting import format_number, format_score
 from ..report.tables import number_tables
@@ -37,7 +37,7 @@ def command(
         show_open(opened, top)
         return
     summary = describe(opened.circuit, opened.score, top=top)
-    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary}
+    record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary, **weighted_edges(opened.circuit)}
     if opened.row is not None:
         row, sizes = opened.row, opened.row.curve.rows()
         record |= {"measure": row.measure.name, "recipe": row.name, "size": sizes[opened.place], "sizes": sizes}
@@ -68,14 +68,23 @@ def show_circuit(
     summary = describe(circuit, score, signed, top)
     say(summary_sentence(summary), name)
     print_tables(circuit_tables(summary, out.width))
+    if (weighted := weighted_edges(circuit)) and summary["edges"]:
+        n_edges = f"{circuit.plain().n_edges:,} edges among its nodes"
+        say(f"{n_edges}; weighted edge count, as MIB counts it: {format_number(weighted['weighted_edges'], digits=1)}")
     if not summary["edges"]:
         say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
     elif score is None:
         say("the file has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
 
 
+def weighted_edges(circuit: Circuit) -> dict[str, float]:
+    """Return the weighted edge count of a circuit of nodes or neurons, as MIB reports it; nothing for edges."""
+    graph = circuit.graph
+    return {"weighted_edges": graph.weighted_edge_count(circuit.mask)} if isinstance(graph, NodeGraph) else {}
+
+
 def show_strongest(head: str, graph: BaseGraph, value: NDArray[np.floating], signed: bool = True) -> None:
     """Print the edges with the largest values [edge], or of signed values the largest absolute ones."""
     order = np.argsort(-np.abs(value) if signed else -value, kind="stable")[:STRONGEST_EDGES]
     rows = [(graph.edge_name(edge), format_score(value[edge], signed)) for edge in order]
-    print_tables(number_tables(("strongest edges" if signed else "best edges", head), rows, out.width))
+    print_tables(number_tables((f"{'strongest' if signed else 'best'} {graph.level}s", head), rows, out.width))

@@ -32,6 +32,7 @@ def command(
     show: bool | None = option(
         None, "Output", "Open the page in a browser; by default if there is a screen.", "--open/--no-open"
     ),
+    level: str | None = options.FILE_LEVEL,
     overwrite: bool = options.OVERWRITE,
     json: bool = options.JSON,
     truth: str | None = option(
@@ -53,7 +54,7 @@ def command(
     # The page inside a result folder is derived from it, so it may be replaced.
     sources = paths if truth is None else [*paths, Path(truth)]
     check_file(target, inputs=[path for path in sources if path.is_file()])
-    view = view_of(paths, None if truth is None else read_truth(truth))
+    view = view_of(paths, None if truth is None else read_truth(truth), level)
     page = page_of(view)
     if not is_written(target, page):
         check_file(target, overwrite or is_own_page)

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..graph import BaseGraph
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
-from ..io.edge_file import EdgeFile
+from ..io.edge_file import EdgeFile, check_level
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_versioned_json
 from .notebook import data_frame, edge_columns, html_table, strongest
@@ -91,14 +91,16 @@ class EdgeScores:
         return digest.hexdigest()
 
     @classmethod
-    def load(cls, path: str | Path) -> EdgeScores:
+    def load(cls, path: str | Path, level: str | None = None) -> EdgeScores:
         """Return the scores of a folder made by `edgewise score` or `edgewise run`, or of an EAP-IG json or pt.
+
+        `level` says which scores of a file to read, of edges, nodes or neurons. By default those that it is about.
 
         Arrays of folders are memory-mapped. Files have no example axis: their scores are one row.
         """
         path = Path(path)
         if not os.path.isdir(path) and path.suffix:
-            return cls.of_file(read_edge_file(path))
+            return cls.of_file(read_edge_file(path, level))
         folder = path / "scores" if os.path.isdir(path / "scores") else path
         if not os.path.isfile(folder / "scores.json"):
             raise InputError(
@@ -107,6 +109,7 @@ class EdgeScores:
             )
         about = read_versioned_json(folder / "scores.json", SCORES_FORMAT, SCORES_VERSION)
         record = convert_record(ScoresRecord, about, str(folder / "scores.json"))
+        check_level(path, record["graph"], level)
         values = read_array(folder / "scores.npy", "f", (record["examples"], record["graph"].n_edges))
         try:
             return cls(record["graph"], values, record["provenance"])

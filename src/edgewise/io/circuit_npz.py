@@ -21,7 +21,7 @@ from ..errors import InputError
 from ..graph import BaseGraph
 from .arrays import Shape, read_arrays
 from .atomic import atomic_file
-from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, make_cfg, read_about, read_cfg
+from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_level, make_cfg, read_about, read_cfg
 from .reading import file_size, wrap_read_errors
 from .records import MAX_JSON_BYTES, convert_graph, parse_json
 
@@ -41,8 +41,7 @@ def read(path: Path, level: str | None = None) -> EdgeFile:
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
     graph = _read_graph(about, path)
-    if level is not None and level != graph.level:
-        raise InputError(f"{path} has no {level}s, only {graph.level}s")
+    check_level(path, graph, level)
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:
         raise InputError(f"{path}: inside has {len(packed):,} bytes, but {graph} has {graph.n_edges:,} edges")

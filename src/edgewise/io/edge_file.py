@@ -138,15 +138,20 @@ class LevelContent:
             if inside is None or not inside.any() or inside[~is_scored].all():
                 graph = kind.of_scored(plain, is_scored)
         mask = None if inside is None else inside.ravel()[graph.members]
-        has_both = mask is not None and mask.any() and self.mask is not None and self.mask.any()
-        if has_both and not np.array_equal(graph.plain_mask(mask), self.mask):
-            unread += (EDGES,)
+        if mask is not None and mask.any() and self.mask is not None and self.mask.any():
+            unread += () if np.array_equal(graph.plain_mask(mask), self.mask) else (EDGES,)
         score = None if values is None else values.ravel()[graph.members]
         return EdgeFile(path, graph, score, mask, about, unread)
 
 
 def _has_numbers(values: NDArray[np.floating] | None) -> bool:
     return values is not None and not bool(np.isnan(values).all())
+
+
+def check_level(path: Path, graph: BaseGraph, level: str | None) -> None:
+    """Raise InputError if what is at a path is of another level than asked for; None is any."""
+    if level is not None and level != graph.level:
+        raise InputError(f"{path} has no {level}s, only {graph.level}s")
 
 
 def read_cfg(cfg: object, path: Path, max_edges: int | None = None) -> Graph:

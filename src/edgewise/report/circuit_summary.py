@@ -19,7 +19,8 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..evaluate.known import known_circuit
-from ..graph import LETTERS, BaseGraph
+from ..graph import LETTERS, BaseGraph, NodeGraph
+from ..io.edge_file import check_level
 from ..io.formats import SUFFIX_WORDS, read_edge_file
 from ..method import as_known
 from ..recipes.discovery import Discovery
@@ -65,25 +66,32 @@ class OpenCircuit:
 
 
 def open_circuit(
-    path: str | Path, recipe: str | None = None, measure: str | None = None, size: str | None = None
+    path: str | Path,
+    recipe: str | None = None,
+    measure: str | None = None,
+    size: str | None = None,
+    level: str | None = None,
 ) -> OpenCircuit:
     """Return the circuit of a file (npz, json or pt), of a folder of such files, of a result folder, or `known/NAME`.
 
     The parameters are those of `open_run_circuit`. Of a folder of files, `size` chooses one, by default the largest.
+    `level` is that of `read_edge_file`.
     """
     path = Path(path)
     for folder in (path, path.parent) if path.name == "circuits" else (path,):
         if is_result(folder):
-            return open_run_circuit(read_result(folder), recipe, measure, size)
+            result = read_result(folder)
+            check_level(folder, result.run.graph, level)
+            return open_run_circuit(result, recipe, measure, size)
     if recipe is not None or measure is not None:
         raise InputError(f"--recipe and --measure choose from a result folder, but {path} isn't one")
     if os.path.isdir(path):
-        return _open_file(*_choose_file(path, size))
+        return _open_file(*_choose_file(path, size), level)
     if size is not None:
         raise InputError(f"--size chooses from a folder of circuits, but {path} is one circuit")
     if not os.path.lexists(path) and path.as_posix().startswith(PREFIX):
         return OpenCircuit(path.as_posix(), known_circuit(path.as_posix()), None)
-    return _open_file(path, str(path))
+    return _open_file(path, str(path), level)
 
 
 def list_circuits(folder: Path) -> list[Path]:
@@ -113,8 +121,8 @@ def _choose_file(folder: Path, size: str | None) -> tuple[Path, str]:
     )
 
 
-def _open_file(path: Path, name: str) -> OpenCircuit:
-    file = read_edge_file(path)
+def _open_file(path: Path, name: str, level: str | None) -> OpenCircuit:
+    file = read_edge_file(path, level)
     circuit = Circuit(file.graph, file.require_mask())
     score = file.score
     if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
@@ -195,16 +203,21 @@ def describe(
     A record for JSON and for `circuit_tables`:
 
     edges, of     the number of edges in the circuit and in the graph
-    unit          the word for one of them: 'edge', or '(edge, span) pair'
+    unit          the word for one of them: 'edge', '(edge, span) pair', 'node' or 'neuron'
     heads, mlps   the number of heads and MLPs with an edge in the circuit
     strongest     name and score of the edges of the largest absolute scores
     nodes         heads and MLPs by the total of their edges' absolute scores, with that total and numbers of edges
     kinds, signs  the number of edges by kind, and by the sign of their score. `signs` is None where signs have no
                   meaning.
+
+    Of a circuit of nodes or neurons, `edges` are these, nodes have their number of neurons and of edges among the
+    circuit's nodes, and there are no kinds.
     """
     if top < 1:
         raise InputError(f"the number of edges to name must be at least 1, not {top}")
     graph, edges = circuit.graph, np.flatnonzero(circuit.mask)
+    if isinstance(graph, NodeGraph):
+        return _describe_members(graph, circuit, score, signed, top)
     values = None if score is None else np.asarray(score, np.float64)[edges]
     weight = np.ones(len(edges)) if values is None else np.abs(values)
     starts, ends = graph.edge_source[edges], graph.edge_head[edges]
@@ -214,14 +227,7 @@ def describe(
     used = inner[circuit.node_mask[inner]]
     used_plain, n_heads = np.unique(graph.plain_node[used]), graph.plain.n_heads
     n_mlps = int(((used_plain - 1) % (n_heads + 1) == n_heads).sum())
-    signs = None
-    if values is not None and signed:
-        comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
-        signs = {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
-    strongest = [
-        {"name": graph.edge_name(int(edges[at])), "score": None if values is None else float(values[at])}
-        for at in np.argsort(-weight, kind="stable")[:top]
-    ]
+    strongest = _list_strongest(graph, edges, values, top)
     nodes = [
         {"name": graph.node_names[node], "total": None if values is None else float(total[node]),
          "edges_in": incoming[node], "edges_out": outgoing[node]}
@@ -230,8 +236,55 @@ def describe(
     kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist()
     return {
         "edges": len(edges), "of": graph.n_edges, "unit": graph.unit, "heads": len(used_plain) - n_mlps, "mlps": n_mlps,
-        "strongest": strongest, "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)), "signs": signs,
+        "strongest": strongest, "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)),
+        "signs": _count_signs(values) if signed else None,
     }  # fmt: skip
+
+
+def _describe_members(
+    graph: NodeGraph, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool, top: int
+) -> dict[str, Any]:
+    """Summarise a circuit of nodes or neurons: `edges` are these, and there are no kinds."""
+    chosen = np.flatnonzero(circuit.mask)
+    values = None if score is None else np.asarray(score, np.float64)[chosen]
+    weight, sources = np.ones(len(chosen)) if values is None else np.abs(values), graph.members[chosen] // graph.width
+    plain, edges = graph.plain, np.flatnonzero(circuit.plain().mask)
+    total = np.bincount(sources, weight, plain.n_sources)
+    counts = np.bincount(sources, minlength=plain.n_sources).tolist()
+    outgoing, incoming = (
+        np.bincount(nodes[edges], minlength=plain.n_nodes).tolist() for nodes in (plain.edge_source, plain.edge_head)
+    )
+    used = np.flatnonzero(graph.member_mask(circuit.mask)[1:].any(1)) + 1
+    n_mlps = int(((used - 1) % (plain.n_heads + 1) == plain.n_heads).sum())
+    nodes = [
+        {"name": plain.source_names[node], "total": None if values is None else float(total[node]),
+         "edges_in": incoming[node], "edges_out": outgoing[node]}
+        | ({"neurons": counts[node]} if graph.width > 1 else {})
+        for node in used[np.argsort(-total[used], kind="stable")][:top].tolist()
+    ]  # fmt: skip
+    return {
+        "edges": len(chosen), "of": graph.n_edges, "unit": graph.unit, "heads": len(used) - n_mlps, "mlps": n_mlps,
+        "strongest": _list_strongest(graph, chosen, values, top), "nodes": nodes, "kinds": {},
+        "signs": _count_signs(values) if signed else None,
+    }  # fmt: skip
+
+
+def _count_signs(values: NDArray[np.floating] | None) -> dict[str, int] | None:
+    if values is None:
+        return None
+    comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
+    return {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
+
+
+def _list_strongest(
+    graph: BaseGraph, edges: NDArray[np.intp], values: NDArray[np.floating] | None, top: int
+) -> list[dict[str, Any]]:
+    """Return name and score of the edges of the largest absolute values [chosen edge], or of the first ones."""
+    order = np.arange(len(edges)) if values is None else np.argsort(-np.abs(values), kind="stable")
+    return [
+        {"name": graph.edge_name(int(edges[at])), "score": None if values is None else float(values[at])}
+        for at in order[:top]
+    ]
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:
@@ -249,15 +302,18 @@ def circuit_tables(summary: Mapping[str, Any], width: int) -> list[Table]:
     if not summary["edges"]:
         return []
     has_scores = all(edge["score"] is not None for edge in summary["strongest"])
-    heading = "strongest edges" if has_scores else "edges"
+    noun = {"node": "nodes", "neuron": "neurons"}.get(summary["unit"], "edges")
+    heading = f"strongest {noun}" if has_scores else noun
     tables = edge_tables(heading, summary["strongest"], width, summary["signs"] is not None)
     rows: list[list[Any]] = []
     has_totals = any(node["total"] is not None for node in summary["nodes"])
     for node in summary["nodes"]:
         totals = [format_score(node["total"], signed=False)] if has_totals else []
-        rows.append([node["name"], *totals, node["edges_in"], node["edges_out"]])
+        neurons = [node["neurons"]] if "neurons" in node else []
+        rows.append([node["name"], *totals, *neurons, node["edges_in"], node["edges_out"]])
     if rows:
-        tables += number_tables(("heads and MLPs", *(["total"] * has_totals), "in", "out"), rows, width)
+        neurons = ["neurons"] * ("neurons" in summary["nodes"][0])
+        tables += number_tables(("heads and MLPs", *(["total"] * has_totals), *neurons, "in", "out"), rows, width)
     return beside(tables, width)
 
 

@@ -13,7 +13,7 @@ from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import result_page, write_readme
 from .viewer.page import page_of
-from .viewer.view import view_of_run
+from .viewer.view import plain_view, view_of_run
 
 if TYPE_CHECKING:
     from ..recipes.discovery import Discovery
@@ -55,7 +55,7 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
 
 def viewer_page(result: Discovery) -> str:
     """Return the viewer page of a run as text."""
-    return page_of(view_of_run(result))
+    return page_of(plain_view(view_of_run(result)))
 
 
 def write_derived(folder: Path, result: Discovery) -> list[Path]:

@@ -17,6 +17,7 @@ from ..errors import InputError, unknown_name
 from ..evaluate import CMD, Measure
 from ..graph import BaseGraph
 from ..io.atomic import MARKERS, atomic_folder, check_file
+from ..io.edge_file import check_level
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..recipes.outcome import Outcome
 from ..runtime.store import open_partial_store
@@ -41,7 +42,11 @@ class Conversion:
 
 
 def convert(
-    source: str | Path, target: str | Path, overwrite: bool = False, suffix: str = EAP_SUFFIXES[0]
+    source: str | Path,
+    target: str | Path,
+    overwrite: bool = False,
+    suffix: str = EAP_SUFFIXES[0],
+    level: str | None = None,
 ) -> Conversion:
     """Convert scores or circuits from one format to another.
 
@@ -59,6 +64,8 @@ def convert(
         Whether an existing target is replaced.
     suffix
         Of the files in a folder of circuits.
+    level
+        'edge', 'node' or 'neuron': what to convert of files that have several. None converts what they are about.
 
     Returns
     -------
@@ -74,7 +81,7 @@ def convert(
     if target.suffix:
         with open_partial_store(target):
             check_file(target, overwrite)
-            graph, notes = _convert_file(source, target)
+            graph, notes = _convert_file(source, target, level)
         return Conversion(source, (target,), graph, notes)
     if os.path.isdir(source) and not any((source / name).exists() for name in MARKERS) and circuit_files(source):
         if suffix not in EAP_SUFFIXES:
@@ -86,10 +93,10 @@ def convert(
         all_notes: dict[str, None] = {}
         with atomic_folder(target) as draft:  # an existing folder is never replaced: its files may be the user's
             for path, name in zip(files, names, strict=True):
-                graph, notes = _convert_file(path, draft / name)
+                graph, notes = _convert_file(path, draft / name, level)
                 all_notes |= dict.fromkeys(notes)
         return Conversion(source, tuple(target / name for name in names), graph, tuple(all_notes))
-    scores = _load_scores(source)
+    scores = _load_scores(source, level)
     scores.save(target, overwrite)
     notes = () if source.is_dir() else ("which edges are in_graph isn't kept: a score folder has no circuit",)
     return Conversion(source, (target,), scores.graph, notes)
@@ -148,24 +155,24 @@ def convert_to_submission(
     return Conversion(source, paths, circuits[0].graph, notes)
 
 
-def _convert_file(source: Path, target: Path) -> tuple[BaseGraph, tuple[str, ...]]:
+def _convert_file(source: Path, target: Path, level: str | None) -> tuple[BaseGraph, tuple[str, ...]]:
     """Write one file from a file or a folder of scores. Return its graph and the notes."""
     is_folder = os.path.isdir(source) or not source.suffix
-    file = None if is_folder else read_edge_file(source)
+    file = None if is_folder else read_edge_file(source, level)
     if target.suffix == NPZ and (file is None or not file.has_circuit):
         raise InputError(
             f"{source} has scores, but no circuit, and a {NPZ} keeps scores of the edges in a circuit only; "
             f"write a {' or '.join(EAP_SUFFIXES)}, or select a circuit first"
         )
     if file is None:
-        scores = _load_scores(source)
+        scores = _load_scores(source, level)
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
         return scores.graph, (*_averaged(scores), "no edge is in_graph: a score folder has no circuit")
     notes = []
     if file.mask is None:
         notes.append("no edge is in_graph: the source doesn't say")
     if file.unread:
-        notes.append(f"not kept, because it isn't about edges: {', '.join(file.unread)}")
+        notes.append(f"not kept, because it isn't of this level: {', '.join(file.unread)}")
     score: NDArray[np.floating]
     if file.score is None:
         score = np.zeros(file.graph.n_edges)
@@ -183,11 +190,12 @@ def _convert_file(source: Path, target: Path) -> tuple[BaseGraph, tuple[str, ...
     return file.graph, tuple(notes)
 
 
-def _load_scores(source: Path) -> EdgeScores:
+def _load_scores(source: Path, level: str | None = None) -> EdgeScores:
     """Return the scores of a path. A ranking counts as one row of them, as MIB reads it."""
     if not Ranking.is_folder(source):
-        return EdgeScores.load(source)
+        return EdgeScores.load(source, level)
     ranking = Ranking.load(source)
+    check_level(source, ranking.graph, level)
     origin = {name: value for name, value in ranking.origin.items() if name != "losses"}
     return EdgeScores(ranking.graph, ranking.value[None], origin)
 

@@ -4,6 +4,8 @@ A folder has one of two layouts:
 importances   one json or pt with the score of every edge; MIB selects circuits by them
 circuits      nine json or pt, a circuit for each size; their scores are not used
 
+Scores and circuits may also be of nodes, or of neurons: then an edge counts as the share of its source's neurons.
+
 File names don't matter: MIB sorts the nine circuits by their number of edges. Circuits for CMD and for CPR may lie in
 separate folders `abs-True` and `abs-False`, which contain the folders of tasks and models.
 """
@@ -112,13 +114,13 @@ def write_circuits(
     target = folder / folder_name(task, model)
     for circuit in circuits:
         _check_graph(circuit.graph, model, "a circuit is")
-    counts = [circuit.n_edges for circuit in circuits]
+    counts = [_count_edges(circuit) for circuit in circuits]
     problems = _size_problems([f"circuit {place}" for place in range(1, len(counts) + 1)], counts, MODELS[model])
     if problems:
         raise InputError("; ".join(problems))
     names = [f"{share:g}{suffix}" for share in SHARES]
     with _new_folder(target, suffix) as draft:
-        for name, circuit in zip(names, sorted(circuits, key=lambda circuit: circuit.n_edges), strict=True):
+        for name, circuit in zip(names, sorted(circuits, key=_count_edges), strict=True):
             circuit.save(draft / name, about={"task": task, "model": model})
     return tuple(target / name for name in names)
 
@@ -193,7 +195,7 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
             if file.mask is None:
                 advice = ", which MIB's reader needs; false will do" if layout == "importances" else ""
                 raise InputError(f"{file_path}: no edge says whether it is in_graph{advice}")
-            counts[file_path.name] = int(np.count_nonzero(file.mask))
+            counts[file_path.name] = _count_edges(Circuit(file.graph, file.mask))
         except InputError as error:
             problems.append(str(error))
     if layout == "circuits":
@@ -202,8 +204,16 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
 
 
 def _check_graph(graph: BaseGraph, model: str, subject_and_verb: str) -> None:
-    if graph != MODELS[model]:
-        raise InputError(f"{subject_and_verb} of {graph}, but MIB's {model} has {MODELS[model]}")
+    if graph.plain != MODELS[model]:
+        raise InputError(f"{subject_and_verb} of {graph.plain}, but MIB's {model} has {MODELS[model]}")
+
+
+def _count_edges(circuit: Circuit) -> int:
+    """Return the number of edges, each counted as the share of its source's neurons in the circuit."""
+    plain, outputs = circuit.plain(), circuit.graph.output_mask(circuit.mask)
+    if outputs is None:
+        return plain.n_edges
+    return int(np.ceil(outputs.mean(1)[plain.graph.plain.edge_source[plain.mask]].sum() - 1e-9))
 
 
 def _size_problems(names: Sequence[str], counts: Sequence[int], graph: Graph) -> list[str]:

@@ -76,7 +76,7 @@ def _packed(view: View) -> tuple[dict[str, Any], bytes]:
     about = {
         "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
         "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges), "spans": _spans(view)},
-        "shown": view.shown, "size": view.size,
+        "shown": view.shown, "size": view.size, "unit": view.unit,
         "runs": [_run(run) for run in view.runs], "rows": [_row(row) for row in view.rows], "arrays": places,
     }  # fmt: skip
     return about, zlib.compress(block, 9)
@@ -120,6 +120,8 @@ def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDA
             yield f"run{place}.pattern{number}", "u1", pattern
     for place, row in enumerate(view.rows):
         yield f"row{place}.masks", "bits", np.stack([circuit.mask[edges] for circuit in row.circuits])
+        neurons = None if row.neurons is None else row.neurons.astype(np.uint32)
+        yield f"row{place}.neurons", "u4", neurons
         yield f"row{place}.metric", "f4", None if row.metric is None else row.metric[:, prompts]
         yield f"row{place}.value", "f4", None if row.value is None else row.value[edges]
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from ...core.circuit import Circuit
 from ...core.ranking import Ranking
 from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
-from ...graph import BaseGraph
-from ...io.edge_file import EdgeFile
+from ...graph import BaseGraph, NodeGraph
+from ...io.edge_file import EdgeFile, check_level
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
 from ...recipes.discovery import Discovery
@@ -80,6 +81,7 @@ class ViewRow:
     value       [edge] the learned ranking that selected the circuits. None if the run's scores did.
     goal        the faithfulness that circuits should have, in words such as "0.9 or more"
     reached     the place of the smallest size that has it. None if no size below the full model has it.
+    neurons     [size, source] of circuits of neurons, the number of neurons of every node
     """
 
     run: int
@@ -95,6 +97,7 @@ class ViewRow:
     value: FloatArray | None = None
     goal: str = ""
     reached: int | None = None
+    neurons: NDArray[np.intp] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +105,7 @@ class View:
     """The content of a page. All runs and circuits have the same graph.
 
     `shown` is the place of the row that is shown first, `size` the place of its size. `truth` is a known circuit that
-    the page compares all circuits with.
+    the page compares all circuits with. `unit` is what circuits consist of, in singular.
     """
 
     title: str
@@ -112,14 +115,16 @@ class View:
     shown: int = 0
     size: int = 0
     truth: Circuit | None = None
+    unit: str = "edge"
 
 
-def view_of(paths: Sequence[str | Path], truth: Circuit | None = None) -> View:
+def view_of(paths: Sequence[str | Path], truth: Circuit | None = None, level: str | None = None) -> View:
     """Return the view of result folders, circuit files and folders of circuits, which must have one graph.
 
-    The page marks which edges of a circuit are true, wrong or missed if `truth`, a known circuit, is given.
+    `level` is that of `read_edge_file`. Circuits of nodes and neurons are shown as the edges among their nodes. The
+    page marks which edges of a circuit are true, wrong or missed if `truth`, a known circuit, is given.
     """
-    parts = [_part(Path(path)) for path in paths]
+    parts = [plain_view(_part(Path(path), level)) for path in paths]
     if not parts:
         raise InputError("there is nothing to show; give a result folder or a circuit file")
     first, titles = parts[0], [part.title for part in parts]
@@ -141,16 +146,46 @@ def view_of(paths: Sequence[str | Path], truth: Circuit | None = None) -> View:
     return replace(first, title=" and ".join(dict.fromkeys(names)), runs=tuple(runs), rows=tuple(rows), truth=truth)
 
 
-def _part(path: Path) -> View:
+def plain_view(view: View) -> View:
+    """Return a view of nodes or neurons as one of edges, which have the scores of their sources."""
+    graph = view.graph
+    if not isinstance(graph, NodeGraph):
+        return view
+
+    def spread(values: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if values is None else graph.plain_score(values)
+
+    is_node = graph.width == 1  # the sum of the bounds of neurons is no bound of their sum
+    runs = tuple(
+        replace(
+            run, mean=graph.plain_score(run.mean), low=spread(run.low) if is_node else None,
+            high=spread(run.high) if is_node else None,
+            unstable=None if run.unstable is None else graph.plain_score(run.unstable) > 0,
+            facts={**run.facts} | {"circuits of": f"{graph.unit}s: edges have the score of their source"},
+        )
+        for run in view.runs
+    )  # fmt: skip
+    rows = []
+    for row in view.rows:
+        counts = [graph.member_mask(circuit.mask).sum(1) for circuit in row.circuits]
+        plain = tuple(circuit.plain() for circuit in row.circuits)
+        neurons = np.stack(counts) if graph.width > 1 else None
+        rows.append(replace(row, circuits=plain, value=spread(row.value), neurons=neurons))
+    return replace(view, graph=graph.plain, runs=runs, rows=tuple(rows), unit=graph.unit)
+
+
+def _part(path: Path, level: str | None) -> View:
     """Return the view of one path. Circuit files whose names differ only by their sizes become one row."""
     if is_result(path):
-        return view_of_run(read_result(path))
+        result = read_result(path)
+        check_level(path, result.run.graph, level)
+        return view_of_run(result)
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
     paths = circuit_files(path) if os.path.isdir(path) else [path]
     if not paths or os.path.isfile(path / "scores.json"):
         raise InputError(f"{path} has no circuits to show; give a result folder, or files of circuits")
-    files = [read_edge_file(file) for file in paths]
+    files = [read_edge_file(file, level) for file in paths]
     graph = files[0].graph
     if any(file.graph != graph for file in files):
         raise InputError(f"the circuits in {path} are of different graphs; show them on separate pages")
