@@ -87,7 +87,7 @@ def test_measures_are_spelled_out_where_they_first_appear(page):
         assert first is None or measure.full_name in text[: first.end() + 120], measure
 
 
-@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md", "docs/coming-from.md"])
+@pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md", "docs/coming-from.md", "docs/positions.md"])
 def test_python_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python_blocks(page):
