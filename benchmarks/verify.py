@@ -56,9 +56,9 @@ def cost(repeats: int) -> None:
         print(f"{name}: {len(circuits)} circuits, {measured:.2f} s = {measured / plain:.1f} plain evaluations")
 
 
-def power(examples: int, circuits: int) -> None:
+def power(models: list[str], examples: int, circuits: int) -> None:
     """Print how often the test of minimality detects a random path that was added to a true circuit."""
-    for name in KNOWN:
+    for name in models:
         model, truth = load_model(name, device="cpu"), known_circuit(name)
         task = load_task(name, model, "test", examples)
         n_paths = n_edges = n_added = n_wrong = 0
@@ -71,13 +71,15 @@ def power(examples: int, circuits: int) -> None:
             n_wrong += bool(superfluous & set(truth.edges))
         print(
             f"{name}: path detected in {n_paths} of {SEEDS} seeds, {n_edges} of {n_added} added edges; "
-            f"a true edge called superfluous in {n_wrong} seeds"
+            f"a true edge called superfluous in {n_wrong} seeds",
+            flush=True,
         )
 
 
 def main() -> None:
     """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(KNOWN), help="for --power")
     parser.add_argument("--power", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
@@ -86,7 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    power(options.examples, options.circuits) if options.power else cost(options.repeats)
+    power(options.models, options.examples, options.circuits) if options.power else cost(options.repeats)
 
 
 if __name__ == "__main__":

@@ -234,3 +234,22 @@ def test_a_folder_made_with_another_model(tmp_path, monkeypatch, capsys):
     assert run(["result", "--size", "0.05", *quick], monkeypatch) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["edges"] <= 13 and "--model known/induction" in printed.err
+
+
+def test_a_run_can_test_its_circuit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = "run --model known/greater-than --examples 8 --no-learned --out result --stability 0 --device cpu".split()
+    for _ in range(2):  # the second time nothing is computed
+        monkeypatch.setattr(sys, "argv", ["edgewise", *words, "--verify"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    record = json.loads((tmp_path / "result" / "verification.json").read_text())
+    assert {test["name"] for test in record["tests"]} >= {"sufficiency", "minimality", "robustness"}
+    assert "Tests of" in (tmp_path / "result" / "verification.html").read_text()
+    assert "verification.html" in (tmp_path / "result" / "README.md").read_text()
+    assert "sufficiency" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["edgewise", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2 and "verify was True" in capsys.readouterr().err

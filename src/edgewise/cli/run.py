@@ -16,6 +16,7 @@ from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import LEARN_MINUTES, Settings
+from ..report.circuit_summary import open_run_circuit
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..runtime.unit_keys import custom_digests
@@ -25,6 +26,7 @@ from .console import duration, explain, note, print_json, show_forecast, show_pr
 from .options import option
 from .repeat import check_same, describe_positions, made_from
 from .report import show_published, show_run
+from .verify import show_verification
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
@@ -53,6 +55,9 @@ def command(
     ),
     learn_from: Path | None = options.LEARN_FROM,
     stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
+    verify: bool = option(
+        False, "Evaluation", "Also test the chosen circuit as `edgewise verify` does, into verification.html."
+    ),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
     eap_ig_json: bool = option(False, "Output", "Write circuits/ as EAP-IG's json; these files are large."),
     overwrite: bool = options.OVERWRITE,
@@ -130,6 +135,7 @@ def command(
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
             **describe_positions(common.positions, train, test),
+            **({"verify": True} if verify else {}),
         )  # fmt: skip
         if is_made and not dry_run:
             discovery = _read_made(folder, inputs)
@@ -159,11 +165,32 @@ def command(
                 validation=validation, learn_from=start, stability=stability, seed=task.seed, made_from=inputs,
                 session=session,
             )  # fmt: skip
-        write_result(discovery, folder, overwrite, eap_ig_json)
+            tested = _verify(loaded, test, discovery, task.seed, session) if verify else None
+        write_result(discovery, folder, overwrite, eap_ig_json, tested)
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})
     else:
         show_run(folder, discovery)
+        if tested is not None:
+            show_verification(tested)
+
+
+def _verify(
+    model: models.Model, test: Task, discovery: Discovery, seed: int, session: Session
+) -> dict[str, Any] | None:
+    """Return the tests of the circuit that the run exports by default; None if there is nothing to test."""
+    from ..verify import VerifySettings, verify_circuit
+
+    opened, settings = open_run_circuit(discovery), discovery.settings
+    try:
+        result = verify_circuit(
+            model, test, opened.circuit, VerifySettings(seed=seed), metric=settings.metric, ablation=settings.ablation,
+            batch_size=settings.batch_size, memory=settings.memory, session=session,
+        )  # fmt: skip
+    except InputError as error:
+        note(f"the circuit is not tested: {error}")
+        return None
+    return {"circuit": opened.name} | result.record()
 
 
 def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:

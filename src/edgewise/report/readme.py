@@ -16,6 +16,8 @@ from .formatting import describe_method, format_number, format_percent, markdown
 # Glob pattern -> description; patterns without files are left out.
 RESULT_FILES = {
     "viewer.html": "the circuits as a page for the browser; it needs no network",
+    "verification.html": "tests of the chosen circuit: null hypotheses, p-values, superfluous edges",
+    "verification.json": "the same as data",
     "figures/faithfulness.*": "faithfulness of circuits by size, a curve per recipe, with its area",
     "figures/differences.*": "each recipe's area minus greedy's, with paired intervals",
     "figures/circuit.*": "a drawing of the circuit of the chosen recipe",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import EdgewiseWarning, warn
-from ..io.atomic import atomic_folder, write_text
+from ..io.atomic import atomic_folder, write_json, write_text
 from ..io.formats import NPZ
 from ..results import write_run_data
 from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import result_page, write_readme
+from .verification import RECORD, verification_page
 from .viewer.page import page_of
 from .viewer.view import plain_view, view_of_run
 
@@ -23,7 +25,13 @@ class NotShownWarning(EdgewiseWarning):
     """A result was written, but its figures, page or README were not."""
 
 
-def write_result(result: Discovery, folder: str | Path, overwrite: bool = False, eap_ig_json: bool = False) -> None:
+def write_result(
+    result: Discovery,
+    folder: str | Path,
+    overwrite: bool = False,
+    eap_ig_json: bool = False,
+    verification: Mapping[str, Any] | None = None,
+) -> None:
     """Write a run and its figures, viewer page and README into a folder, atomically.
 
     If a figure or the page fails, the data are written all the same, with a `NotShownWarning`.
@@ -38,10 +46,15 @@ def write_result(result: Discovery, folder: str | Path, overwrite: bool = False,
         Whether an earlier result in the folder is replaced.
     eap_ig_json
         Whether the files in circuits/ are EAP-IG json. For a large graph each has many megabytes.
+    verification
+        The record of `verify_circuit`, to be written too.
     """
     problem: Exception | None = None
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
         write_run_data(draft, result, ".json" if eap_ig_json else NPZ)
+        if verification is not None:
+            write_json(draft / RECORD, verification)
+            write_text(draft / "verification.html", verification_page(verification, str(verification["circuit"])))
         try:
             write_derived(draft, result)
         except Exception as error:  # a failed picture must not lose hours of work

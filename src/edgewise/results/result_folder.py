@@ -66,7 +66,7 @@ FORMAT, VERSION = "edgewise-result", 3
 FILE_PATTERN = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
     r"|circuits/[^/]+-(1|0(\.\d+)?|\d(\.\d+)?e-\d+)\.(npz|json)|figures/[a-z]+(-[a-z]+)*\.(png|svg)"
-    r"|README\.md|viewer(-truth)?\.html|examples\.json|attention\.npz|learned\.(npz|json)"
+    r"|README\.md|viewer(-truth)?\.html|verification\.(html|json)|examples\.json|attention\.npz|learned\.(npz|json)"
 )
 STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
 EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
