@@ -27,7 +27,7 @@ class TopKLearner(TopKParameters):
 
     measure      whose loss is minimised
     steps        number of steps, at most; each runs `batch` examples, counted once per circuit
-    rate         learning rate; None takes one that suits the measure and the number of edges
+    rate         learning rate; None takes one that suits the measure and the numbers of edges and steps
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
     warm         scores whose ranks the parameters start from; None starts from zeros, which halves the gain
     resamples    how many more rankings to learn from resampled examples, for the spread of the values

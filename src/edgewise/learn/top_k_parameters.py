@@ -23,6 +23,8 @@ from .base import Learner, check_choice
 FloatArray = NDArray[np.float64]
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
+# With fewer steps than this, default learning rates are larger.
+FEW_STEPS = 120
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
 
@@ -83,8 +85,13 @@ class TopKParameters(Learner, ABC):
         return self.batch // self.n_circuits
 
     def rate_for(self, graph: BaseGraph) -> float:
-        """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine."""
-        return self.measure.learning_rate(graph.n_edges) if self.rate is None else self.rate
+        """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine.
+
+        The default is larger for few steps, up to twice as large.
+        """
+        if self.rate is not None:
+            return self.rate
+        return self.measure.learning_rate(graph.n_edges) * min(2.0, max(1.0, math.sqrt(FEW_STEPS / self.steps)))
 
     def rate_at(self, step: int, graph: BaseGraph) -> float:
         """Return the learning rate of a step."""
