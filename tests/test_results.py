@@ -230,7 +230,7 @@ def test_custom_methods_are_read_back_as_placeholders(inputs, tmp_path):
     result = discover(*inputs, settings, {Doubled(): [Recipe()]})
     write_result(result, tmp_path / "r")
     read = read_result(tmp_path / "r")
-    assert read.settings.record() == settings.record() and read.settings.scorer.name == "Rough"
+    assert read.settings.record() == result.settings.record() and read.settings.scorer.name == "Rough"
     (outcome,) = read.outcomes
     assert outcome.measure.record() == {"name": "Doubled", "factor": 2.0}
     assert outcome.circuits == result.outcomes[0].circuits
