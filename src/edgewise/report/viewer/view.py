@@ -170,7 +170,12 @@ def plain_view(view: View) -> View:
         counts = [graph.member_mask(circuit.mask).sum(1) for circuit in row.circuits]
         plain = tuple(circuit.plain() for circuit in row.circuits)
         neurons = np.stack(counts) if graph.width > 1 else None
-        rows.append(replace(row, circuits=plain, value=spread(row.value), neurons=neurons))
+        # The page counts edges.
+        sizes = tuple(
+            replace(size, asked=circuit.n_edges, kept=circuit.n_edges)
+            for size, circuit in zip(row.sizes, plain, strict=True)
+        )
+        rows.append(replace(row, sizes=sizes, circuits=plain, value=spread(row.value), neurons=neurons))
     return replace(view, graph=graph.plain, runs=runs, rows=tuple(rows), unit=graph.unit)
 
 

@@ -14,7 +14,13 @@ export function chosen(element, view, update, pin) {
   const close = (words, run) => button(icon(...CLOSE), run, { class: "icon", title: words, "aria-label": words });
   const called = (node, notes) => [calledIn(notes, node)].filter(Boolean)
     .map((words) => el("span", { class: "called" }, words));
-  const nodeTag = ({ node, pins, notes }) => tag("node", name(node), ...called(node, notes),
+  // How many of its output dimensions a circuit of neurons has.
+  const neurons = ({ node, row, size }) => {
+    const counts = view.rows[row].neurons, sources = view.graph.nodes.length - 1;
+    return counts && node < sources ? [el("span", { class: "called" }, `${counts[size * sources + node]} neurons`)] : [];
+  };
+  const nodeTag = ({ node, pins, notes, row, size }) => tag("node", name(node), ...called(node, notes),
+    ...neurons({ node, row, size }),
     button(pins.includes(node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges visible (p)" }),
     close(`Show all, not only ${name(node)}`, () => update({ node: null })));
   const edgeTag = (state) => tag("of-edge", view.edgeName(state.edge), ...(view.span ? [spanList(state)] : []),

@@ -85,6 +85,7 @@ function rowOf(row, index, label, array, runs) {
   return {
     ...row, index, label, scores, value, parameters: plain(row.parameters),
     metric: array(`row${index}.metric`),
+    neurons: array(`row${index}.neurons`), // [size, source] of circuits of neurons
     has: masks.has,
     count: (edge) => {
       let found = 0;

@@ -1,0 +1,62 @@
+"""Levels on the command line: from scores of the embedded model to evaluated circuits."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from edgewise import Circuit, Graph, InputError
+from edgewise.cli import app
+from edgewise.graph import NeuronGraph, NodeGraph
+from edgewise.results import check_submission
+from edgewise.results.submission import MODELS, SHARES
+
+
+def call(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def call_json(*arguments):
+    code, output = call(*arguments, "--json")
+    assert code == 0, output
+    return json.loads(output[output.index("{") :])
+
+
+@pytest.mark.parametrize("level, kind", [("node", NodeGraph), ("neuron", NeuronGraph)])
+def test_from_scores_to_evaluated_circuits(tmp_path, level, kind):
+    call_json("score", "--level", level, "--examples", 4, "--out", tmp_path / "scores")
+    selected = call_json("select", tmp_path / "scores", "--size", "0.5", "--out", tmp_path / "circuit.json")
+    circuit = Circuit.load(tmp_path / "circuit.json")
+    assert isinstance(circuit.graph, kind) and circuit.n_edges == selected["edges_kept"]
+    assert selected["weighted_edges"] == circuit.graph.weighted_edge_count(circuit.mask)
+    row = call_json("evaluate", tmp_path / "circuit.json", "--examples", 4)["circuits"][0]
+    assert row["edges"] == circuit.n_edges and row["unit"] == level and np.isfinite(row["faithfulness"])
+    other = "edge" if level == "neuron" else "neuron"
+    arguments = ["select", str(tmp_path / "scores"), "--size", "0.5", "--level", other]
+    with pytest.raises(InputError, match=f"has no {other}s, only {level}s"):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_submissions_of_nodes_and_neurons_are_accepted(tmp_path):
+    for task, model, kind in (("ioi", "gpt2", NodeGraph), ("mcqa", "qwen2.5", NeuronGraph)):
+        folder = tmp_path / f"{task}_{model}"
+        folder.mkdir()
+        graph = kind(MODELS[model])
+        score = np.random.default_rng(0).normal(size=graph.n_edges).astype(np.float32)
+        Circuit.empty(graph).save(folder / "importances.pt", score)
+    assert check_submission(tmp_path).accepted
+    # Nine circuits: their edges count, those of neurons as the share of the neurons.
+    folder = tmp_path / "ioi_gpt2"
+    (folder / "importances.pt").unlink()
+    neurons, plain = NeuronGraph(MODELS["gpt2"]), MODELS["gpt2"]
+    for share in SHARES:
+        mask = np.zeros((plain.n_sources, plain.d_model), bool)
+        mask[:, : max(1, int(0.99 * share * plain.d_model))] = share >= 0.002
+        Circuit(neurons, mask.ravel()).save(folder / f"{share:g}.pt")
+    checked = check_submission(tmp_path)
+    assert checked.accepted, checked
+    Circuit.full(neurons).save(folder / "0.5.pt")
+    assert "more than any size" in str(check_submission(tmp_path))
+    assert isinstance(plain, Graph)
