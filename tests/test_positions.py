@@ -55,7 +55,7 @@ def test_a_result_folder_keeps_the_spans(discovery, tasks, tmp_path):
     assert discovery.run.graph == discovery.scores.graph == graph
     write_result(discovery, tmp_path / "result")
     again = read_result(tmp_path / "result")
-    assert again.run.graph == graph and again.settings == SETTINGS
+    assert again.run.graph == graph and again.settings == discovery.settings and again.settings.positions
     assert again.best(CMD).circuits == discovery.best(CMD).circuits
     assert Circuit.load(tmp_path / "result" / "circuits" / "cmd-0.05.npz") == discovery.best(CMD).circuit(0.05)
     assert "(edge, span) pairs" in (tmp_path / "result" / "README.md").read_text()
