@@ -37,6 +37,8 @@ HELD_OUT, LEAST_TO_HOLD_OUT = 0.25, 16
 WINDOW = 0.1
 # Losses are normalised by the warm start's plus this share of its largest one: some sizes have a loss of almost 0.
 LEAST_LOSS = 0.05
+# Without a warm start, all losses can be 0.
+LEAST_LARGEST_LOSS = 0.01
 
 
 def soft_top_k(theta: Tensor, k: Tensor | float, temperature: float = 1.0) -> Tensor:
@@ -222,7 +224,8 @@ def _loss_scales(
     )
     value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
     losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
-    return partial(_interpolate_scale, np.log(sizes), np.log(losses + LEAST_LOSS * losses.max() + 1e-9))
+    least = LEAST_LOSS * max(float(losses.max()), LEAST_LARGEST_LOSS)
+    return partial(_interpolate_scale, np.log(sizes), np.log(losses + least))
 
 
 def _interpolate_scale(log_sizes: NDArray[np.float64], log_losses: NDArray[np.float64], size: int) -> float:
