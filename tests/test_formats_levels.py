@@ -169,6 +169,14 @@ def test_wrong_nodes_are_errors(tmp_path, node, words):
         read_edge_file(mib_json(tmp_path, m0=node))
 
 
+def test_neurons_without_any_score_are_a_circuit_only(tmp_path):
+    path = edit_pt(tmp_path, neurons_scores=torch.full((7, 3), float("nan")), neurons_in_graph=torch.ones(7, 3))
+    content = read_edge_file(path, "neuron")
+    assert content.graph == NeuronGraph(GRAPH) and np.isnan(content.score).all()
+    with pytest.raises(InputError, match="21 of 21"):
+        content.require_scores()
+
+
 def test_a_small_file_can_not_claim_many_neurons(tmp_path):
     path = mib_json(tmp_path, m0={"neurons_scores": [0.5] * 3})
     path.write_text(path.read_text().replace('"d_model": 3', '"d_model": 1000000000'))

@@ -135,7 +135,7 @@ class LevelContent:
         if values is not None:
             is_scored = ~np.isnan(values)
             # What has no score is in every circuit, unless this file is of a circuit without it.
-            if inside is None or not inside.any() or inside[~is_scored].all():
+            if is_scored.any() and (inside is None or not inside.any() or inside[~is_scored].all()):
                 graph = kind.of_scored(plain, is_scored)
         mask = None if inside is None else inside.ravel()[graph.members]
         if mask is not None and mask.any() and self.mask is not None and self.mask.any():
