@@ -118,6 +118,7 @@ def test_commands_refuse_in_one_line(edgewise, tmp_path):
     assert "has none; name spans in its file" in words
     assert "can't score positions" in refused(edgewise, "score", "--positions", "--scorer", "exact", "--out", scores)
     assert "which --learned doesn't" in refused(edgewise, "run", "--positions", "--learned", "--out", tmp_path / "run")
+    assert "with `edgewise run`" in refused(edgewise, "study", "--positions", "--out", tmp_path / "study")
     assert "needs prompts of equal length" in refused(edgewise, "score", "--spans", "token", "--out", scores)
     assert edgewise("score", "--positions", "--examples", 4, "--out", scores)[0] == 0
     assert "no place for (edge, span) pairs" in refused(

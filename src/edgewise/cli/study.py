@@ -90,6 +90,8 @@ def command(
     """
     if scorers is None and truth is not None:
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
+    if common.positions:
+        raise InputError("a study compares with random circuits of edges; use --positions with `edgewise run`")
     if scorers is None:
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
