@@ -70,7 +70,7 @@ def measure(model_name: str, task_name: str, n_examples: int, rank: str) -> dict
     total = np.abs(pairs.mean()).reshape(-1, graph.n_spans).sum(0)
     return {
         "model": model_name, "task": task_name, "examples": n_examples, "rank": rank, "spans": graph.spans,
-        "edges": model.graph.n_edges, "metric_full": float(result.full.mean()),
+        "n_edges": model.graph.n_edges, "metric_full": float(result.full.mean()),
         "metric_empty": float(result.empty.mean()), "score_seconds": seconds,
         "share_of_score": dict(zip(graph.spans, (total / total.sum()).tolist(), strict=True)),
         "cancelled": float(1 - np.abs(graph.plain_score(pairs.mean())).sum() / spread.sum()),
