@@ -13,7 +13,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from edgewise import InputError, PromptPair, load_model, load_task, make_task
+from edgewise import EdgewiseWarning, InputError, PromptPair, load_model, load_task, make_task
 from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings
@@ -392,6 +392,18 @@ def test_answers_may_be_lists_in_files_in_memory_and_as_tokens(demo, tmp_path):
         assert task.examples[0].tokens == example.tokens
     for single in (SETS | {"correct": [" Mary"], "incorrect": [" John"]}, GOOD):
         assert make_task([single], demo).examples[0].tokens == make_task([GOOD], demo).examples[0].tokens
+
+
+def test_a_misspelt_column_is_not_left_out_silently(demo, tmp_path):
+    prompts = {"clean": "Rose and Daniel met. Rose gave it to", "corrupted": "Rose and Daniel met. Daniel gave it to"}
+    rows = [{**prompts, "correct": " Daniel", name: " Rose"} for name in ("incorect", "", "wrong")]
+    for row in rows[:2]:
+        path = tmp_path / "task.csv"
+        path.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+        with pytest.raises(InputError, match="has no column 'incorrect', but one named"):
+            load_task(str(path), demo)
+    with pytest.warns(EdgewiseWarning, match="not used: 'wrong'"):
+        make_task(rows[2:], demo)
 
 
 def test_a_correct_answer_alone_may_have_several_tokens(demo, tmp_path):

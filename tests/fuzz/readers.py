@@ -204,7 +204,7 @@ def read_task(folder: Path, given: Input) -> None:
     task = load_task(names.get(given.read, str(folder / given.read)), valid.demo(), "train")
     check(len(task) > 0, "a task has examples")
     for example in task.examples:
-        tokens = (*example.clean, *example.corrupted, example.correct, example.incorrect)
+        tokens = (*example.clean, *example.corrupted, *example.answers)
         check(all(type(token) is int and 0 <= token < VOCABULARY for token in tokens), "tokens are the model's")
         check(len(example.clean) == len(example.corrupted), "prompts are equally long")
 

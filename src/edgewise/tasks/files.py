@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from ..errors import MAX_DETAILS, InputError
+from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
 from .spans import assign_positions, name_spans, parse_spans, read_markers
@@ -87,6 +88,7 @@ def task_of_rows(
     has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS[:N_REQUIRED])
     columns: tuple[str, ...] = TOKENS if has_tokens else TEXT
     if not any(_has_incorrect(row, columns[-1]) for row in rows.values()):
+        _check_unused(source, first, columns[-1])
         columns = columns[:N_REQUIRED]
     if not has_tokens and model.tokenizer is None:
         raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
@@ -227,6 +229,24 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
 
 def _has_incorrect(row: Any, column: str) -> bool:
     return row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and column in row
+
+
+def _check_unused(source: str, row: Any, incorrect: str) -> None:
+    """Refuse rows whose column `incorrect` seems to be misspelt; warn of other columns that are not used."""
+    names = row if isinstance(row, Mapping) else ()
+    unused = [name for name in names if name not in {*TEXT, *TOKENS, "spans", "split"}]
+    misspelt = [name for name in unused if not name or difflib.get_close_matches(name, [incorrect])]
+    if misspelt:
+        raise InputError(
+            f"{source} has no column {incorrect!r}, but one named {short(misspelt[0])}; rename it to {incorrect!r}, or "
+            "remove it if there are no incorrect answers"
+        )
+    if unused:
+        shown = ", ".join(map(short, unused[:MAX_DETAILS]))
+        warn(
+            f"{source} has no column {incorrect!r}, so the metric reads the correct answer alone; not used: {shown}; "
+            f"if one of these holds the incorrect answers, rename it to {incorrect!r}"
+        )
 
 
 def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
