@@ -87,6 +87,13 @@ def test_more_circuits_take_longer(model, monkeypatch):
     assert few == 3 and many == pytest.approx(100 + 2 * groups)
 
 
+def test_equal_work_gets_equal_times(model):
+    circuits = random_circuits(model, 3)
+    works = [EvaluateWork(random_task(8, seed, 7, 7), SETTINGS, circuits) for seed in (0, 1)]
+    first, second = forecast(model, works, exact=True).stages
+    assert first.seconds == second.seconds > 0
+
+
 def test_equal_circuits_are_counted_once(model):
     circuits = random_circuits(model, 3)
     (stage,) = forecast(model, [EvaluateWork(random_task(7), SETTINGS, circuits * 5)], exact=True).stages

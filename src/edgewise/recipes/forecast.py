@@ -139,12 +139,13 @@ class Sample:
 
 
 class Timer:
-    """Times parts of the work of a run. Scores and samples are made once and shared by the works."""
+    """Times parts of the work of a run. Scores, samples and times of circuits are made once and shared by the works."""
 
     def __init__(self, model: Model, engine: Engine) -> None:
         self.model, self.engine = model, engine
         self._scores: dict[str, EdgeScores] = {}
         self._samples: dict[tuple[str, tuple[MeasureRecipe, ...]], Sample] = {}
+        self._circuits: dict[tuple[int, tuple[Circuit, ...]], tuple[float, float]] = {}
 
     def job(self, task: Task, stage: Stage, job: Job) -> tuple[float, Any]:
         """Return the seconds of a job on all examples, and its result on a few.
@@ -209,7 +210,19 @@ class Timer:
         return Sample(inner, round(counts[-1] * share**power), seconds)
 
     def evaluate(self, work: Work, stage: Stage, circuits: Sequence[Circuit], n_distinct: int) -> float:
-        """Return the seconds of evaluating `n_distinct` circuits like these. Some of them are timed together."""
+        """Return the seconds of evaluating `n_distinct` circuits like these.
+
+        The same circuits are timed once for all tasks of prompts of equal length, so that equal stages get equal times.
+        """
+        key = (work.task.longest, tuple(circuits))
+        if key not in self._circuits:
+            self._circuits[key] = self._time_circuits(work, stage, circuits)
+        shared, each = self._circuits[key]
+        n_groups = len(circuit_groups(self.engine, self.model, n_distinct, stage.batches))
+        return len(work.task) * (n_groups * shared + n_distinct * each)
+
+    def _time_circuits(self, work: Work, stage: Stage, circuits: Sequence[Circuit]) -> tuple[float, float]:
+        """Return the seconds per example of the runs that all circuits share, and of one circuit: some run together."""
         settings = work.settings
         metric = settings.metric.for_task(work.task)
         job = EvaluateJob(metric, _without_task(settings.ablation), (), (), settings.memory)
@@ -218,12 +231,11 @@ class Timer:
         places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)
         timed = tuple(by_cost[place] for place in places)
         if not timed:
-            return shared
+            return shared / len(work.task), 0.0
         together, _ = self.job(work.task, stage, replace(job, circuits=timed))
-        n_groups = len(circuit_groups(self.engine, self.model, n_distinct, stage.batches))
         # The difference of two measurements may be noise; a circuit doesn't take less than a share of the whole.
         each = max(together - shared, together / (len(timed) + 2)) / len(timed)
-        return n_groups * shared + n_distinct * each
+        return shared / len(work.task), each / len(work.task)
 
 
 @dataclass(frozen=True)
