@@ -216,7 +216,7 @@ def refused(edgewise, *words):
         ("run --steps 0", "`edgewise run --help`"),
         ("run --scorer eap --steps 5", "'eap' takes no steps"),
         ("run --metric magic", "'logit-difference'"),
-        ("run --scorer magic", "'eap'"),
+        ("run --scorer magic", "choose one of: eap-ig, eap,"),
         ("run --ablation magic", "positional-mean"),
         ("run --time-limit 0", "positive number of seconds"),
         ("run --time-limit inf", "positive number of seconds"),

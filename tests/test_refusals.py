@@ -121,7 +121,7 @@ class Odd(Scorer):
     [
         (lambda model: evaluate_circuits(model, TASK, [], Summed()), r"'Summed' must .*, \(8,\), but gave \(\)"),
         (lambda model: evaluate_circuits(model, TASK, [], Unsaid()), "set reads_all_logits = True"),
-        (lambda model: score_edges(model, TASK, Eap(), Summed()), r"gave clean_metric of shape \(\)"),
+        (lambda model: score_edges(model, TASK, Eap(), Summed()), r"'Summed' must .*, \(8,\), but gave \(\)"),
         (lambda model: score_edges(model, TASK, Odd()), "'Odd' must return BatchScores, not Tensor"),
         (lambda model: score_edges(model, TASK, Odd("T")), "'Odd' gave values of"),
     ],

@@ -52,8 +52,6 @@ def command(
     mib/NAME reads the benchmark's data from the hub and needs the extra `hub`. mib/NAME=PATH reads a local copy: a
     folder as on the hub, or one of its files (.jsonl, .parquet).
     """
-    from ..evaluate.run_circuits import evaluate_circuits  # imports torch
-
     if name is None:
         if json:
             print_json({"tasks": DESCRIPTIONS, "metrics": list(METRICS)})
@@ -66,6 +64,8 @@ def command(
         return
     if name in KNOWN and model.model == DEMO:  # these tasks have words that only their own models know
         model = replace(model, model=name)
+    from ..evaluate.run_circuits import evaluate_circuits  # imports torch
+
     loaded = model.load()
     # Files are read completely, to count their rows; generators are endless.
     limit = examples if name in GENERATORS else None

@@ -155,7 +155,7 @@ class Prepared:
         """Return values [example, edge] as they are, or for nodes [example, node] the sums over their out-edges."""
         if not isinstance(self.graph, NodeGraph):
             return values
-        sources = torch.as_tensor(self.model.graph.edge_source, dtype=torch.int64, device=values.device)
+        sources = torch.tensor(self.model.graph.edge_source, dtype=torch.int64, device=values.device)
         return values.new_zeros((len(values), self.graph.n_edges)).index_add_(1, sources, values)
 
     def with_all_positions(self) -> Prepared:
