@@ -12,30 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 from .. import models
 from ..errors import InputError
+from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.circuit_summary import open_run_circuit
+from ..report.verification import read_verification
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
+from ..tasks.metrics import METRICS
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
 from .repeat import check_same, describe_positions, made_from
 from .report import show_published, show_run
-from .verify import show_verification
+from .verify import show_verdicts
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
     from ..recipes.forecast import Work
     from ..runtime.session import Session
+    from ..verify.verify_circuit import VerificationPlan
 
 MOST_RESAMPLES = 1000
 # A file without splits is split if it has at least this many distinct rows.
 LEAST_SPLIT = 30
+# Tests of the circuit by default: with 60 draws and 80 examples every test can reach significance. So many operations
+# take about ten seconds on two cores.
+QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12
 
 
 def command(
@@ -55,8 +62,12 @@ def command(
     ),
     learn_from: Path | None = options.LEARN_FROM,
     stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
-    verify: bool = option(
-        False, "Evaluation", "Also test the chosen circuit as `edgewise verify` does, into verification.html."
+    verify: bool | None = option(
+        None,
+        "Evaluation",
+        "Test the chosen circuit as `edgewise verify` does, into verification.html. Default: with fewer circuits and "
+        "examples, if that takes seconds.",
+        "--verify/--no-verify",
     ),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
     eap_ig_json: bool = option(False, "Output", "Write circuits/ as EAP-IG's json; these files are large."),
@@ -76,6 +87,9 @@ def command(
     --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
     With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
     rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation.
+
+    If it takes seconds, as for the embedded models, the chosen circuit is also tested: does it beat random circuits,
+    are edges superfluous, and so on (verification.html).
     """
     from ..pipeline import discover
     from ..recipes.tuning import tuning_recipes, tuning_task
@@ -135,11 +149,12 @@ def command(
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
             **describe_positions(common.positions, train, test),
-            **({"verify": True} if verify else {}),
+            # By default, whether the circuit is tested depends on nothing but the other inputs.
+            **({} if verify is None else {"verify": verify}),
         )  # fmt: skip
         if is_made and not dry_run:
             discovery = _read_made(folder, inputs)
-            print_json(result_summary(discovery) | {"out": str(folder)}) if json else show_run(folder, discovery)
+            _show(folder, discovery, read_verification(folder), json)
             return
         if may_learn and common.learned is None:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, limit, session)
@@ -165,32 +180,59 @@ def command(
                 validation=validation, learn_from=start, stability=stability, seed=task.seed, made_from=inputs,
                 session=session,
             )  # fmt: skip
-            tested = _verify(loaded, test, discovery, task.seed, session) if verify else None
+            tested = None if verify is False else _verify(loaded, test, discovery, task.seed, verify is True, session)
         write_result(discovery, folder, overwrite, eap_ig_json, tested)
+    _show(folder, discovery, tested, json)
+
+
+def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:
+    """Print a run, and the tests of its circuit if there are any."""
     if json:
         print_json(result_summary(discovery) | {"out": str(folder)})
-    else:
-        show_run(folder, discovery)
-        if tested is not None:
-            show_verification(tested)
+        return
+    show_run(folder, discovery)
+    if tested is not None:
+        show_verdicts(tested)
 
 
 def _verify(
-    model: models.Model, test: Task, discovery: Discovery, seed: int, session: Session
+    model: models.Model, test: Task, discovery: Discovery, seed: int, is_forced: bool, session: Session
 ) -> dict[str, Any] | None:
-    """Return the tests of the circuit that the run exports by default; None if there is nothing to test."""
-    from ..verify import VerifySettings, verify_circuit
+    """Return the tests of the circuit that the run exports by default; None if there is nothing to test.
+
+    If they are not forced, there are few draws and examples, and nothing is tested if that could take more than
+    seconds, or if there are too few examples for all tests.
+    """
+    from ..verify import VerifySettings, plan_verification, verify_circuit
 
     opened, settings = open_run_circuit(discovery), discovery.settings
+    verify_settings = VerifySettings(seed=seed)
+    if not is_forced:
+        verify_settings, n_examples = replace(verify_settings, n_circuits=QUICK_CIRCUITS), len(test)
+        test = test.head(QUICK_EXAMPLES)
+        if n_examples < QUICK_EXAMPLES or opened.circuit.graph != model.graph or model.module is None:
+            return None
     try:
+        plan = plan_verification(opened.circuit, verify_settings)
+        if not is_forced and _count_operations(model, test, plan) > QUICK_OPERATIONS:
+            return None
         result = verify_circuit(
-            model, test, opened.circuit, VerifySettings(seed=seed), metric=settings.metric, ablation=settings.ablation,
+            model, test, opened.circuit, verify_settings, metric=settings.metric, ablation=settings.ablation,
             batch_size=settings.batch_size, memory=settings.memory, session=session,
         )  # fmt: skip
     except InputError as error:
-        note(f"the circuit is not tested: {error}")
+        if is_forced:
+            note(f"the circuit is not tested: {error}")
         return None
     return {"circuit": opened.name} | result.record()
+
+
+def _count_operations(model: models.Model, test: Task, plan: VerificationPlan) -> float:
+    """Return roughly how many operations the tests of a circuit need: unlike a time, it is the same in every run."""
+    weights = 0 if model.module is None else sum(weight.numel() for weight in model.module.parameters())
+    conditions = len(ABLATIONS) + len(METRICS)  # of robustness, each with all random circuits
+    passes = len(plan.circuits) + conditions * (1 + len(plan.groups["random"]))
+    return 2.0 * weights * passes * len(test) * test.longest
 
 
 def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:

@@ -151,6 +151,14 @@ def _load_others(model: Model, task: options.TaskOptions, split: str) -> dict[st
     return {name: task.load(model, name) for name in names}
 
 
+def show_verdicts(record: dict[str, Any]) -> None:
+    """Print the tests of the circuit of a run: a line per test."""
+    print_tables(verdict_tables(record, out.width))
+    for line in summary_lines(record):
+        say(line)
+    explain("tests of the circuit: `edgewise verify --help` says what they are, verification.html has the details")
+
+
 def show_verification(record: dict[str, Any], folder: Path | None = None, minimal: Path | None = None) -> None:
     """Print the tests of a circuit."""
     print_tables(verdict_tables(record, out.width))

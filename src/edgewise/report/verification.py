@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from ..errors import InputError
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
+from ..io.records import read_json
 from .figures.style import figure_settings, render
 from .figures.verification import random_figure
 from .formatting import format_interval, format_number, format_score
@@ -26,6 +29,23 @@ border-bottom: 1px solid #d4d4d4; vertical-align: top } td.n { text-align: right
 .passes { color: #00664b } .fails { color: #a03c00 } .few { color: #6b6b6b } img { max-width: 100% }
 small { color: #6b6b6b }
 """
+
+
+def read_verification(folder: Path) -> dict[str, Any] | None:
+    """Return the tests of the circuit of a result folder; None if it has none. Raise InputError if they are damaged."""
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    record = read_json(path)
+    try:
+        verdict_tables(record, 80)
+        summary_lines(record)
+        effects = [float(effect) for kind in ("edge", "node") for effect in dict(record[f"{kind}_effects"]).values()]
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(f"{path} isn't a record of tests; remove it") from None
+    if not all(map(isfinite, effects)):
+        raise InputError(f"{path} has an effect that isn't finite; remove it")
+    return dict(record)
 
 
 def format_p(p: float) -> str:

@@ -13,7 +13,7 @@ from ..results import write_run_data
 from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import result_page, write_readme
-from .verification import RECORD, verification_page
+from .verification import RECORD, read_verification, verification_page
 from .viewer.page import page_of
 from .viewer.view import plain_view, view_of_run
 
@@ -66,14 +66,14 @@ def write_result(
         warn(f"{text}; try `edgewise report {folder}`", NotShownWarning)
 
 
-def viewer_page(result: Discovery) -> str:
-    """Return the viewer page of a run as text."""
-    return page_of(plain_view(view_of_run(result)))
+def viewer_page(result: Discovery, verification: Mapping[str, Any] | None = None) -> str:
+    """Return the viewer page of a run as text, with the tests of its circuit if there are any."""
+    return page_of(plain_view(view_of_run(result, verification)))
 
 
 def write_derived(folder: Path, result: Discovery) -> list[Path]:
     """Write the figures, the viewer page and the README of a result folder; return their paths."""
-    page, text = folder / "viewer.html", viewer_page(result)
+    page, text = folder / "viewer.html", viewer_page(result, read_verification(folder))
     figures = write_figures(folder / "figures", result)
     write_text(page, text)
     return [*figures, page, *write_readme(folder, result_page(result, folder))]  # last: it lists all files

@@ -113,6 +113,7 @@ def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDA
         for part, kind, index in (
             ("mean", "f4", edges), ("low", "f4", edges), ("high", "f4", edges), ("unstable", "bits", edges),
             ("full", "f4", prompts), ("empty", "f4", prompts),
+            ("edge_effects", "f4", edges), ("superfluous", "bits", edges), ("node_effects", "f4", slice(None)),
         ):  # fmt: skip
             values = getattr(run, part)
             yield f"run{place}.{part}", kind, None if values is None else values[index]
@@ -140,7 +141,7 @@ def _row(row: ViewRow) -> dict[str, Any]:
     return {
         "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
         "better": row.better, "area": row.area, "interval": row.interval, "sizes": [asdict(size) for size in row.sizes],
-        "goal": row.goal, "reached": row.reached,
+        "goal": row.goal, "reached": row.reached, "tested": row.tested,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ...core.circuit import Circuit
 from ...core.ranking import Ranking
 from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
-from ...graph import BaseGraph, NodeGraph
+from ...graph import BaseGraph, Graph, NodeGraph
 from ...io.edge_file import EdgeFile, check_level
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
@@ -27,6 +27,7 @@ from ...results.submission import SIZE_SUFFIX, circuit_files
 from ...study import is_study
 from ..formatting import short_name
 from ..overview import centred_statistics, choices
+from ..verification import read_verification
 
 FloatArray = NDArray[np.floating]
 
@@ -42,6 +43,9 @@ class ViewRun:
     full, empty  [example] the metric of the model and of the empty circuit. None without an evaluation.
     definition   the name of the definition of faithfulness
     prompts      the first of the evaluated examples
+    edge_effects [edge] how much faithfulness the tested circuit loses without the edge. None if none was tested.
+    superfluous  [edge] whether the test of minimality calls the edge superfluous
+    node_effects [node] how much faithfulness the tested circuit loses without the head or MLP
     """
 
     name: str
@@ -55,6 +59,9 @@ class ViewRun:
     definition: str = ""
     prompts: tuple[Prompt, ...] = ()
     attention: Attention | None = None
+    edge_effects: FloatArray | None = None
+    superfluous: NDArray[np.bool_] | None = None
+    node_effects: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,7 @@ class ViewRow:
     goal        the faithfulness that circuits should have, in words such as "0.9 or more"
     reached     the place of the smallest size that has it. None if no size below the full model has it.
     neurons     [size, source] of circuits of neurons, the number of neurons of every node
+    tested      the places of the sizes whose circuit is the one that was tested
     """
 
     run: int
@@ -98,6 +106,7 @@ class ViewRow:
     goal: str = ""
     reached: int | None = None
     neurons: NDArray[np.intp] | None = None
+    tested: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +193,7 @@ def _part(path: Path, level: str | None) -> View:
     if is_result(path):
         result = read_result(path)
         check_level(path, result.run.graph, level)
-        return view_of_run(result)
+        return view_of_run(result, read_verification(path))
     if is_study(path):
         raise InputError(f"{path} is a study, which has curves but no circuits; show a result folder of `edgewise run`")
     paths = circuit_files(path) if os.path.isdir(path) else [path]
@@ -217,8 +226,8 @@ def _of_files(place: int, name: str, files: Sequence[EdgeFile]) -> tuple[ViewRun
     return run, ViewRow(place, "", name, sizes, circuits)
 
 
-def view_of_run(discovery: Discovery) -> View:
-    """Return the view of one run."""
+def view_of_run(discovery: Discovery, verification: Mapping[str, Any] | None = None) -> View:
+    """Return the view of one run, with the tests of its circuit, as `verify_circuit` records them, if there are any."""
     run, settings = discovery.run, discovery.settings
     statistics, curve = centred_statistics(discovery), discovery.outcomes[0].curve
     name = " · ".join(dict.fromkeys((short_name(run.model), short_name(run.task))))
@@ -243,7 +252,36 @@ def view_of_run(discovery: Discovery) -> View:
     first = discovery.best(discovery.measures[0])
     names, share = [(row.measure, row.method) for row in rows], first.curve.shares[first.default_size]
     shown = names.index((first.measure.name, first.name))
-    return View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
+    view = View(name, run.graph, (view_run,), rows, shown, [size.share for size in rows[shown].sizes].index(share))
+    return view if verification is None else with_tests(view, verification)
+
+
+def with_tests(view: View, verification: Mapping[str, Any]) -> View:
+    """Return a view of one run with the effects and the superfluous edges of its tested circuit.
+
+    Nothing is added to a view of pairs, nodes or neurons, or if the tests are of a circuit of another graph.
+    """
+    graph, effects = view.graph, dict(verification["edge_effects"])
+    if not isinstance(graph, Graph) or not effects:
+        return view
+    places = {name: place for place, name in enumerate(graph.edge_names)}
+    if not effects.keys() <= places.keys():
+        return view
+    edges = [places[name] for name in effects]
+    edge_effects, node_effects = np.zeros(graph.n_edges), np.zeros(graph.n_sources + 1)
+    edge_effects[edges] = list(effects.values())
+    for place, name in enumerate(graph.source_names):
+        node_effects[place] = verification["node_effects"].get(name, 0.0)
+    mask = np.isin(np.arange(graph.n_edges), edges)
+    superfluous = np.isin(np.array(graph.edge_names), verification["superfluous"])
+    run = replace(view.runs[0], edge_effects=edge_effects, superfluous=superfluous, node_effects=node_effects)
+    rows = tuple(
+        replace(
+            row, tested=tuple(place for place, c in enumerate(row.circuits) if np.array_equal(c.prune().mask, mask))
+        )
+        for row in view.rows
+    )
+    return replace(view, runs=(run,), rows=rows)
 
 
 def _learning_facts(discovery: Discovery) -> dict[str, str]:

@@ -28,6 +28,10 @@ const TRUTH_LINES = [
   ["wrong", "wrong: in the circuit, not in the known one"],
   ["missed", "dashed, if compared with the known circuit: missed; the known circuit has it, this one does not"],
 ];
+const TEST_LINES = [["superfluous", "dashes and dots: superfluous, by the test of minimality"]];
+const TEST_TERMS = [
+  ["if cut", "how much faithfulness the circuit loses without one edge or node; known of the circuit that was tested"],
+];
 const RATIO = "the circuit's metric divided by the model's: 1 is the model";
 const MIB = "the circuit's metric on a scale where 0 is the empty circuit and 1 the model; above 1 it overshoots";
 const TERMS = [
@@ -48,9 +52,12 @@ export function aboutPanel(element, view) {
   const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
   const meanings = [...new Set(view.runs.map((run) => (isRatio(run) ? RATIO : MIB)))];
   const methods = methodsOf(view.rows);
+  const isTested = view.runs.some((run) => run.edgeEffects);
+  const ifAny = (has, lines) => (has ? lines : []);
   element.append(el("div", { class: "panel about" },
-    ...part("How to read the picture", el("p", {}, PICTURE), legend(view.truth === null ? LINES : [...LINES, ...TRUTH_LINES])),
-    ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS])),
+    ...part("How to read the picture", el("p", {}, PICTURE), legend([...LINES, ...ifAny(view.truth, TRUTH_LINES), ...ifAny(isTested, TEST_LINES)])),
+    ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS,
+      ...ifAny(isTested, TEST_TERMS)])),
     ...(methods.length ? part("What the recipes are", terms(methods, { id: "about-methods" })) : []),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
     ...part("What is left out", list("about-left-out", leftOut(view))),

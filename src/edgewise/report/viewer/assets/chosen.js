@@ -4,6 +4,7 @@ import { button, el, icon } from "edgewise/dom.js";
 import { calledIn } from "edgewise/notes.js";
 import { spansOf } from "edgewise/scene.js";
 import { number } from "edgewise/text.js";
+import { edgeEffect, nodeEffect } from "edgewise/tip.js";
 
 export const CLOSE = ["M4 4l8 8", "M12 4l-8 8"];
 
@@ -19,11 +20,13 @@ export function chosen(element, view, update, pin) {
     const counts = view.rows[row].neurons, sources = view.graph.nodes.length - 1;
     return counts && node < sources ? [el("span", { class: "called" }, `${counts[size * sources + node]} neurons`)] : [];
   };
+  const cut = (effect) => (effect ? [el("span", { class: "soft effect" }, `if cut, ${effect}`)] : []);
   const nodeTag = ({ node, pins, notes, row, size }) => tag("node", name(node), ...called(node, notes),
-    ...neurons({ node, row, size }),
+    ...neurons({ node, row, size }), ...cut(nodeEffect(view, { row, size }, node)),
     button(pins.includes(node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges visible (p)" }),
     close(`Show all, not only ${name(node)}`, () => update({ node: null })));
   const edgeTag = (state) => tag("of-edge", view.edgeName(state.edge), ...(view.span ? [spanList(state)] : []),
+    ...cut(edgeEffect(view, state, state.edge)),
     close("Choose no edge", () => update({ edge: null })));
   // On which spans of tokens the edge acts, each a button that chooses that pair.
   const spanList = ({ edge, row, size }) => el("span", { class: "spans" },

@@ -60,6 +60,7 @@ function runOf(run, name, array) {
     ...run, patterns, name: plain(run.name), facts: Object.fromEntries(facts),
     mean: part("mean"), low: part("low"), high: part("high"),
     unstable: unstable && unstable.row(0), full: part("full"), empty: part("empty"),
+    edgeEffects: part("edge_effects"), superfluous: part("superfluous")?.row(0) ?? null, nodeEffects: part("node_effects"),
   };
 }
 

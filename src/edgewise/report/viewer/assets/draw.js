@@ -37,9 +37,10 @@ function mixed(low, high, share) {
   return a.map((value, at) => Math.round(value + share * (b[at] - value)));
 }
 
-/** How a line of this width is broken: dashes of a negative edge, dots of one outside the circuit; [] if it isn't. */
-export const dashOf = ({ dashed, dotted }, width) =>
-  dotted ? [1.5, 3.5] : dashed ? [5 + 1.4 * width, 3 + 1.2 * width] : [];
+/** How a line of this width is broken: dashes of a negative edge, dashes and dots of a superfluous one, dots of one outside
+ * the circuit; [] if it isn't. */
+export const dashOf = ({ dashed, dotted, superfluous }, width) =>
+  dotted ? [1.5, 3.5] : superfluous ? [9 + width, 3 + width, 1 + width, 3 + width] : dashed ? [5 + 1.4 * width, 3 + 1.2 * width] : [];
 
 /** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
 export function drawScene(canvas, { layout, lines, cells, names, notes, palette, zoom, ratio, chosenEdge }) {
@@ -91,7 +92,7 @@ function groupsOf(lines) {
   const weak = new Map();
   for (const line of lines.slice(0, -ONE_BY_ONE)) {
     const sizes = [line.width, line.alpha].map((size) => Math.round(PARTS * size));
-    const key = [line.colour, line.dashed, line.dotted, ...sizes].join(" ");
+    const key = [line.colour, line.dashed, line.dotted, line.superfluous, ...sizes].join(" ");
     if (weak.has(key)) weak.get(key).push(line);
     else weak.set(key, [line]);
   }
@@ -211,7 +212,7 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   place(context, layout, zoom, ratio);
   const thin = 1 / Math.sqrt(zoom.k);
   if (line) {
-    const halo = { ...line, colour: "card", dashed: false, dotted: false, alpha: 0.9, width: line.width + 5 };
+    const halo = { ...line, colour: "card", dashed: false, dotted: false, superfluous: false, alpha: 0.9, width: line.width + 5 };
     strokeLines(context, [halo], palette, thin, false);
     strokeLines(context, [{ ...line, alpha: 1, width: line.width + 2 }], palette, thin, false);
   }

@@ -3,10 +3,10 @@
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { calledIn, edgeCalled } from "edgewise/notes.js";
-import { HERE, OUTSIDE, PART_OF, SHARED, THERE, TRUTHS } from "edgewise/scene.js";
+import { HERE, OUTSIDE, PART_OF, SHARED, THERE, TRUTHS, testsOf } from "edgewise/scene.js";
 import { PARTS, differingSizes } from "edgewise/state.js";
 import { between, count, number, percent } from "edgewise/text.js";
-import { edgeFacts, kindWords, rowOfKind, stabilityWords } from "edgewise/tip.js";
+import { edgeEffect, edgeFacts, edgeTest, kindWords, nodeEffect, rowOfKind, stabilityWords } from "edgewise/tip.js";
 
 const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
 const ONE_LIST = 50, OF_SEVERAL = 12, MORE = 100, STRONGEST_NODES = 8;
@@ -23,10 +23,12 @@ export function edgesPanel(element, view, update, hover) {
     const facts = edgeFacts(view, row, edge);
     const letter = LETTERS[view.letter[edge]];
     const where = kindWords(view, state, kind);
+    const [effect, test] = [edgeEffect(view, state, edge), edgeTest(view, state, edge)];
     const called = edgeCalled(view, state.notes, edge);
     const interval = facts.low === null ? "" : `[${number(facts.low, 2)}, ${number(facts.high, 2)}]`;
     const words = [`${rank}. ${facts.name}`, called, facts.scored ? `score ${between(facts.mean, facts.low, facts.high)}` : "",
-      `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where];
+      `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where,
+      effect && `if cut, ${effect}`];
     const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
       class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
       "aria-pressed": String(state.edge === edge), "aria-label": words.filter(Boolean).join(", "),
@@ -40,7 +42,8 @@ export function edgesPanel(element, view, update, hover) {
       swatchOf(state, kind, letter, facts.mean < 0),
       el("span", { class: "name" }, facts.name, called ? el("span", { class: "called" }, ` ${called}`) : null),
       el("span", { class: "score" }, facts.scored ? number(facts.learned ? facts.value : facts.mean) : ""),
-      el("span", { class: "interval" }, interval),
+      test ? el("span", { class: "interval effect" }, `${number(test.loss, 2)}${test.superfluous ? " superfluous" : ""}`)
+        : el("span", { class: "interval" }, interval),
       el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, MARKS.get(facts.stable)),
       el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""));
     return one;
@@ -51,7 +54,7 @@ export function edgesPanel(element, view, update, hover) {
     const more = items.length - limit;
     return el("section", { class: "list", id: `list-${id}` },
       el("h3", {}, title, " ", el("span", { class: "soft" }, `(${count(items.length)})`)),
-      items.length ? head(view.runs[row.run], row) : el("p", { class: "note" }, "none"),
+      items.length ? head(view.runs[row.run], row, row.index === state.row && testsOf(view, row, state.size)) : el("p", { class: "note" }, "none"),
       el("div", { class: "rows" }, ...rows(items.slice(0, limit))),
       more <= 0 ? null
         : button(`Show ${count(Math.min(MORE, more))} more`, () => grow(id, limit + MORE), { class: "link" }));
@@ -88,7 +91,7 @@ export function edgesPanel(element, view, update, hover) {
       ];
     }
     const title = view.runs[view.rows[now.row].run].scored ? "Strongest edges" : "Edges";
-    return [strongestNodes(view, now.notes, circuits.total, update), list("all", title, shown, ONE_LIST)];
+    return [strongestNodes(view, now, circuits.total, update), list("all", title, shown, ONE_LIST)];
   };
 
   // Several may be chosen; none means all.
@@ -142,29 +145,32 @@ function swatchOf({ truth }, kind, letter, negative) {
   return el("span", { class: `badge ${(truth ? TRUTHS : DIFFERENCES)[kind]}${sign}`, title: `into ${letter}` }, words);
 }
 
-function head(run, row) {
+function head(run, row, tests) {
   const titles = [["rank", "#", ""], ["swatch none", "", ""], ["name", "edge", ""],
     [
       "score", row.value ? "learned" : "score",
       row.value ? "What the circuit was chosen by" : "Mean over the examples; its sign says whether the edge helps",
     ],
-    ["interval", run.low ? "interval" : "", "Of the score, by resampling the examples"],
+    tests ? ["interval", "if cut", "How much faithfulness this circuit loses without the edge"]
+      : ["interval", run.low ? "interval" : "", "Of the score, by resampling the examples"],
     ["stable", run.unstable ? "sign" : "", "✓ every resample agrees on the sign; ± it changes between resamples"],
     ["sizes", row.sizes.length > 1 ? "sizes" : "", "The number of this recipe's circuits that have the edge"]];
   const spans = titles.map(([name, words, title]) => el("span", { class: name, title: title || null }, words));
   return el("div", { class: "edge head", "aria-hidden": "true" }, ...spans);
 }
 
-function strongestNodes(view, notes, total, update) {
+function strongestNodes(view, state, total, update) {
   const isInner = (node) => ["head", "mlp"].includes(view.graph.place(node).kind);
   const inner = [...total.keys()].filter((node) => total[node] > 0 && isInner(node));
   const best = inner.sort((a, b) => total[b] - total[a]).slice(0, STRONGEST_NODES);
   const logits = view.graph.logits;
   const chip = (node) => {
-    const title = total[node] ? `total score ${number(total[node])}` : "not in this circuit";
+    const effect = nodeEffect(view, state, node);
+    const cut = effect ? `; if cut, ${effect}` : "";
+    const title = total[node] ? `total score ${number(total[node])}${cut}` : "not in this circuit";
     const data = { class: "chip small", "data-node": view.graph.nodes[node], title };
     const one = button(view.graph.nodes[node], () => update({ node }), data);
-    const called = calledIn(notes, node);
+    const called = calledIn(state.notes, node);
     if (called) one.append(el("span", { class: "called" }, ` ${called}`));
     return one;
   };

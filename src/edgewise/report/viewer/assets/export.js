@@ -71,7 +71,7 @@ export function svgOf(view, state, palette) {
   const [title, ...about] = headingOf(view, state);
   const head = HEAD + LINE * about.length;
   const side = { "font-size": 13, "text-anchor": "end", fill: palette.soft };
-  const legend = legendOf(state, circuits, palette, width - 40, shown.length, left);
+  const legend = legendOf(state, circuits, palette, width - 40, shown.length, left, lines.some((line) => line.superfluous));
   const parts = [
     tag("title", {}, escaped([title, ...about].join(" · "))),
     tag("rect", { width: "100%", height: "100%", fill: palette.card }),
@@ -139,7 +139,7 @@ function nameOf(layout, node, notes, palette) {
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */
-function legendOf(state, { counts, row, other }, palette, width, shown, left) {
+function legendOf(state, { counts, row, other }, palette, width, shown, left, hasSuperfluous) {
   const byReader = [
     ["q", "into q"], ["k", "into k"], ["v", "into v"], ["mlp", "into an MLP"], ["logits", "into logits"],
   ];
@@ -152,6 +152,7 @@ function legendOf(state, { counts, row, other }, palette, width, shown, left) {
   const keys = state.truth ? truth() : other ? difference() : state.colour === "sign" ? bySign : byReader;
   const items = [...keys.map(([key, words, dash = ""]) => [palette[key], words, dash]),
     ...(state.truth ? [] : [[palette.soft, "dashed: negative score", "5 4"]]),
+    ...(hasSuperfluous ? [[palette.soft, "dashes and dots: superfluous", "9 3 2 3"]] : []),
     [palette.soft, "weak score", "", 1], [palette.soft, "strong score", "", 5],
     ["none", "fill of a cell: total of its edges", ""]];
   if (left) items.push(["none", `only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`, ""]);

@@ -37,6 +37,12 @@ export function otherOf(view, state) {
   return { row, size, has: (edge) => row.has(size, edge) };
 }
 
+/** The run whose tests are of this circuit, or null: with the effects of knock-outs and the superfluous edges. */
+export function testsOf(view, row, size) {
+  const run = view.runs[row.run];
+  return run.edgeEffects && row.tested.includes(size) ? run : null;
+}
+
 /** Circuits of a state before any filter: what each edge is to them, [edge], with counts and nodes' totals. */
 export function circuitsOf(view, state) {
   const row = view.rows[state.row];
@@ -162,6 +168,7 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
   const kept = there ? few : [...few, chosenEdge(view, circuits, state.edge)];
   const base = Math.max(0.22, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
   const chosen = state.pins.length > 0 && state.node === null;
+  const tests = state.truth ? null : testsOf(view, circuits.row, state.size);
   let dashed = 0, dotted = 0;
   const lines = kept.map(({ edge, kind, negative, share, pinned }) => ({
     edge, kind,
@@ -169,6 +176,7 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
     colour: colourOf(state, kind, view.letter[edge], negative),
     dashed: (state.truth ? kind === THERE : negative && kind !== OUTSIDE) &&
       (edge === state.edge || dashed++ < MOST_DASHED),
+    superfluous: tests !== null && (kind === IN || kind === HERE || kind === SHARED) && tests.superfluous[edge] === 1,
     dotted: kind === OUTSIDE && (edge === state.edge || dotted++ < MOST_DASHED),
     width: widthOf(lookOf(state, kind), share),
     alpha: alphaOf(lookOf(state, kind), share, base) * (chosen && !pinned ? 0.3 : 1),

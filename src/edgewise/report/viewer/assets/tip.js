@@ -3,7 +3,7 @@
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { edgeCalled } from "edgewise/notes.js";
-import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS, spansOf } from "edgewise/scene.js";
+import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS, spansOf, testsOf } from "edgewise/scene.js";
 import { between, count, counted, fixed, number } from "edgewise/text.js";
 
 /** Describes which of the shown circuits have an edge; empty if there is one and it has the edge. */
@@ -49,6 +49,26 @@ function spanWords(view, row, size, edge) {
   return found.map(({ span, score }) => `${span} ${number(score)}`).join(", ") || "no span of this circuit";
 }
 
+/** What the tests say of an edge of the shown circuit: {loss, superfluous}; null if there are no tests of it. */
+export function edgeTest(view, { row, size }, edge) {
+  const tests = view.rows[row].has(size, edge) ? testsOf(view, view.rows[row], size) : null;
+  return tests && { loss: tests.edgeEffects[edge], superfluous: tests.superfluous[edge] === 1 };
+}
+
+/** What the shown circuit loses without an edge, in words; empty if it was not tested or has no such edge. */
+export function edgeEffect(view, state, edge) {
+  const test = edgeTest(view, state, edge);
+  return test ? lossWords(test.loss) + (test.superfluous ? "; superfluous by the test of minimality" : "") : "";
+}
+
+/** What the shown circuit loses without a head or an MLP, in words; empty if it was not tested. */
+export function nodeEffect(view, { row, size }, node) {
+  const tests = ["head", "mlp"].includes(view.graph.place(node).kind) ? testsOf(view, view.rows[row], size) : null;
+  return tests ? lossWords(tests.nodeEffects[node]) : "";
+}
+
+const lossWords = (loss) => `the circuit loses ${number(loss)} of faithfulness`;
+
 function edgeTip(view, state, line) {
   const row = rowOfKind(view, state, line.kind);
   const facts = edgeFacts(view, row, line.edge);
@@ -57,6 +77,7 @@ function edgeTip(view, state, line) {
     ["score", facts.scored ? between(facts.mean, facts.low, facts.high) : "the file has none"],
     facts.learned ? ["chosen by", `${number(facts.value)} (learned)`] : null,
     facts.scored ? ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`] : null,
+    edgeEffect(view, state, line.edge) ? ["if cut", edgeEffect(view, state, line.edge)] : null,
     ["into", reader.length === 1 ? `${{ q: "query", k: "key", v: "value" }[reader]} (${reader})` : reader],
     view.span ? ["acts at", spanWords(view, row, state.size, line.edge)] : null,
     facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
@@ -66,19 +87,21 @@ function edgeTip(view, state, line) {
   return [facts.name, [...(called ? [["named", called]] : []), ...lines]];
 }
 
-function nodeTip(view, { notes }, node, degrees) {
+function nodeTip(view, state, node, degrees) {
   const { kind, layer, head } = view.graph.place(node);
   const what = {
     input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}`,
   };
   const { into, out, total } = degrees;
-  const own = notes.find((one) => one.node === node);
+  const effect = into + out ? nodeEffect(view, state, node) : "";
+  const own = state.notes.find((one) => one.node === node);
   return [view.graph.nodes[node], [
     own?.name ? ["named", own.name] : null,
     own?.note ? ["note", own.note] : null,
     ["is", what[kind]],
     ["edges", `${count(into)} in, ${count(out)} out`],
     ["total", into + out ? `${number(total)}, the sum of the strengths of its edges` : "not in this circuit"],
+    effect ? ["if cut", effect] : null,
   ]];
 }
 
