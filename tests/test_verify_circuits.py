@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import cache
+from functools import cache, partial
 from html import escape
 
 import numpy as np
@@ -24,7 +24,10 @@ from edgewise import (
     solve,
     verify_circuit,
 )
-from edgewise.cli import main
+from edgewise.cli import main, run as run_module
+from edgewise.report.verification import read_verification
+from edgewise.report.viewer.view import view_of_run
+from edgewise.results import read_result
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit
 from edgewise.verify.verify_circuit import distance
@@ -222,10 +225,10 @@ def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch, capsys):
 
 def test_a_folder_made_with_another_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_module, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
     words = "run --model known/induction --examples 6 --no-learned --out result --stability 0 --device cpu".split()
-    monkeypatch.setattr(sys, "argv", ["edgewise", *words])
-    with pytest.raises(SystemExit):
-        main()
+    assert run_command([*words, "--no-verify"], monkeypatch) == 0
+    assert not (tmp_path / "result" / "verification.json").exists()
     capsys.readouterr()
     # known/backup has the same number of layers and heads, but another width.
     assert run(["result", "--model", "known/backup"], monkeypatch) == 2
@@ -236,20 +239,70 @@ def test_a_folder_made_with_another_model(tmp_path, monkeypatch, capsys):
     assert json.loads(printed.out)["edges"] <= 13 and "--model known/induction" in printed.err
 
 
-def test_a_run_can_test_its_circuit(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    words = "run --model known/greater-than --examples 8 --no-learned --out result --stability 0 --device cpu".split()
-    for _ in range(2):  # the second time nothing is computed
-        monkeypatch.setattr(sys, "argv", ["edgewise", *words, "--verify"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-    record = json.loads((tmp_path / "result" / "verification.json").read_text())
-    assert {test["name"] for test in record["tests"]} >= {"sufficiency", "minimality", "robustness"}
-    assert "Tests of" in (tmp_path / "result" / "verification.html").read_text()
-    assert "verification.html" in (tmp_path / "result" / "README.md").read_text()
-    assert "sufficiency" in capsys.readouterr().out
+RUN = "run --model known/greater-than --examples 8 --no-learned --out result --stability 0 --device cpu".split()
+
+
+def run_command(words, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["edgewise", *words])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code == 2 and "verify was True" in capsys.readouterr().err
+    return end.value.code or 0
+
+
+@pytest.fixture(scope="module")
+def tested_run(tmp_path_factory):
+    """A folder with a run that tested its circuit by default, with few examples and draws."""
+    folder = tmp_path_factory.mktemp("tested")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(run_module, "QUICK_EXAMPLES", 8)
+        patch.setattr(run_module, "QUICK_CIRCUITS", 5)
+        assert run_command(RUN, patch) == 0
+    return folder
+
+
+def test_a_run_can_test_its_circuit(tested_run, monkeypatch, capsys):
+    monkeypatch.chdir(tested_run)
+    record = json.loads((tested_run / "result" / "verification.json").read_text())
+    assert {test["name"] for test in record["tests"]} >= {"sufficiency", "minimality", "robustness"}
+    assert record["settings"]["n_circuits"] == 5 and record["examples"] == 8
+    assert "Tests of" in (tested_run / "result" / "verification.html").read_text()
+    assert "verification.html" in (tested_run / "result" / "README.md").read_text()
+    assert run_command(RUN, monkeypatch) == 0  # nothing is computed, and the tests are shown
+    printed = capsys.readouterr()
+    assert all(test["name"] in printed.out for test in record["tests"]) and "nothing is computed" in printed.err
+    for word in ("--verify", "--no-verify"):
+        assert run_command([*RUN, word], monkeypatch) == 2
+        assert "made from other inputs (verify was" in capsys.readouterr().err
+
+
+def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypatch):
+    model, task, _ = known("greater-than", 8)
+    discovery = read_result(tested_run / "result")
+    verify = partial(run_module._verify, model, task, discovery, 0)
+    assert verify(False, Session()) is None  # too few examples
+    monkeypatch.setattr(run_module, "QUICK_EXAMPLES", 4)
+    monkeypatch.setattr(run_module, "QUICK_CIRCUITS", 3)
+    assert verify(False, Session())["examples"] == 4
+    monkeypatch.setattr(run_module, "QUICK_OPERATIONS", 1)
+    assert verify(False, Session()) is None
+    record = verify(True, Session())
+    assert record["examples"] == 8 and record["settings"]["n_circuits"] == VerifySettings().n_circuits
+
+
+def test_the_viewer_knows_which_circuit_was_tested(tested_run, tmp_path):
+    discovery, record = read_result(tested_run / "result"), read_verification(tested_run / "result")
+    view = view_of_run(discovery, record)
+    assert view.size in view.rows[view.shown].tested
+    for row in view.rows:
+        for place in row.tested:
+            assert set(row.circuits[place].prune().edges) == set(record["edge_effects"])
+    names = discovery.run.graph.edge_names
+    effects = {name: effect for name, effect in zip(names, view.runs[0].edge_effects, strict=True) if effect}
+    assert effects == {name: effect for name, effect in record["edge_effects"].items() if effect}
+    assert {names[edge] for edge in view.runs[0].superfluous.nonzero()[0]} == set(record["superfluous"])
+    assert read_verification(tmp_path) is None
+    for text in ("[]", "{}", json.dumps(record | {"edge_effects": {"a": "x"}}), json.dumps(record | {"tests": 3})):
+        (tmp_path / "verification.json").write_text(text)
+        with pytest.raises(InputError, match="isn't a record of tests"):
+            read_verification(tmp_path)
