@@ -1,13 +1,14 @@
 """Chat templates, rows that are left out, tokens side by side, and files without splits."""
 
 import copy
+import json
 from dataclasses import replace
 
 import pytest
 import test_cli
 from test_tasks import GOOD, LONGER, write
 
-from edgewise import InputError, load_model, load_task
+from edgewise import InputError, load_model, load_task, read_result
 from edgewise.errors import EdgewiseWarning
 
 edgewise = test_cli.edgewise
@@ -126,3 +127,21 @@ def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
     )
     assert code == 0 and "has no splits, so a third of its rows each is used" in err and "also scored" not in err
     assert '"examples": 5' in (tmp_path / "r" / "run.json").read_text()
+
+
+def test_a_run_records_chat_and_evaluate_uses_it(edgewise, demo, tmp_path, monkeypatch):
+    """The run itself is the oracle: its circuits have the same faithfulness on the same prompts."""
+    monkeypatch.setattr("edgewise.models.load_source", lambda source: with_template(demo, TEMPLATE))
+    run = str(tmp_path / "run")
+    edgewise("run", "--chat", "--examples", "8", "--no-learned", "--stability", "0", "--out", run)
+    made_from = json.loads((tmp_path / "run" / "run.json").read_text())["made_from"]
+    assert made_from["chat"] is True and "spans" not in made_from
+    circuit = str(tmp_path / "run" / "circuits" / "cmd-0.1.npz")
+    code, out, err = edgewise("evaluate", circuit, "--examples", "8", "--json")
+    assert code == 0 and "--chat, as in the run" in err
+    best = read_result(run).best("CMD")
+    expected = best.curve.faithfulness[best.curve.shares.index(0.1)]
+    assert json.loads(out)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
+    code, out, err = edgewise("evaluate", circuit, "--task", "ioi", "--examples", "8", "--json")
+    assert code == 0 and "--chat" not in err  # another task has its own options
+    assert json.loads(out)["circuits"][0]["faithfulness"] != pytest.approx(expected, abs=1e-5)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from edgewise import Circuit, Graph, InputError
 from edgewise.cli import app
-from edgewise.graph import NeuronGraph, NodeGraph
+from edgewise.graph import NeuronGraph, NodeGraph, SpanGraph
 from edgewise.results import check_submission
 from edgewise.results.submission import MODELS, SHARES
 
@@ -37,6 +37,44 @@ def test_from_scores_to_evaluated_circuits(tmp_path, level, kind):
     arguments = ["select", str(tmp_path / "scores"), "--size", "0.5", "--level", other]
     with pytest.raises(InputError, match=f"has no {other}s, only {level}s"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_commands_name_the_units_and_refuse_other_kinds(tmp_path):
+    scores, circuit = tmp_path / "scores", tmp_path / "circuit.npz"
+    call_json("score", "--level", "node", "--examples", 4, "--out", scores)
+    code, output = call("select", scores, "--size", "0.3,0.5")
+    assert code == 0 and "nodes asked" in output and "edges asked" not in output
+    call_json("select", scores, "--size", "0.5", "--out", circuit)
+    code, output = call("roc", scores, "--truth", circuit)
+    assert code == 0 and "of 21 nodes" in output and "true node ranks" in output
+    # A circuit of nodes is exported as the edges among its nodes.
+    written = call_json("export", circuit, "--out", tmp_path / "circuit.dot")
+    plain = Circuit.load(circuit).plain()
+    assert (written["edges"], written["nodes"]) == (plain.n_edges, len(plain.nodes))
+    assert all(f'key="{name}"' in (tmp_path / "circuit.dot").read_text() for name in plain.edges)
+    for arguments, words in (
+        (["verify", circuit], "a circuit of nodes, but this command takes circuits of edges; .* without --positions"),
+        (["knock-out", "--each", "--circuit", circuit], "takes circuits of edges"),
+        (["select", scores, "--edges", 30], "30 nodes were asked for"),
+        (["score", "--positions", "--level", "node", "--out", tmp_path / "x"], "one of --positions and --level node"),
+        (["run", "--verify", "--level", "node", "--out", tmp_path / "x"], "one of --verify and --level node"),
+    ):
+        with pytest.raises(InputError, match=words):
+            CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def test_frames_have_the_columns_of_their_kind():
+    plain = Graph(1, 2, 4)
+    frame = Circuit.full(SpanGraph(plain, ("a", "b@c"))).to_frame()
+    assert frame.span.tolist() == ["a", "b@c"] * plain.n_edges
+    expected = Circuit.full(plain).to_frame()
+    for column in ("source", "destination", "input"):
+        assert frame[column].tolist() == expected[column].repeat(2).tolist()
+    nodes, neurons = (Circuit.full(kind(plain)).to_frame() for kind in (NodeGraph, NeuronGraph))
+    assert list(nodes.columns) == ["node"] and nodes.node.tolist() == list(plain.source_names)
+    assert neurons.node.tolist() == [name for name in plain.source_names for _ in range(4)]
+    assert neurons.dimension.tolist() == list(range(4)) * plain.n_sources
+    assert "of 4 nodes" in repr(Circuit.full(NodeGraph(plain)))
 
 
 def test_submissions_of_nodes_and_neurons_are_accepted(tmp_path):

@@ -14,6 +14,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from edgewise.graph import BaseGraph
+
 from . import valid
 from .inputs import ACCEPT, REFUSE, Folder, Input, Link, Pipe, Sparse
 from .mutate import CODE, INTEGERS, TEXTS, Draw, hostile_pickle, mutate
@@ -65,30 +67,33 @@ def or_crafted(attacks: st.SearchStrategy[Input], crafted: st.SearchStrategy[Inp
 READS = ("circuit", "scores")
 
 
-def circuit(suffix: str) -> st.SearchStrategy[Input]:
+def circuit(suffix: str, graph: BaseGraph = valid.GRAPH) -> st.SearchStrategy[Input]:
     """A circuit or scores in one file."""
     name = f"circuit.{suffix}"
-    generic = attack({name: valid.circuit()[name]}, ("circuit",) if suffix == "npz" else READS)
-    return or_crafted(generic, {"json": large_graph, "pt": tensors, "npz": lambda: generic}[suffix]())
+    generic = attack({name: valid.circuit(graph)[name]}, ("circuit",) if suffix == "npz" else READS)
+    crafted = {"json": lambda: large_graph(graph.level), "pt": lambda: tensors(graph), "npz": lambda: generic}
+    return or_crafted(generic, crafted[suffix]())
 
 
 @st.composite
-def large_graph(draw: Draw) -> Input:
-    """A small json that names a large graph."""
+def large_graph(draw: Draw, level: str) -> Input:
+    """A small json that names a large graph; of nodes and neurons, with a score for `input`."""
     shapes = ((20000, 1), (1, 20000), (10**9, 1), (300, 64), (2, 10**6), (10**30, 10**30))
     layers, heads = draw(st.sampled_from(shapes))
     cfg = {"n_layers": layers, "n_heads": heads, "d_model": 8, "parallel_attn_mlp": False}
-    text = json.dumps({"cfg": cfg, "nodes": {}, "edges": {}}).encode()
+    scored = {"node": {"score": 1.0}, "neuron": {"neurons": [True] * 8, "neurons_scores": [1.0] * 8}}
+    nodes = {"input": {"in_graph": True} | scored[level]} if level in scored else {}
+    text = json.dumps({"cfg": cfg, "nodes": nodes, "edges": {}}).encode()
     return Input({"circuit.json": text}, f"{cfg} without edges", read=draw(st.sampled_from(READS)))
 
 
 @st.composite
-def tensors(draw: Draw) -> Input:
+def tensors(draw: Draw, graph: BaseGraph) -> Input:
     """A pt with a tensor of another kind."""
     import torch
 
-    data = torch.load(io.BytesIO(valid.circuit()["circuit.pt"]), weights_only=True)
-    key = draw(st.sampled_from(("edges_scores", "edges_in_graph", "nodes_in_graph")))
+    data = torch.load(io.BytesIO(valid.circuit(graph)["circuit.pt"]), weights_only=True)
+    key = draw(st.sampled_from(sorted(key for key, value in data.items() if isinstance(value, torch.Tensor))))
     tensor = data[key]
     kinds: dict[str, Callable[[], Any]] = {
         "wide": lambda: torch.zeros(1, dtype=tensor.dtype).expand(*(n * 10**4 for n in tensor.shape)),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from edgewise import Circuit, EdgeScores, InputError, Ranking, load_task, read_result
 from edgewise.evaluate import FAITHFULNESS, MEASURES
+from edgewise.graph import BaseGraph, SpanGraph
 from edgewise.report.viewer.view import view_of
 
 from . import attacks, valid
@@ -83,26 +84,28 @@ def _check_json(record: Any) -> None:
         raise FailedError("a record isn't JSON") from error
 
 
-def read_edges(name: str) -> Read:
+def read_edges(name: str, graph: BaseGraph) -> Read:
     """A circuit or scores in one file."""
 
     def read(folder: Path, given: Input) -> None:
         if given.read == "scores":
-            _check_scores(EdgeScores.load(folder / name), folder, given, rows=1)
+            _check_scores(EdgeScores.load(folder / name), folder, given, 1, graph)
             return
         circuit = Circuit.load(folder / name)
         check(circuit.mask.shape == (circuit.graph.n_edges,), "a mask has one flag per edge")
         if circuit.graph.n_edges < MAX_EDGES_TO_SAVE:
-            for suffix in ("json", "pt", "npz"):
+            for suffix in ("npz",) if isinstance(circuit.graph, SpanGraph) else ("json", "pt", "npz"):
                 circuit.save(folder / f"again.{suffix}")
                 check(Circuit.load(folder / f"again.{suffix}") == circuit, f"save then load is the identity: {suffix}")
         if given.verdict == ACCEPT:
-            check(circuit.n_edges == -(-valid.GRAPH.n_edges // 3), "a valid file gives its circuit")
+            check(
+                circuit.graph == graph and circuit.n_edges == -(-graph.n_edges // 3), "a valid file gives its circuit"
+            )
 
     return read
 
 
-def _check_scores(scores: EdgeScores, folder: Path, given: Input, rows: int) -> None:
+def _check_scores(scores: EdgeScores, folder: Path, given: Input, rows: int, graph: BaseGraph) -> None:
     check(scores.values.shape == (scores.n_examples, scores.graph.n_edges), "scores are [example, edge]")
     check(scores.values.dtype.kind == "f" and _is_finite(scores.values), "scores are finite")
     if scores.graph.n_edges < MAX_EDGES_TO_SAVE:
@@ -111,13 +114,13 @@ def _check_scores(scores: EdgeScores, folder: Path, given: Input, rows: int) -> 
         check(np.array_equal(again.values, scores.values), "save then load is the identity")
         check(_is_same(dict(again.provenance), dict(scores.provenance)), "provenance survives save and load")
     if given.verdict == ACCEPT:
-        expected = valid._values(rows)[0].astype(np.float32)
+        expected = valid._values(rows, graph)[0].astype(np.float32)
         check(np.array_equal(scores.values[0].astype(np.float32), expected), "a valid file gives its scores")
 
 
 def read_scores(folder: Path, given: Input) -> None:
     """A score folder."""
-    _check_scores(EdgeScores.load(folder), folder, given, rows=3)
+    _check_scores(EdgeScores.load(folder), folder, given, 3, valid.GRAPH)
 
 
 def read_ranking(folder: Path, given: Input) -> None:
@@ -269,10 +272,14 @@ def _run(words: list[str]) -> tuple[int, str, str]:
     return code, out, err
 
 
-def _circuit(suffix: str, count: int, choice: str) -> Reader:
+def _circuit(suffix: str, count: int, choice: str, graph: BaseGraph = valid.GRAPH) -> Reader:
     name = f"circuit.{suffix}"
     return Reader(
-        lambda: {name: valid.circuit()[name]}, lambda: attacks.circuit(suffix), naming(read_edges(name)), count, choice
+        lambda: {name: valid.circuit(graph)[name]},
+        lambda: attacks.circuit(suffix, graph),
+        naming(read_edges(name, graph)),
+        count,
+        choice,
     )
 
 
@@ -284,6 +291,11 @@ READERS: dict[str, Reader] = {
     "eap-json": _circuit("json", 50, "circuit"),
     "eap-pt": _circuit("pt", 40, "scores"),
     "npz": _circuit("npz", 33, "circuit"),
+    "node-json": _circuit("json", 25, "circuit", valid.NODES),
+    "node-pt": _circuit("pt", 20, "scores", valid.NODES),
+    "neuron-json": _circuit("json", 25, "circuit", valid.NEURONS),
+    "neuron-pt": _circuit("pt", 20, "scores", valid.NEURONS),
+    "span-npz": _circuit("npz", 20, "circuit", valid.SPANS),
     "scores": _folder(valid.scores, read_scores, 40),
     "ranking": _folder(valid.ranking, read_ranking, 33),
     "result": _folder(valid.result, read_results, 50),

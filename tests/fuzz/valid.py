@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from edgewise import CMD, CPR, Bootstrap, Circuit, EdgeScores, Graph, Greedy, Ilp, Ranking, Settings, load_model
+from edgewise.graph import BaseGraph, NeuronGraph, NodeGraph, SpanGraph
 
 GRAPH = Graph(2, 2, 8)
+SPANS, NODES, NEURONS = SpanGraph(GRAPH, ("S1", "end")), NodeGraph(GRAPH, ((4, 6),)), NeuronGraph(GRAPH)
 SIZES = (0.05, 0.3, 1.0)
 DEMO = Path(str(files("edgewise"))) / "demo"
 RESULT_FILES = (
@@ -36,17 +38,17 @@ def _contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def _values(rows: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(size=(rows, GRAPH.n_edges))
+def _values(rows: int, graph: BaseGraph = GRAPH) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(rows, graph.n_edges))
 
 
 @cache
-def circuit() -> dict[str, bytes]:
-    """A circuit with scores, as EAP-IG json and pt, and as npz."""
+def circuit(graph: BaseGraph = GRAPH) -> dict[str, bytes]:
+    """A circuit with scores, as EAP-IG json and pt (these hold no pairs), and as npz."""
     with tempfile.TemporaryDirectory() as name:
-        saved = Circuit(GRAPH, np.arange(GRAPH.n_edges) % 3 == 0)
-        for suffix in ("json", "pt", "npz"):
-            saved.save(Path(name) / f"circuit.{suffix}", _values(1)[0], {"model": "tiny", "rank": "absolute"})
+        saved = Circuit(graph, np.arange(graph.n_edges) % 3 == 0)
+        for suffix in ("npz",) if isinstance(graph, SpanGraph) else ("json", "pt", "npz"):
+            saved.save(Path(name) / f"circuit.{suffix}", _values(1, graph)[0], {"model": "tiny", "rank": "absolute"})
         return _contents(Path(name))
 
 

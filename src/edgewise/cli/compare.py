@@ -111,12 +111,13 @@ def _show_pair(pair: dict[str, Any]) -> None:
     """Print the edges that two circuits share, and those that only one of them has."""
     say(pair["one"], "here")
     say(pair["other"], "there")
+    units = f"{pair['unit']}s"
     shared, only_here, only_there = (f"{pair[name]:,}" for name in ("shared", "only_here", "only_there"))
-    say(f"shared: {shared}; only here: {only_here}; only there: {only_there}", "edges")
-    say(f"{format_number(pair['overlap'])}, shared edges divided by edges of either", "overlap")
+    say(f"shared: {shared}; only here: {only_here}; only there: {only_there}", units)
+    say(f"{format_number(pair['overlap'])}, shared {units} divided by {units} of either", "overlap")
     print_tables(circuit_pair_tables(pair, out.width))
     if pair["shared"]:
-        explain("edges are sorted by absolute score; shared ones have their score here")
+        explain(f"{units} are sorted by absolute score; shared ones have their score here")
     here, there = pair["scores"]
     if here and there and here != there:
         say(f"scores here are of {here}, there of {there}: compare their order, not their values", "note")
@@ -130,7 +131,7 @@ def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: b
     say(pair["one"], "here")
     say(pair["other"], "there")
     print_tables(run_pair_tables(pair, out.width))
-    explain("overlap: shared edges divided by edges of either")
+    explain(f"overlap: shared {pair['unit']}s divided by {pair['unit']}s of either")
     if pair["areas"]:
         explain(MARKS_LEGEND + "; paired over the same examples" * pair["paired"])
     for note in pair["notes"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
 from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
-from ..graph import SpanGraph
+from ..graph import Graph, SpanGraph
 from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
 from ..models import DEMO
@@ -136,14 +136,27 @@ def complete_options(
     if not task.task and runs:
         # The run's record has a task file's stem; what the command was called with has its path.
         taken["task"] = _common("task", [str(run.made_from.get("task", run.task)) for run in runs])
+        task = _with_prompt_options(task, [run.made_from for run in runs])
     if taken:
-        note(f"{' '.join(f'--{kind} {name}' for kind, name in taken.items())}, as in the run of the circuits")
+        words = [f"--{kind} {name}" for kind, name in taken.items()]
+        if "task" in taken:
+            words += ["--chat"] * task.chat + ([] if task.spans is None else [f"--spans {task.spans}"])
+        note(f"{' '.join(words)}, as in the run of the circuits")
     model_name = model.model or taken.get("model", DEMO)
     task_name = task.task or taken.get("task", "")
     if not task_name:
         task_name = options.default_task(model_name)
         note(f"no --task was given, so circuits are evaluated on {task_name}")
     return replace(model, model=model_name), replace(task, task=task_name)
+
+
+def _with_prompt_options(task: options.RunTaskOptions, runs: Sequence[Mapping[str, Any]]) -> options.RunTaskOptions:
+    """Return the options with --chat and --spans as in the runs, whose `made_from` may come from a changed file."""
+    recorded = {(run.get("chat") is True, "token" if run.get("spans") == "token" else None) for run in runs}
+    if len(recorded) > 1:
+        raise InputError("the circuits are from runs with different --chat or --spans; give --task, and these options")
+    ((chat, spans),) = recorded
+    return replace(task, chat=task.chat or chat, spans=task.spans or spans)
 
 
 def _common(kind: str, names: Sequence[str]) -> str:
@@ -164,7 +177,9 @@ def _find_run(path: Path) -> Path | None:
 def _load(path: Path, level: str | None) -> Circuit:
     file = read_edge_file(path, level)
     if file.mask is not None and not file.has_circuit:
-        raise InputError(f"{path} has no edge in its circuit: is it a file of scores? Select from it first")
+        raise InputError(
+            f"{path} has no {file.graph.unit} in its circuit: is it a file of scores? Select from it first"
+        )
     return Circuit(file.graph, file.require_mask())
 
 
@@ -177,7 +192,7 @@ def _record(
         {
             "circuit": str(path),
             "edges": circuit.prune().n_edges,
-            **({} if circuit.graph.level == "edge" else {"unit": circuit.graph.unit}),
+            **({} if isinstance(circuit.graph, Graph) else {"unit": circuit.graph.unit}),
             **weighted_edges(circuit.prune()),
             "metric": float(values.mean()),
             "faithfulness": interval.estimate,
@@ -213,7 +228,9 @@ def _show(record: dict[str, Any], definition: Faithfulness) -> None:
         )
         for row in record["circuits"]
     ]
-    sizes = ("nodes or neurons", "weighted edges") if has_weights else ("edges",)
+    # Columns are narrow: `pairs` for (edge, span) pairs.
+    units = dict.fromkeys(f"{row.get('unit', 'edge').split()[-1]}s" for row in record["circuits"])
+    sizes = (" or ".join(units), *["weighted edges"] * has_weights)
     print_tables(number_tables(("circuit", *sizes, "metric", "faithfulness", INTERVAL), rows, out.width))
     say(f"metric: {record['metric']}; faithfulness: {definition.summary}")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")

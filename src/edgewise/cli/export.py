@@ -43,8 +43,10 @@ def command(
     if not is_written(out_file, text):
         check_file(out_file, overwrite)
         write_text(out_file, text)
-    n_nodes, n_edges = int(opened.circuit.node_mask.sum()), opened.circuit.n_edges
+    is_edges = opened.circuit.graph.level == "edge"
+    drawn = opened.circuit if is_edges else opened.circuit.plain()
+    n_nodes, n_edges = int(drawn.node_mask.sum()), drawn.n_edges
     if json:
         print_json({"out": str(out_file), "format": kind, "nodes": n_nodes, "edges": n_edges})
     else:
-        say(f"wrote {out_file}: {n_edges:,} edges between {n_nodes:,} nodes, {EXPORTS[kind].readers}")
+        say(f"wrote {out_file}: {n_edges:,} {drawn.graph.units} between {n_nodes:,} nodes, {EXPORTS[kind].readers}")

@@ -71,6 +71,8 @@ def command(
     scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
     settings = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
     opened = None if circuit is None else open_circuit(circuit).circuit
+    if circuit is not None and opened is not None:
+        options.check_edges(circuit, opened)
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
         graph = loaded.graph

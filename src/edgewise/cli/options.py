@@ -21,13 +21,14 @@ from typing import Any, TypeVar, get_type_hints
 import typer
 
 from .. import models, recipes, runtime
+from ..core.circuit import Circuit
 from ..core.scores import EdgeScores
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import FAITHFULNESS
 from ..evaluate.measures import MEASURES
-from ..graph import LEVELS
+from ..graph import LEVELS, Graph
 from ..io.reading import first_line
 from ..learn import TopKLearner
 from ..method import choose, parameters
@@ -274,7 +275,14 @@ class TaskOptions:
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
         return load_task(
-            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad,
+            self.task,
+            model,
+            split,
+            self.examples,
+            self.seed,
+            self.spans,
+            self.chat,
+            self.skip_bad,
             None if self.columns is None else parse_columns(self.columns),
         )
 
@@ -321,6 +329,21 @@ class CircuitOptions:
     def open(self, path: Path) -> OpenCircuit:
         """Return the circuit of a file or of a result folder."""
         return open_circuit(path, self.recipe, self.measure, self.size, self.level)
+
+
+def check_edges(path: Path, circuit: Circuit) -> None:
+    """Raise InputError if a circuit consists of pairs, nodes or neurons."""
+    if not isinstance(circuit.graph, Graph):
+        raise InputError(
+            f"{path} is a circuit of {circuit.graph.units}, but this command takes circuits of edges; make one without "
+            "--positions and --level"
+        )
+
+
+def check_kind(positions: bool, level: str) -> None:
+    """Raise InputError if both --positions and --level say what circuits consist of."""
+    if positions and level != "edge":
+        raise InputError(f"--positions is for circuits of edges; give one of --positions and --level {level}")
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ def describe_positions(positions: bool, *tasks: Task) -> dict[str, Any]:
     return {"positions": [task.span_digest for task in tasks]} if positions else {}
 
 
+def describe_prompts(chat: bool, spans: str | None) -> dict[str, Any]:
+    """Return the options that change how prompts are written and divided, as inputs for `made_from`: those in use."""
+    return ({"chat": True} if chat else {}) | ({} if spans is None else {"spans": spans})
+
+
 def describe_level(level: str) -> dict[str, Any]:
     """Return the level, as an input for `made_from`; nothing for edges, as in results of all versions."""
     return {} if level == "edge" else {"level": level}

@@ -72,7 +72,8 @@ def show_areas(result: Discovery) -> None:
     """Print the areas of all recipes, with a legend."""
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    for line in (AREA_MARKS_LEGEND, KEPT_LEGEND, f"faithfulness: {result.settings.faithfulness.summary}"):
+    kept_legend = KEPT_LEGEND.format(units=result.run.graph.units)
+    for line in (AREA_MARKS_LEGEND, kept_legend, f"faithfulness: {result.settings.faithfulness.summary}"):
         explain(line)
 
 
@@ -85,7 +86,10 @@ def show_run(folder: Path, result: Discovery) -> None:
     for measure, overlaps in record["overlap"].items():
         means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
         say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {means}")
-    say(f"{result.statistics.sign_instability:.1%} of the edges changed sign between bootstrap resamples")
+    say(
+        f"{result.statistics.sign_instability:.1%} of the {result.run.graph.units} changed sign between bootstrap "
+        "resamples"
+    )
     exported = (f"{name}: {row['recipe']}, {row['choice']}" for name, row in record["circuits"].items())
     say(f"circuits/ has the circuits of {'; '.join(exported)}")
     for measure, best in record["tuning"]["chosen"].items() if record["tuning"] else ():
@@ -97,7 +101,7 @@ def show_run(folder: Path, result: Discovery) -> None:
         for name, same in groupby(sizes, lambda size: size[1]):
             shares = [share for share, _ in same]
             ranges.append(f"{shares[0]} {name}" if len(shares) == 1 else f"{shares[0]}-{shares[-1]} {name}")
-        say(f"Portfolio {measure}, by share of the edges: {'; '.join(ranges)}")
+        say(f"Portfolio {measure}, by share of the {result.run.graph.units}: {'; '.join(ranges)}")
     show_open(open_run_circuit(result))
     others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
     explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")

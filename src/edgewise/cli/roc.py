@@ -30,7 +30,8 @@ def command(
         ..., help="Folders of `edgewise score`, `learn` or `run`, or EAP-IG json or pt files."
     ),
     truth: str = option(
-        options.AUTO, "Circuit",
+        options.AUTO,
+        "Circuit",
         "The true circuit: a circuit file (npz, EAP-IG json or pt), or known/NAME; auto: that of the run's own model.",
     ),
     json: bool = options.JSON,
@@ -45,7 +46,9 @@ def command(
     for path in scores:
         for name, ranking in _read_rankings(path):
             if ranking.graph != circuit.graph:
-                raise InputError(f"{truth} is a circuit of {circuit.graph}, but {path} has {ranking.graph}")
+                raise InputError(
+                    f"{truth} is a circuit of {circuit.graph.describe()}, but {path} has {ranking.graph.describe()}"
+                )
             for rank in RANKINGS if ranking.signed else RANKINGS[:1]:
                 value = np.abs(ranking.value) if rank == "absolute" else ranking.value
                 measured = {"auroc": auroc(value, circuit), "precision": precision_at_true_size(value, circuit)}
@@ -58,9 +61,10 @@ def command(
         for row in rows
     ]
     print_tables(number_tables(("input", "ranking", "rank", "AUROC", "precision"), cells, out.width, left=range(3)))
-    say(f"{circuit.n_edges:,} of {circuit.graph.n_edges:,} edges", truth)
-    explain("AUROC: the chance that a true edge ranks above another one; 0.5 is chance, 1 is best")
-    explain(f"precision: the share of true edges among the best {circuit.n_edges:,}")
+    unit, units = circuit.graph.unit, circuit.graph.units
+    say(f"{circuit.n_edges:,} of {circuit.graph.n_edges:,} {units}", truth)
+    explain(f"AUROC: the chance that a true {unit} ranks above another one; 0.5 is chance, 1 is best")
+    explain(f"precision: the share of true {units} among the best {circuit.n_edges:,}")
 
 
 def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
@@ -74,8 +78,9 @@ def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
         if not has_score.all() or not np.any(file.score):
             n_scored = 0 if file.score is None else np.count_nonzero(np.nan_to_num(file.score))
             raise InputError(
-                f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} edges have a score. Give scores of "
-                f"all edges, or count the true edges of a circuit with `edgewise view {path} --truth FILE`"
+                f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} {file.graph.units} have a score. "
+                f"Give scores of all, or count the true {file.graph.units} of a circuit with "
+                f"`edgewise view {path} --truth FILE`"
             )
     if not is_result(path):
         loaded = EdgeScores.load(path)

@@ -27,7 +27,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
-from .repeat import check_same, describe_positions, made_from
+from .repeat import check_same, describe_positions, describe_prompts, made_from
 from .report import show_published, show_run
 from .verify import show_verdicts
 
@@ -105,6 +105,10 @@ def command(
         raise InputError(
             f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
         )
+    options.check_kind(common.positions, common.level)
+    if verify and (common.positions or common.level != "edge"):
+        other = "--positions" if common.positions else f"--level {common.level}"
+        raise InputError(f"--verify tests circuits of edges; give one of --verify and {other}")
     if common.learned and common.level == "neuron":
         raise InputError("rankings are learned for edges and nodes, not for neurons; give one of --learned and --level")
     if common.learned and common.as_published:
@@ -148,7 +152,7 @@ def command(
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
-            **describe_positions(common.positions, train, test),
+            **describe_positions(common.positions, train, test), **describe_prompts(task.chat, task.spans),
             # By default, whether the circuit is tested depends on nothing but the other inputs.
             **({} if verify is None else {"verify": verify}),
         )  # fmt: skip

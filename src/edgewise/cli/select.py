@@ -15,7 +15,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, EdgeStatistics, Filter, Shrinkage, summarise
 from ..errors import InputError
 from ..evaluate.curve import size_to_edges
-from ..graph import SpanGraph
+from ..graph import BaseGraph, SpanGraph
 from ..io.atomic import atomic_folder, check_file, check_folder
 from ..io.edge_file import EdgeFile, check_level
 from ..io.formats import NPZ, check_holds, check_suffix, read_edge_file
@@ -82,7 +82,7 @@ def command(
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
-    counts = _parse_sizes(requested, ranking.graph.n_edges, is_count=size is None)
+    counts = _parse_sizes(requested, ranking.graph, is_count=size is None)
     suffix = NPZ if isinstance(ranking.graph, SpanGraph) else ".json"
     names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
     if out_path is not None and not has_sizes:
@@ -136,14 +136,15 @@ def _read_ranking(
     return statistics.ranking, statistics, dict(scores.provenance)
 
 
-def _parse_sizes(requested: str, n_edges: int, is_count: bool) -> list[int]:
+def _parse_sizes(requested: str, graph: BaseGraph, is_count: bool) -> list[int]:
     """Return the numbers of edges of the requested sizes, the smallest first."""
     parts = requested.split(",")
+    n_edges, units = graph.n_edges, graph.units
     counts = sorted(
-        parse_count(part, n_edges) if is_count else size_to_edges(parse_share(part), n_edges) for part in parts
+        parse_count(part, n_edges, units) if is_count else size_to_edges(parse_share(part), n_edges) for part in parts
     )
     if len(set(counts)) < len(counts):
-        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} edges); give each once")
+        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} {units}); give each once")
     return counts
 
 
@@ -179,18 +180,29 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
         columns += ["possible_pnr"] if any(record["possible_pnr"] is not None for record in records) else []
         columns = [column for column in columns if column not in hidden]
         rows = [[_cell(record[column]) for column in columns] for record in records]
-        print_tables(number_tables([column.replace("_", " ") for column in columns], rows, out.width))
+        print_tables(
+            number_tables([_heading(column, selections[0].circuit.graph) for column in columns], rows, out.width)
+        )
     else:
         cells = {
-            name.replace("_", " "): _cell(value)
+            _heading(name, selections[0].circuit.graph): _cell(value)
             for name, value in records[0].items()
             if value is not None and name not in hidden
         }
         out.print(key_value_table(f"a circuit, {selections[0].circuit.graph.unit}s: {selections[0].n_kept}", cells))
     say(selections[-1].status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
-        say(f"PNR {pnr:g} asks for more positive edges than there are: possible_pnr is the largest possible share")
+        say(
+            f"PNR {pnr:g} asks for more positive {selections[0].circuit.graph.units} than "
+            "there are: possible_pnr is the largest possible share"
+        )
 
 
 def _cell(value: Any) -> str:
     return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _heading(name: str, graph: BaseGraph) -> str:
+    """Return the name of a record's value for a table: `edges_asked` counts what circuits consist of."""
+    words = name.replace("_", " ")
+    return words.replace("edges", graph.units) if name.startswith("edges") else words

@@ -54,7 +54,7 @@ def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     say(f"faithfulness: {faithfulness}; scores: means over the training examples")
     if opened.reason:
         say(opened.reason)
-    say(f"faithfulness of {row.name} by share of the edges", row.measure.name)
+    say(f"faithfulness of {row.name} by share of the {opened.circuit.graph.units}", row.measure.name)
     sizes = curve.nonempty_sizes
     shares, values = [curve.shares[place] for place in sizes], curve.faithfulness[sizes].tolist()
     lines = curve_lines(shares, values, out.width, can_show(out.encoding))
@@ -72,9 +72,15 @@ def show_circuit(
         n_edges = f"{circuit.plain().n_edges:,} edges among its nodes"
         say(f"{n_edges}; weighted edge count, as MIB counts it: {format_number(weighted['weighted_edges'], digits=1)}")
     if not summary["edges"]:
-        say("the circuit has no edges: its size is too small, or this is a file of scores to select from")
+        say(
+            f"the circuit has no {circuit.graph.units}: its size is too small, or this is a file of scores to "
+            "select from"
+        )
     elif score is None:
-        say("the file has no scores: edges are in the graph's order, heads and MLPs by their number of edges")
+        say(
+            f"the file has no scores: {circuit.graph.units} are in the graph's order, heads and MLPs by their "
+            "number of edges"
+        )
 
 
 def weighted_edges(circuit: Circuit) -> dict[str, float]:

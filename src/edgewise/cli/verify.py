@@ -97,6 +97,7 @@ def command(
     scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
     run = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
     opened = chosen.open(circuit)
+    options.check_edges(circuit, opened.circuit)
     plan = plan_verification(opened.circuit, settings, wanted)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()

@@ -25,7 +25,8 @@ def command(
         ..., help="Result folders, circuit files, or folders of these; all of one model."
     ),
     out_path: Path | None = option(
-        None, "Output",
+        None,
+        "Output",
         "The page. Default: viewer.html (with --truth viewer-truth.html), inside the only result folder.",
         "--out",
     ),

@@ -30,7 +30,9 @@ class Circuit:
     def __post_init__(self) -> None:
         mask = np.array(self.mask, dtype=bool)
         if mask.shape != (self.graph.n_edges,):
-            raise InputError(f"the circuit's mask has shape {mask.shape}, but the graph has {self.graph.n_edges} edges")
+            raise InputError(
+                f"the circuit's mask has shape {mask.shape}, but the graph has {self.graph.count(self.graph.n_edges)}"
+            )
         mask.setflags(write=False)
         object.__setattr__(self, "mask", mask)
 
@@ -80,6 +82,9 @@ class Circuit:
 
     def to_frame(self, score: ArrayLike | None = None) -> DataFrame:
         """Return a pandas DataFrame with a row per edge of the circuit: edge, source, destination, input, and score.
+
+        Pairs also have their span. Circuits of nodes have a column `node`, those of neurons also `neuron` and
+        `dimension`.
 
         Parameters
         ----------
@@ -159,7 +164,7 @@ class Circuit:
         return Circuit(self.graph, connected(self.graph, self.mask))
 
     def __repr__(self) -> str:
-        return f"Circuit({self.n_edges:,} of {self.graph.n_edges:,} edges, {self.graph})"
+        return f"Circuit({self.n_edges:,} of {self.graph.n_edges:,} {self.graph.units}, {self.graph})"
 
     def _repr_html_(self) -> str:
         columns = edge_columns(self.graph, np.flatnonzero(self.mask)[:MAX_ROWS].tolist())

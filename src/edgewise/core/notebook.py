@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, visible
-from ..graph import BaseGraph
+from ..graph import BaseGraph, NodeGraph, SpanGraph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,17 +33,29 @@ def data_frame(columns: Mapping[str, Any]) -> DataFrame:
     return pandas.DataFrame(dict(columns))
 
 
-def edge_columns(graph: BaseGraph, edges: Iterable[int]) -> dict[str, list[str]]:
-    """Return the names of edges, of their sources and destinations, and the input (q, k, v or none) that they feed."""
+def edge_columns(graph: BaseGraph, edges: Iterable[int]) -> dict[str, list[Any]]:
+    """Return the names of edges, of their sources and destinations, and the input (q, k, v or none) that they feed.
+
+    Pairs also have their span. Nodes have their name only, and neurons also their node and dimension.
+    """
     names = [graph.edge_name(edge) for edge in edges]
-    ends = [name.partition("->")[::2] for name in names]
+    if isinstance(graph, NodeGraph):
+        parts = [name.partition(":")[::2] for name in names]
+        more: dict[str, list[Any]] = {
+            "node": [node for node, _ in parts],
+            "dimension": [int(number) for _, number in parts if number],
+        }
+        return {graph.unit: names} | (more if graph.width > 1 else {})
+    parts = [name.partition("@")[::2] for name in names]
+    ends = [name.partition("->")[::2] for name, _ in parts]
     heads = [destination.partition("<") for _, destination in ends]
-    return {
+    columns: dict[str, list[Any]] = {
         "edge": names,
         "source": [source for source, _ in ends],
         "destination": [head for head, _, _ in heads],
         "input": [letter.rstrip(">") for _, _, letter in heads],
     }
+    return columns | ({"span": [span for _, span in parts]} if isinstance(graph, SpanGraph) else {})
 
 
 def html_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[object]], n_rows: int) -> str:

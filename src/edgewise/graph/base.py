@@ -123,6 +123,15 @@ class BaseGraph(ABC):
         """Return the graph as plain data for JSON."""
         return {"kind": self.kind} | asdict(self)  # type: ignore[call-overload, no-any-return]
 
+    @property
+    def units(self) -> str:
+        """The word for edges in messages, in plural."""
+        return f"{self.unit}s"
+
+    def describe(self) -> str:
+        """Return what circuits consist of, and the graph: two graphs may differ in the first only."""
+        return f"{self.units} of {self}"
+
     def count(self, n_edges: int) -> str:
         """Return a number of edges as text, such as '324 edges'."""
         return f"{n_edges:,} {self.unit}{'' if n_edges == 1 else 's'}"

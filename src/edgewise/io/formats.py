@@ -55,7 +55,7 @@ def write_edge_file(
     """
     check_suffix(path)
     if score.shape != (graph.n_edges,):
-        raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.n_edges} edges")
+        raise InputError(f"{path}: scores have shape {score.shape}, but the graph has {graph.count(graph.n_edges)}")
     if not np.isfinite(score).all():
         raise InputError(f"{path} isn't written: some scores are NaN or infinite; scores must be finite")
     check_holds(path, graph)
@@ -66,8 +66,7 @@ def check_holds(path: Path, graph: BaseGraph) -> None:
     """Raise InputError if files with the suffix of a path can't hold circuits of a graph."""
     if path.suffix in EAP_SUFFIXES and not isinstance(graph, Graph | NodeGraph):
         raise InputError(
-            f"{path} isn't written: EAP-IG's {path.suffix} files have no place for {graph.unit}s; write an {NPZ}, or "
-            "the edges alone: Circuit.plain()"
+            f"{path} isn't written: EAP-IG's {path.suffix} files have no place for {graph.units}; write an {NPZ}"
         )
 
 

@@ -40,7 +40,10 @@ def jaccard(one: Circuit, other: Circuit) -> float:
     0.0
     """
     if one.graph != other.graph:
-        raise InputError(f"circuits of two graphs have no edges to share: one of {one.graph}, one of {other.graph}")
+        raise InputError(
+            f"circuits of two graphs have no edges to share: one of {one.graph.describe()}, "
+            f"one of {other.graph.describe()}"
+        )
     n_either = int(np.count_nonzero(one.mask | other.mask))
     return int(np.count_nonzero(one.mask & other.mask)) / n_either if n_either else 1.0
 

@@ -154,7 +154,9 @@ def open_run_circuit(
     kind = result.settings.scorer.name
     if recipe is None:
         reason = "; ".join(filter(None, (f"recipe: {row.name}, {result.choice(chosen)}", reason)))
-    name = f"{row.name} for {chosen.name} at {format_percent(row.curve.shares[place])} % of the edges"
+    name = (
+        f"{row.name} for {chosen.name} at {format_percent(row.curve.shares[place])} % of the {result.run.graph.units}"
+    )
     return OpenCircuit(name, row.selections[place].circuit, result.mean_scores, row, place, reason, kind)
 
 
@@ -173,7 +175,9 @@ def _find_size(row: Outcome, size: str | None) -> tuple[int, str]:
         if isclose(share, number):
             return place, ""
     shares = ", ".join(f"{share:g}" for share in curve.shares)
-    raise InputError(f"there is no circuit of size {size!r}; choose a share of the edges: {shares}")
+    raise InputError(
+        f"there is no circuit of size {size!r}; choose a share of the {row.selections[0].circuit.graph.units}: {shares}"
+    )
 
 
 def edge_kinds(graph: BaseGraph) -> NDArray[np.int64]:
@@ -302,7 +306,7 @@ def circuit_tables(summary: Mapping[str, Any], width: int) -> list[Table]:
     if not summary["edges"]:
         return []
     has_scores = all(edge["score"] is not None for edge in summary["strongest"])
-    noun = {"node": "nodes", "neuron": "neurons"}.get(summary["unit"], "edges")
+    noun = {"node": "nodes", "neuron": "neurons", "edge": "edges"}.get(summary["unit"], "pairs")
     heading = f"strongest {noun}" if has_scores else noun
     tables = edge_tables(heading, summary["strongest"], width, summary["signs"] is not None)
     rows: list[list[Any]] = []

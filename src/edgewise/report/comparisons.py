@@ -144,7 +144,10 @@ def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Recor
         "only_here": strongest(here.mask & ~there.mask, one.score),
         "only_there": strongest(there.mask & ~here.mask, other.score),
     }
-    return {"one": one.name, "other": other.name, "scores": [one.kind, other.kind], **counts, "strongest": parts}
+    return {
+        "one": one.name, "other": other.name, "scores": [one.kind, other.kind], "unit": here.graph.unit, **counts,
+        "strongest": parts,
+    }  # fmt: skip
 
 
 def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
@@ -191,7 +194,8 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
     here, there = read_result(one), read_result(other)
     if here.run.graph != there.run.graph:
         raise InputError(
-            f"circuits of two graphs have no edges to share: {one} has {here.run.graph}, {other} {there.run.graph}"
+            f"circuits of two graphs have no edges to share: {one} has {here.run.graph.describe()}, {other} "
+            f"{there.run.graph.describe()}"
         )
     settings, others = here.settings, there.settings
     same_metric = (settings.metric, settings.faithfulness) == (others.metric, others.faithfulness)
@@ -234,7 +238,7 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
             notes.append(f"another {name}: {fact} here, {other_facts[name]} there")
     if settings.sizes != others.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
-    record = {"one": str(one), "other": str(other), "paired": paired, "notes": notes}
+    record = {"one": str(one), "other": str(other), "unit": here.run.graph.unit, "paired": paired, "notes": notes}
     return record | {"overlap": overlap, "areas": areas}
 
 
@@ -250,7 +254,7 @@ def run_pair_tables(pair: Record, width: int) -> list[Table]:
             (record["method"], *(format_number(size["overlap"], digits=2) for size in record["sizes"]))
             for record in records
         ]
-        title = f"{measure}: overlap of circuits by size, in % of the edges"
+        title = f"{measure}: overlap of circuits by size, in % of the {pair['unit']}s"
         overlaps += number_tables(("recipe", *shares), rows, width, title)
         rows = [
             (record["method"], *map(format_number, (record["area"], record["other_area"])), *_difference_cells(record))

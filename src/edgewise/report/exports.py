@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..graph import LETTERS
+from ..graph import LETTERS, NodeGraph
 from ..method import as_known
 from .circuit_summary import COLOURS, KINDS, edge_kinds
 from .formatting import one_line
@@ -54,9 +54,16 @@ def export_text(format: str, circuit: Circuit, score: NDArray[np.floating] | Non
 
 
 def to_networkx(circuit: Circuit, score: NDArray[np.floating] | None = None, name: str = "") -> MultiDiGraph:
-    """Return a circuit as a networkx graph whose edges have their names as keys."""
+    """Return a circuit as a networkx graph whose edges have their names as keys.
+
+    A circuit of nodes or neurons is given by the edges among its nodes, each with the score of its source.
+    """
     from networkx import MultiDiGraph
 
+    if isinstance(circuit.graph, NodeGraph):
+        inside = None if score is None else np.where(circuit.mask, score, 0.0)
+        score = None if inside is None else circuit.graph.plain_score(inside)
+        circuit = circuit.plain()
     graph, kinds, names = circuit.graph, edge_kinds(circuit.graph), circuit.graph.node_names
     exported = MultiDiGraph(name=name)
     for node in np.flatnonzero(circuit.node_mask).tolist():

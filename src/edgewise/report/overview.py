@@ -18,10 +18,10 @@ MAX_CHOICE = 60
 MAX_RECIPES = 40
 
 
-def default_sizes(measures: Sequence[Measure]) -> str:
-    """Return in words which size is shown first for each measure."""
+def default_sizes(measures: Sequence[Measure], units: str = "edges") -> str:
+    """Return in words which size is shown first for each measure; sizes are shares of the `units` of a graph."""
     words = "; ".join(f"{measure.name}: {measure.smallest_faithful}" for measure in measures)
-    return f"{words}; else {format_percent(DEFAULT_SHARE)} % of the edges"
+    return f"{words}; else {format_percent(DEFAULT_SHARE)} % of the {units}"
 
 
 def choices(discovery: Discovery) -> str:

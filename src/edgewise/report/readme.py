@@ -85,7 +85,7 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "- example: in the task's order; `scores.npy` has the scored ones, `circuits.npz` the evaluated ones",
                 f"- edge: the {run.graph.count(run.graph.n_edges)} in the order of `result.run.graph.edge_names` below",
                 f"- curve: as in `curve.json`: {curves}",
-                f"- size: {_sizes(settings)} of the edges",
+                f"- size: {_sizes(settings)} of the {run.graph.units}",
             ],
             "How to read it": [
                 "```python",
@@ -101,7 +101,7 @@ def result_page(result: Discovery, folder: Path) -> str:
                 f"{code(run.dtype)}",
                 f"- task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, "
                 f"evaluated on {run.test.examples:,} of {code(run.test.split)}",
-                *_settings_lines(settings),
+                *_settings_lines(settings, run.graph.units),
                 f"- recipes: {_codes(recipes)}",
                 f"- seed: {run.seed}; versions: {_codes(f'{name} {text}' for name, text in run.versions.items())}",
             ],
@@ -113,9 +113,8 @@ def _result_line(result: Discovery, measure: Measure) -> str:
     """Return the area of the chosen recipe, how it was chosen, and the circuit that is shown first."""
     row, how = result.best(measure), result.choice(measure)
     place, curve = row.default_size, row.curve
-    shown = (
-        f"{format_percent(curve.shares[place])} % of the edges, faithfulness {format_number(curve.faithfulness[place])}"
-    )
+    size = f"{format_percent(curve.shares[place])} % of the {result.run.graph.units}"
+    shown = f"{size}, faithfulness {format_number(curve.faithfulness[place])}"
     if measure.is_faithful(curve.faithfulness)[place]:
         shown = f"{measure.smallest_faithful}: {shown}"
     return f"- {measure.name} {format_number(row.area)}, by {code(row.name)}, {code(how)}; {shown}"
@@ -157,11 +156,11 @@ def _list_files(folder: Path, descriptions: Mapping[str, str]) -> list[str]:
     return [f"- `{pattern}`: {text}" for pattern, text in descriptions.items() if any(folder.glob(pattern))]
 
 
-def _settings_lines(settings: Mapping[str, Any]) -> list[str]:
+def _settings_lines(settings: Mapping[str, Any], units: str = "edges") -> list[str]:
     names = ("scorer", "metric", "ablation", "faithfulness", "bootstrap")
     return [
         *(f"- {name}: {code(describe_method(settings[name]))}" for name in names),
-        f"- sizes: {_sizes(settings)} of the edges"
+        f"- sizes: {_sizes(settings)} of the {units}"
         + ", each contains the smaller ones" * bool(settings["nested"])
         + ", filled up after pruning" * bool(settings["fill"]),
     ]

@@ -24,7 +24,7 @@ MARKS_LEGEND = (
     f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
 )
 AREA_MARKS_LEGEND = f"{BEST}: of this measure on these examples; compared with greedy on the same ones, {MARKS_LEGEND}"
-KEPT_LEGEND = "kept: edges left by pruning, in % of those asked for, at 1, 10 and 50 % of all edges"
+KEPT_LEGEND = "kept: {units} left by pruning, in % of those asked for, at 1, 10 and 50 % of all {units}"
 # Names are folded to no less than this, as long as there is room for a column of numbers.
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80

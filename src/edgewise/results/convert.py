@@ -167,10 +167,10 @@ def _convert_file(source: Path, target: Path, level: str | None) -> tuple[BaseGr
     if file is None:
         scores = _load_scores(source, level)
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
-        return scores.graph, (*_averaged(scores), "no edge is in_graph: a score folder has no circuit")
+        return scores.graph, (*_averaged(scores), f"no {scores.graph.unit} is in_graph: a score folder has no circuit")
     notes = []
     if file.mask is None:
-        notes.append("no edge is in_graph: the source doesn't say")
+        notes.append(f"no {file.graph.unit} is in_graph: the source doesn't say")
     if file.unread:
         notes.append(f"not kept, because it isn't of this level: {', '.join(file.unread)}")
     score: NDArray[np.floating]
@@ -180,11 +180,11 @@ def _convert_file(source: Path, target: Path, level: str | None) -> tuple[BaseGr
     elif source.suffix == NPZ:
         score = np.nan_to_num(file.score)
         if target.suffix != NPZ:
-            notes.append("edges outside have score 0: the source has scores of those inside only")
+            notes.append(f"{file.graph.units} outside have score 0: the source has scores of those inside only")
     else:
         score = file.require_scores()
         if target.suffix == NPZ:
-            notes.append("scores of edges outside aren't kept")
+            notes.append(f"scores of {file.graph.units} outside aren't kept")
     circuit = Circuit.empty(file.graph) if file.mask is None else Circuit(file.graph, file.mask)
     circuit.save(target, score, file.about)
     return file.graph, tuple(notes)

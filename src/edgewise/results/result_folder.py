@@ -382,9 +382,7 @@ def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -
         content = read_versioned_json(folder / "learned.json", LEARNED_FORMAT, LEARNED_VERSION)
         records = convert_record(LearnedFile, content, "learned.json")["learned"]
     return {
-        learner: Ranking(
-            graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=dict(records.get(name, {}))
-        )
+        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=dict(records.get(name, {})))
         for learner, name in names.items()
     }
 

@@ -80,7 +80,8 @@ class Selection:
         return max(0.0, self.bound - self.objective) / max(abs(self.bound), 1e-300)
 
     def __repr__(self) -> str:
-        return f"Selection({self.n_kept:,} of {self.n_requested:,} edges by {self.solver}, {self.status.value})"
+        size = f"{self.n_kept:,} of {self.n_requested:,} {self.circuit.graph.units}"
+        return f"Selection({size} by {self.solver}, {self.status.value})"
 
     def record(self) -> dict[str, Any]:
         """Return the selection, without the circuit, as plain data for JSON."""

@@ -81,7 +81,7 @@ class SelectionProblem:
 
     def __repr__(self) -> str:
         pnr = "" if self.pnr is None else f", PNR {self.pnr:g}"
-        return f"SelectionProblem({self.budget:,} of {self.graph.n_edges:,} edges{pnr})"
+        return f"SelectionProblem({self.budget:,} of {self.graph.n_edges:,} {self.graph.units}{pnr})"
 
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
         """Return the same problem with another budget. It shares what depends on the values alone."""
@@ -153,16 +153,16 @@ class SelectionProblem:
         return float(self.value[mask].sum())
 
 
-def parse_count(text: str, n_edges: int) -> int:
-    """Return a number of edges from text such as '324'."""
+def parse_count(text: str, n_edges: int, units: str = "edges") -> int:
+    """Return a number of edges, or of other `units` of a graph, from text such as '324'."""
     if not COUNT.fullmatch(text.strip()):
         raise InputError(
-            f"--edges takes counts of edges, such as 324, not {text[:40]!r}; for a share of all edges give "
+            f"--edges takes counts of {units}, such as 324, not {text[:40]!r}; for a share of all {units} give "
             "--size, such as --size 0.05 or --size 5%"
         )
     count = int(text)
     if count > n_edges:
-        raise InputError(f"{text} edges were asked for, but the graph has {n_edges}; ask for at most that many")
+        raise InputError(f"{text} {units} were asked for, but the graph has {n_edges}; ask for at most that many")
     return count
 
 
@@ -187,8 +187,8 @@ class Infeasible(InputError):  # noqa: N818 - a state of the problem, named as s
     def __init__(self, problem: SelectionProblem, most_positive: int) -> None:
         self.nearest = replace(problem, pnr=most_positive / problem.budget)
         super().__init__(
-            f"no circuit of {problem.budget} edges has {problem.least_positive} positive ones, the share of "
-            f"{problem.pnr} that PNR asks for: at most {most_positive} can be connected; "
+            f"no circuit of {problem.graph.count(problem.budget)} has {problem.least_positive} positive ones, the "
+            f"share of {problem.pnr} that PNR asks for: at most {most_positive} can be connected; "
             f"the nearest possible request is pnr={floor(1e4 * most_positive / problem.budget) / 1e4:g}, "
-            "or ask for more edges"
+            f"or ask for more {problem.graph.units}"
         )

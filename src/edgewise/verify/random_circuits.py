@@ -24,7 +24,7 @@ def edge_graph(circuit: Circuit) -> Graph:
     """Return the graph of a circuit. Raise InputError if the circuit has other parts than a model's edges."""
     if not isinstance(circuit.graph, Graph):
         raise InputError(
-            f"tests take circuits of edges, but this one has parts of the kind {circuit.graph.unit}; "
+            f"tests take circuits of edges, but this is one of {circuit.graph.units}; "
             "circuit.plain() is the circuit of their edges"
         )
     return circuit.graph

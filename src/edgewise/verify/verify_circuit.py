@@ -246,6 +246,7 @@ def verify_circuit(
     """
     check_is("metric", Metric, metric)
     check_is("ablation", Ablation, ablation)
+    edge_graph(circuit)  # raises for circuits of nodes and so on
     if circuit.graph != model.graph:
         raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
     started = time.perf_counter()

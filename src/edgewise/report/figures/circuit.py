@@ -145,7 +145,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
     layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
     limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
-        f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures)}. "
+        f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures, discovery.run.graph.units)}. "
         "An edge leaves the top of a box and enters a head's q, k or v from "
         "left to right at its bottom; its width grows with the mean score on the training examples. "
         + f"Only the {MAX_EDGES} strongest edges are drawn; grey boxes have weaker ones. " * limited
@@ -162,8 +162,8 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         size = format_share(row.curve.shares[place])
         faithfulness = format_number(row.curve.faithfulness[place], digits=2)
         set_heading(axes, measure.name, fit_text(shorten(row.name), layout.panel[0] - 0.6, page.small), page)
-        n_edges = f"{circuit.n_edges:,} of {circuit.graph.n_edges:,}"
-        text = f"{n_edges} edges,\n" if page.is_paper else f"{size} of the edges asked for, {n_edges} in the circuit;\n"
+        n_edges, units = f"{circuit.n_edges:,} of {circuit.graph.n_edges:,}", circuit.graph.units
+        text = f"{n_edges} {units},\n" if page.is_paper else f"{size} of the {units} asked for, {n_edges} inside;\n"
         axes.annotate(
             f"{text}faithfulness {with_minus_signs(faithfulness)}", (0, 1), (0, -2), xycoords="axes fraction",
             textcoords="offset points", va="top", size=page.small, color=FAINT,

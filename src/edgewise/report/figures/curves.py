@@ -52,8 +52,9 @@ class CurveLine:
 
 
 def draw_curves(
-    linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str, page: Page
-) -> None:
+    linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str, page: Page,
+    units: str = "edges",
+) -> None:  # fmt: skip
     """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness."""
     for axes in (linear, log):
         axes.axhline(1, color=style.FAINT, linewidth=0.7, zorder=1)
@@ -69,7 +70,7 @@ def draw_curves(
     values = [line.heights for line in lines] + [line.band.ravel() for line in lines if line.band is not None]
     linear.set_ylim(style.padded_limits(np.concatenate([[1.0], *values])))
     linear.set_ylabel(f"faithfulness ({definition})")
-    linear.set_xlabel("size: share of the edges asked for, linear")
+    linear.set_xlabel(f"size: share of the {units} asked for, linear")
     linear.set_xlim(-0.02, 1.02)
     smallest = min((float(line.sizes.min(initial=1.0)) for line in lines), default=0.01)
     steps = (1, 2, 5) if smallest > 0.05 else (1,)
@@ -108,7 +109,7 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         f"Faithfulness ({curve.definition.summary}) of circuits on {run.test.examples} examples of "
         f"{split}. CMD and CPR are areas over the linear axis: left, the area of the best recipe is "
         f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
-        + f" Sizes up to {up_to} ask for no edge and are not drawn." * bool(empty_sizes)
+        + f" Sizes up to {up_to} ask for no {run.graph.unit} and are not drawn." * bool(empty_sizes)
         + f" Exported recipes: {choices(discovery)}."
         + omitted_recipes(discovery)
     )
@@ -122,7 +123,7 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         looks = {name: other_look(place) for place, name in enumerate(others)} | special[measure]
         best = best_names[measure]
         lines = [_curve_line(row.curve, looks[row.name], row.name == best, row.name == best) for row in rows]
-        draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page)
+        draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page, run.graph.units)
         style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}", page)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
         options: Any = {"title": f"recipe and its {measure.name}, best first", "title_fontsize": page.small,

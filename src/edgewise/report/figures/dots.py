@@ -119,7 +119,7 @@ def differences_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figur
 def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw the strongest edges with their intervals, and a histogram of all scores by absolute value and sign."""
     statistics, run = centred_statistics(discovery), discovery.run
-    mean = statistics.mean
+    mean, units = statistics.mean, run.graph.units
     strongest = np.argsort(-np.abs(mean), kind="stable")[:MAX_EDGES].tolist()
     bins = score_bins(np.abs(mean))
     n_zero = int((np.abs(mean) < bins[0]).sum())
@@ -127,15 +127,15 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     if run.train.examples > 1:
         intervals = (
             "Lines and brackets are the bootstrap's intervals over resamples of these examples. The sign changes "
-            f"between resamples for {unstable} of the edges of non-negligible mean."
+            f"between resamples for {unstable} of the {units} of non-negligible mean."
         )
     else:
         intervals = "With a single training example there is nothing to resample, so there are no intervals."
     caption = (
-        f"Mean scores over {run.train.examples} training examples. Left: the {len(strongest)} edges of the largest "
-        f"absolute mean. Right: all {len(mean):,} edges, {int((mean > 0).sum()):,} positive (above the line) and "
+        f"Mean scores over {run.train.examples} training examples. Left: the {len(strongest)} {units} of the largest "
+        f"absolute mean. Right: all {len(mean):,} {units}, {int((mean > 0).sum()):,} positive (above the line) and "
         f"{int((mean < 0).sum()):,} negative (below it). {intervals}"
-        + (f" {n_zero:,} edges are 0 or negligible and are not drawn." if n_zero else "")
+        + (f" {n_zero:,} {units} are 0 or negligible and are not drawn." if n_zero else "")
     )
     height = max(4.6, ROW_HEIGHT * page.small / style.SCREEN.small * len(strongest) + 1.0)
     heights = [height, 2.6]
@@ -144,7 +144,7 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
         left, right = (part.subplots() for part in figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0])
     else:
         left, right = figure.subplots(1, 2)
-    style.set_heading(left, "Strongest edges", "with intervals", page)
+    style.set_heading(left, f"Strongest {units}", "with intervals", page)
     dots, kinds = [], edge_kinds(run.graph)
     for edge in strongest:
         value, low, high = (float(values[edge]) for values in (mean, statistics.low, statistics.high))
@@ -159,8 +159,8 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     handles += [Line2D([], [], color=style.FAINT, marker="X", markersize=4.5)]
     labels = [f"into {kind}" for kind in KIND_COLOURS] + ["sign changes", "fails the bootstrap filter"]
     _add_legend_below(left, handles, labels, 4, page)
-    style.set_heading(right, "All edges", "by absolute mean score", page)
-    _draw_histogram(right, bins, statistics, page)
+    style.set_heading(right, f"All {units}", "by absolute mean score", page)
+    _draw_histogram(right, bins, statistics, units, page)
     return figure
 
 
@@ -177,7 +177,7 @@ def score_bins(size: NDArray[np.float64]) -> NDArray[np.float64]:
     return bins
 
 
-def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics, page: Page) -> None:
+def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics, units: str, page: Page) -> None:
     """Count edges by absolute score: positive ones above the line, negative ones below, hatched if unstable."""
     highest = {}
     for sign, colour in ((1, style.BLUE), (-1, style.VERMILLION)):
@@ -193,7 +193,7 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
     axes.set_ylim(-1.06 * highest[-1], 1.06 * highest[1])
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{abs(value):,.0f}"))
-    axes.set_ylabel("number of edges")
+    axes.set_ylabel(f"number of {units}")
     axes.set_xscale("log")
     axes.set_xlim(bins[0], bins[-1])
     axes.xaxis.set_major_locator(LogLocator(numticks=6 if page.is_narrow else 9))

@@ -240,7 +240,7 @@ def view_of_run(discovery: Discovery, verification: Mapping[str, Any] | None = N
         "ablation": settings.ablation.name,
         "faithfulness": settings.faithfulness.summary,
         "accuracy of the model": f"{run.accuracy.top:.1%}",
-        "edges whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
+        f"{run.graph.units} whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
         **_learning_facts(discovery),
         "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
     }
