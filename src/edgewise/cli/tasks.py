@@ -59,7 +59,7 @@ def command(
         out.print(list_table(["task", "example"], list(DESCRIPTIONS.items())))
         say(f"metrics: {', '.join(METRICS)}")
         say("mib/...: from the hub, or from a local copy with mib/NAME=PATH")
-        say("hub:NAME: any data set of the hub or in a folder, with --columns clean=...,corrupted=...,correct=...")
+        say("hub:NAME: a data set of the hub or in a folder, with --columns clean=FIELD,corrupted=FIELD,correct=FIELD")
         say("custom: a .jsonl, .json or .csv with clean, corrupted, correct, incorrect (or the same as token ids)")
         return
     if name in KNOWN and model.model == DEMO:  # these tasks have words that only their own models know

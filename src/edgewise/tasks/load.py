@@ -43,7 +43,7 @@ DESCRIPTIONS = {
     "arithmetic-addition": "The sum of 12 and 34 is -> 46",
     "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
     "induction": "Words: sun tree river bird sun -> tree",
-    "docstring": "def load(self, size, path, name): ... :param size: ... :param path: ... :param -> name",
+    "docstring": "def load(self, size, path, name): :param size: the size :param path: the path :param -> name",
     "pronouns": "So Paul is a really good friend, isn't -> he",
     "agreement": "The keys near the table -> are, not is",
     "capitals": "The capital of Italy is Rome. The capital of France is -> Paris",
