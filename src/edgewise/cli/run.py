@@ -98,26 +98,7 @@ def command(
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
     is_made = not overwrite and is_result(folder)
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
-    if tune and common.as_published:
-        raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
-    if common.positions and (common.learned or eap_ig_json):
-        other = "--learned" if common.learned else "--eap-ig-json"
-        raise InputError(
-            f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
-        )
-    options.check_kind(common.positions, common.level)
-    if verify and (common.positions or common.level != "edge"):
-        other = "--positions" if common.positions else f"--level {common.level}"
-        raise InputError(f"--verify tests circuits of edges; give one of --verify and {other}")
-    if common.learned and common.level == "neuron":
-        raise InputError("rankings are learned for edges and nodes, not for neurons; give one of --learned and --level")
-    if common.learned and common.as_published:
-        raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
-    if common.learned is not None and learn_budget is not None:
-        flag = "--learned" if common.learned else "--no-learned"
-        raise InputError(f"{flag} decides without a time budget; give one of {flag} and --learn-budget")
-    if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
-        raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
+    _check_options(common, tune, learn_budget, verify, eap_ig_json, stability)
     bootstrap, limit = common.build_bootstrap(resamples, task.seed), common.time_limit
     settings = common.build_settings(bootstrap)
     recipes = paper_recipes(settings.bootstrap, pnr, limit)
@@ -187,6 +168,37 @@ def command(
             tested = None if verify is False else _verify(loaded, test, discovery, task.seed, verify is True, session)
         write_result(discovery, folder, overwrite, eap_ig_json, tested)
     _show(folder, discovery, tested, json)
+
+
+def _check_options(
+    common: options.RunOptions,
+    tune: bool,
+    learn_budget: float | None,
+    verify: bool | None,
+    eap_ig_json: bool,
+    stability: int,
+) -> None:
+    """Raise InputError for options that exclude each other, or that are out of range."""
+    if tune and common.as_published:
+        raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
+    if common.positions and (common.learned or eap_ig_json):
+        other = "--learned" if common.learned else "--eap-ig-json"
+        raise InputError(
+            f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
+        )
+    options.check_kind(common.positions, common.level)
+    if verify and (common.positions or common.level != "edge"):
+        other = "--positions" if common.positions else f"--level {common.level}"
+        raise InputError(f"--verify tests circuits of edges; give one of --verify and {other}")
+    if common.learned and common.level == "neuron":
+        raise InputError("rankings are learned for edges and nodes, not for neurons; give one of --learned and --level")
+    if common.learned and common.as_published:
+        raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
+    if common.learned is not None and learn_budget is not None:
+        flag = "--learned" if common.learned else "--no-learned"
+        raise InputError(f"{flag} decides without a time budget; give one of {flag} and --learn-budget")
+    if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
+        raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
 
 
 def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:

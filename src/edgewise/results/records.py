@@ -60,7 +60,7 @@ class CurveRecord(TypedDict):
 
 
 class LearnedRecord(TypedDict):
-    """How a ranking was learned; None and empty lists for what its learner doesn't say.
+    """How a ranking was learned; None and empty lists if its learner does not record it.
 
     steps                number of steps done
     validation           (step, area on validation examples)

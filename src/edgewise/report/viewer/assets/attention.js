@@ -115,7 +115,7 @@ function pick(view, state, patterns) {
   return { asked, head, heads, example, clean, corrupted, tokens: [prompt?.clean ?? [], prompt?.corrupted ?? []] };
 }
 
-/** What is shown, and what was asked for but isn't held. */
+/** The patterns that are shown, and those that the page lacks. */
 function words(view, state, { asked, head, heads, example }) {
   const name = (node) => view.graph.nodes[node];
   const row = view.rows[state.row];

@@ -1,4 +1,4 @@
-// The drawing of the faithfulness curve: what changes with the size is drawn over what doesn't.
+// The drawing of the faithfulness curve: the parts that change with the size are drawn over the fixed ones.
 
 import { draw } from "edgewise/dom.js";
 import { bandPath, heightRange, heightScale, heightTicks, linePath, shareScale, shareTicks } from "edgewise/plot.js";

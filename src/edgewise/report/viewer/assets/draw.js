@@ -42,7 +42,7 @@ function mixed(low, high, share) {
 export const dashOf = ({ dashed, dotted, superfluous }, width) =>
   dotted ? [1.5, 3.5] : superfluous ? [9 + width, 3 + width, 1 + width, 3 + width] : dashed ? [5 + 1.4 * width, 3 + 1.2 * width] : [];
 
-/** Draws lines, then cells over them, at a zoom {x, y, k} and so many pixels per unit. */
+/** Draws lines, then cells over them, at a zoom {x, y, k} and a number of pixels per unit. */
 export function drawScene(canvas, { layout, lines, cells, names, notes, palette, zoom, ratio, chosenEdge }) {
   const context = canvas.getContext("2d");
   context.setTransform(1, 0, 0, 1, 0, 0);
@@ -82,9 +82,9 @@ function drawName(context, { x, y, words, size }, palette, { k }) {
   context.fillText(words, x, y);
 }
 
-// So many of the strongest lines are drawn one by one, each over the weaker ones.
+// This many of the strongest lines are drawn one by one, each over the weaker ones.
 const ONE_BY_ONE = 300;
-// Weaker lines whose width and alpha agree to so many parts are drawn alike.
+// Widths and alphas of weaker lines are rounded to this many parts, so that equal ones are drawn together.
 const PARTS = 8;
 
 /** Lines in groups that are stroked at once, which is faster: the weak ones by how they look, the strong ones alone. */
