@@ -224,7 +224,7 @@ def test_roc_takes_scores_rankings_and_files_and_a_truth_from_a_file(edgewise, t
             ("roc", "{scores}", "--truth", "known/nothing"),
             "unknown known circuit 'known/nothing'; choose one of: induction",
         ),
-        (("roc", "{scores}", "--truth", "known/ioi"), "known/ioi is a circuit of 4 layers x 4 heads, width 48"),
+        (("roc", "{scores}", "--truth", "known/ioi"), "known/ioi is a circuit of edges of 4 layers x 4 heads"),
         (("roc", "{scores}", "--truth", "nothing.json"), "there is no file nothing.json"),
         (("roc", "nothing", "--truth", "known/ioi"), "nothing holds no scores"),
         (("roc", "{scores}"), "there is no true circuit to compare with"),

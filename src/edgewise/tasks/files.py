@@ -33,7 +33,8 @@ from .task import (
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
-# The last column of each may be missing in all rows.
+COLUMNS = {*TEXT, *TOKENS, "spans", "split"}
+# The last column of TEXT and of TOKENS may be missing in all rows.
 N_REQUIRED = 3
 NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
@@ -159,8 +160,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with the names of its columns in lower case, without spaces around them, unless two become equal."""
-    names = [name.strip().lower() if isinstance(name, str) else name for name in row]
+    """Return a row whose known columns are in lower case, without spaces around them, unless two become equal."""
+    plain = {name: name.strip().lower() for name in row if isinstance(name, str)}
+    names = [plain[name] if plain.get(name) in COLUMNS else name for name in row]
     return dict(row) if len(set(names)) < len(names) else dict(zip(names, row.values(), strict=True))
 
 
@@ -234,7 +236,7 @@ def _has_incorrect(row: Any, column: str) -> bool:
 def _check_unused(source: str, row: Any, incorrect: str) -> None:
     """Refuse rows whose column `incorrect` seems to be misspelt; warn of other columns that are not used."""
     names = row if isinstance(row, Mapping) else ()
-    unused = [name for name in names if name not in {*TEXT, *TOKENS, "spans", "split"}]
+    unused = [name for name in names if name not in COLUMNS]
     misspelt = [name for name in unused if not name or difflib.get_close_matches(name, [incorrect])]
     if misspelt:
         raise InputError(

@@ -359,7 +359,9 @@ def _run_conditions(
     """Yield the circuit under other ablations, other metrics and on other examples."""
     circuits = [plan.circuit, *plan.groups["random"]]
     jobs = [(f"ablation: {name}", task, metric, kind()) for name, kind in ABLATIONS.items() if name != ablation.name]
-    jobs += [(f"metric: {name}", task, kind(), ablation) for name, kind in METRICS.items() if name != metric.name]
+    metrics = {each.name: each for each in (kind().for_task(task) for kind in METRICS.values())}
+    own = metric.for_task(task).name
+    jobs += [(f"metric: {name}", task, each, ablation) for name, each in metrics.items() if name != own]
     jobs += [(f"examples: {name}", examples, metric, ablation) for name, examples in other_tasks.items()]
     for name, examples, each_metric, each_ablation in jobs:
         ran = evaluate_circuits(model, examples, circuits, each_metric, each_ablation, **how)
