@@ -220,6 +220,5 @@ def test_the_estimate_is_the_memory_that_work_takes(name, dtype, verb):
     with Held() as held:
         work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
     expected = need(model.shape, 20).total(3)
-    # How many circuits run at once depends on the model's width, so the estimate of exact patching is less tight.
-    most = 1.5 if verb == "exact" else 1.35
-    assert 0.9 < expected / held.most < most, expected / held.most
+    # The measured peak varies between runs, and how many circuits run at once depends on the model's width.
+    assert 0.9 < expected / held.most < FACTOR, expected / held.most
