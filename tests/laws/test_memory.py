@@ -143,15 +143,21 @@ class Held(TorchDispatchMode):
         self.known = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        self.known |= {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if torch.is_tensor(one)}
-        for one in tree_leaves(made):
-            if torch.is_tensor(one) and (storage := one.untyped_storage())._cdata not in self.known:
+        result = function(*args, **(kwargs or {}))
+        self.track((args, kwargs), counts=False)
+        self.track(result, counts=True)
+        return result
+
+    def track(self, tensors, counts):
+        """Add storages that are new. All are forgotten when they are freed: another one may get their address."""
+        for tensor in filter(torch.is_tensor, tree_leaves(tensors)):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self.known:
+                size = storage.nbytes() if counts else 0
                 self.known.add(storage._cdata)
-                self.now += storage.nbytes()
+                self.now += size
                 self.most = max(self.most, self.now)
-                weakref.finalize(storage, self.forget, storage._cdata, storage.nbytes())
-        return made
+                weakref.finalize(storage, self.forget, storage._cdata, size)
 
     def forget(self, key, size):
         self.known.remove(key)
@@ -220,5 +226,4 @@ def test_the_estimate_is_the_memory_that_work_takes(name, dtype, verb):
     with Held() as held:
         work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
     expected = need(model.shape, 20).total(3)
-    # The measured peak varies between runs, and how many circuits run at once depends on the model's width.
-    assert 0.9 < expected / held.most < FACTOR, expected / held.most
+    assert 0.9 < expected / held.most < 1.35, expected / held.most
