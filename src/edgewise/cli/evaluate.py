@@ -14,20 +14,18 @@ from ..errors import InputError
 from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..graph import Graph, SpanGraph
-from ..io.atomic import check_file, write_json
 from ..io.formats import read_edge_file
 from ..models import DEMO
 from ..recipes.run_info import ModelAccuracy, warn_of_failure
-from ..recipes.settings import Settings
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from ..results import is_result, read_result
 from ..tasks.task import warn_of_sample
 from . import options
-from .console import note, out, print_json, print_tables, say, show_forecast, show_progress
+from .console import note, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, describe_positions, made_from, read_record
+from .repeat import JsonResult, describe_examples, describe_positions, made_from, resume
 from .show import weighted_edges
 
 if TYPE_CHECKING:
@@ -64,25 +62,18 @@ def command(
     from ..recipes.forecast import EvaluateWork
 
     model, task = complete_options(circuits, model, task)
-    is_made = not overwrite and out_file is not None and out_file.is_file()
-    if out_file is not None:
-        check_file(out_file, overwrite or is_made, [*circuits, model.model, task.task])
-        if out_file.suffix.lower() not in ("", ".json"):
-            raise InputError(f"the result is written as JSON, but {out_file} ends in {out_file.suffix}; use .json")
-    if per_example and not json and out_file is None:
-        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
-    metric, ablation, definition = evaluation.build_evaluation().values()
-    # Settings are those of a run, which scores edges; accuracy can be evaluated but has no gradient to score with.
-    scored = {"metric": metric} if metric.differentiable else {}
-    settings = Settings(**scored, ablation=ablation, batch_size=batch_size, memory=machine.memory_bytes)
+    result = JsonResult.check(out_file, overwrite, [*circuits, model.model, task.task])
+    if out_file is not None and out_file.suffix.lower() not in ("", ".json"):
+        raise InputError(f"the result is written as JSON, but {out_file} ends in {out_file.suffix}; use .json")
+    options.check_per_example(per_example, json, out_file)
+    metric, ablation, memory = evaluation.build_metric(), evaluation.build_ablation(), machine.memory_bytes
+    definition = evaluation.build_faithfulness()
     paths = [file for path in circuits for file in (list_circuits(path) if path.is_dir() else [path])]
     files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
         for path, circuit in files.items():
-            if circuit.graph.plain != loaded.graph:
-                graphs = f"{circuit.graph.plain}, but model {model.model!r} has {loaded.graph}"
-                raise InputError(f"{path} is a circuit of {graphs}")
+            options.check_model(path, circuit, loaded)
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
         examples = task.load(loaded, split)
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
@@ -90,37 +81,26 @@ def command(
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
         metric = metric.for_task(examples)
         warn_of_sample(examples)
-        work = [EvaluateWork(examples, settings, tuple(opened))]
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
+        work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
+        if (dry_run or not result.is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
-        about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
             circuits=[str(path) for path in paths], edges=masks_digest(opened), per_example=per_example,
-            batch_size=batch_size, memory=settings.memory, **describe_positions(has_spans, examples),
+            batch_size=batch_size, memory=memory, **describe_positions(has_spans, examples),
         )  # fmt: skip
-        if is_made and out_file is not None:
-            record = read_record(out_file)
-            check_same(out_file, record.get(KEY), inputs)
-        else:
-            if not session.store.is_empty:
-                note("resuming a stopped command")
-            with show_progress(session) as session:
-                result = evaluate_circuits(
-                    loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=settings.memory,
-                    session=session,
-                )  # fmt: skip
+        record = result.read(inputs)
+        if record is None:
+            with resume(session) as session:
+                ran = evaluate_circuits(
+                    loaded, examples, opened, metric, ablation, batch_size=batch_size, memory=memory, session=session
+                )
             if metric.is_difference:
-                beats = float((result.full > 0).mean())
+                beats = float((ran.full > 0).mean())
                 warn_of_failure(ModelAccuracy(beats, beats))
-            record = about | _record(paths, opened, result, definition, per_example) | {KEY: inputs}
-            if out_file is not None:
-                check_file(out_file, overwrite)  # another program may have written it meanwhile
-                write_json(out_file, record)
-    if json:
-        print_json(record)
-    else:
-        _show(record, definition)
+            about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
+            record = result.write(about | _record(paths, opened, ran, definition, per_example), inputs)
+    print_json(record) if json else _show(record, definition)
 
 
 def complete_options(

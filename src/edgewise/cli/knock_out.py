@@ -11,16 +11,14 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.intervals import CONFIDENCE
 from ..graph import Graph
-from ..io.atomic import check_file, write_json
-from ..recipes.settings import Settings
 from ..report.circuit_summary import open_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from ..tasks.task import warn_of_sample
 from . import options
-from .console import explain, note, out, print_json, print_tables, say, show_forecast, show_progress
+from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from, read_record
+from .repeat import JsonResult, describe_examples, made_from, resume
 
 if TYPE_CHECKING:
     from ..verify import KnockOuts
@@ -39,8 +37,7 @@ def command(
     each: bool = option(False, "Circuit", "Cut one at a time: the named ones, the edges of --circuit, or all nodes."),
     circuit: Path | None = option(None, "Circuit", "With --each: a circuit or result folder whose edges are cut."),
     split: str = option("test", "Task", "The examples to use: train, validation or test."),
-    metric: str = options.METRIC,
-    ablation: str = options.ABLATION,
+    measured: options.MetricOptions,
     batch_size: int | None = options.BATCH_SIZE,
     top: int = option(20, "Output", "Number of knock-outs to list, from the largest effect.", min=1),
     per_example: bool = option(False, "Output", "With --json or --out: include the effect on every example."),
@@ -58,57 +55,43 @@ def command(
     from ..recipes.forecast import EvaluateWork
     from ..verify.knock_outs import knock_out, knock_out_each
 
-    is_made = not overwrite and out_file is not None and out_file.is_file()
-    if out_file is not None:
-        check_file(out_file, overwrite or is_made, [model.model, task.task, *([circuit] if circuit else [])])
-    if per_example and not json and out_file is None:
-        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
+    result = JsonResult.check(out_file, overwrite, [model.model, task.task, circuit])
+    options.check_per_example(per_example, json, out_file)
     if not names and not each:
         raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
     if circuit is not None and (names or not each):
         raise InputError("--circuit says which edges --each cuts; give --each --circuit CIRCUIT, and no names")
-    built = options.EvaluationOptions(metric, ablation, "mib").build_evaluation()
-    scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
-    settings = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
+    metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
     opened = None if circuit is None else open_circuit(circuit).circuit
     if circuit is not None and opened is not None:
         options.check_edges(circuit, opened)
     with machine.session(out_file, dry_run) as session:
         loaded = model.load()
-        graph = loaded.graph
-        if opened is not None and opened.graph != graph:
-            raise InputError(f"{circuit} is a circuit of {opened.graph}, but model {model.model!r} has {graph}")
-        if opened is not None and not opened.n_edges:
-            raise InputError(f"{circuit} has no edges to cut")
-        sets = _list_sets(graph, names or [], each, opened)
-        circuits = tuple(Circuit.full(graph).without(cut) for cut in sets)
+        if circuit is not None and opened is not None:
+            options.check_model(circuit, opened, loaded)
+            if not opened.n_edges:
+                raise InputError(f"{circuit} has no edges to cut")
+        sets = _list_sets(loaded.graph, names or [], each, opened)
+        circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
         examples = task.load(loaded, split)
         warn_of_sample(examples)
-        work = [EvaluateWork(examples, settings, circuits)]
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
+        work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
+        if (dry_run or not result.is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
-            **describe_examples(loaded, task.task, examples), metric=built["metric"], ablation=built["ablation"],
-            sets=sets, per_example=per_example, batch_size=batch_size, memory=settings.memory,
+            **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, sets=sets,
+            per_example=per_example, batch_size=batch_size, memory=memory,
         )  # fmt: skip
-        if is_made and out_file is not None:
-            record = read_record(out_file)
-            check_same(out_file, record.get(KEY), inputs)
-        else:
-            if not session.store.is_empty:
-                note("resuming a stopped command")
-            how = (built["metric"], built["ablation"])
-            with show_progress(session) as session:
-                more: dict[str, Any] = {"batch_size": batch_size, "memory": settings.memory, "session": session}
+        record = result.read(inputs)
+        if record is None:
+            with resume(session) as session:
+                how: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "session": session}
                 if each:
-                    ran = knock_out_each(loaded, examples, [cut for (cut,) in sets], *how, **more)
+                    ran = knock_out_each(loaded, examples, [cut for (cut,) in sets], metric, ablation, **how)
                 else:
-                    ran = knock_out(loaded, examples, sets[0], *how, **more)
+                    ran = knock_out(loaded, examples, sets[0], metric, ablation, **how)
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
-            record = about | _record(ran, per_example) | {KEY: inputs}
-            if out_file is not None:
-                check_file(out_file, overwrite)  # another program may have written it meanwhile
-                write_json(out_file, record)
+            record = result.write(about | _record(ran, per_example), inputs)
     print_json(record) if json else _show(record, top)
 
 

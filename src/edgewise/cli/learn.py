@@ -17,9 +17,9 @@ from ..recipes.settings import Settings
 from ..results.result_folder import read_start
 from ..tasks.metrics import METRICS
 from . import options
-from .console import note, print_json, say, show_forecast, show_progress
+from .console import print_json, say, show_forecast
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, describe_examples, describe_level, made_from
+from .repeat import KEY, check_same, describe_examples, describe_level, made_from, resume
 from .show import show_strongest
 
 
@@ -123,9 +123,7 @@ def command(
             ranking = Ranking.load(out_folder)
             check_same(out_folder, ranking.origin.get(KEY), inputs)
         else:
-            if not session.store.is_empty:
-                note("resuming a stopped command")
-            with show_progress(session) as session:
+            with resume(session) as session:
                 ranking = learn_ranking(
                     loaded, examples, learner, settings.metric, settings.ablation, start=start, level=level,
                     memory=settings.memory, session=session,

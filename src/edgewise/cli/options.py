@@ -25,8 +25,8 @@ from ..core.circuit import Circuit
 from ..core.scores import EdgeScores
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS
-from ..evaluate.faithfulness import FAITHFULNESS
+from ..evaluate.ablations import ABLATIONS, Ablation
+from ..evaluate.faithfulness import FAITHFULNESS, Faithfulness
 from ..evaluate.measures import MEASURES
 from ..graph import LEVELS, Graph
 from ..io.reading import first_line
@@ -41,7 +41,7 @@ from ..score import SCORERS, Scorer
 from ..tasks import Task, load_task
 from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
-from ..tasks.metrics import METRICS
+from ..tasks.metrics import METRICS, Metric, TaskMetric
 from .console import detail, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
@@ -340,6 +340,19 @@ def check_edges(path: Path, circuit: Circuit) -> None:
         )
 
 
+def check_model(path: Path, circuit: Circuit, model: models.Model) -> None:
+    """Raise InputError if a circuit is one of another model."""
+    graph = circuit.graph.plain
+    if graph != model.graph:
+        raise InputError(f"{path} is a circuit of {graph}, but model {model.name!r} has {model.graph}")
+
+
+def check_per_example(per_example: bool, json: bool, out_file: Path | None) -> None:
+    """Raise InputError if the values of every example would be shown nowhere."""
+    if per_example and not json and out_file is None:
+        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
+
+
 def check_kind(positions: bool, level: str) -> None:
     """Raise InputError if both --positions and --level say what circuits consist of."""
     if positions and level != "edge":
@@ -404,20 +417,39 @@ class SolverOptions:
 
 
 @dataclass(frozen=True)
-class EvaluationOptions:
-    """How circuits are evaluated."""
+class MetricOptions:
+    """What circuits are measured by, and what replaces the edges outside them."""
 
     metric: str = METRIC
     ablation: str = ABLATION
+
+    def build_metric(self) -> Metric:
+        """Return the metric."""
+        return choose("metric", METRICS, self.metric)
+
+    def build_ablation(self) -> Ablation:
+        """Return the ablation."""
+        return choose("ablation", ABLATIONS, self.ablation)
+
+    def build_forecast_settings(self, batch_size: int | None, memory: int) -> Settings:
+        """Return settings for the forecast of an evaluation.
+
+        Settings are those of a run, which scores edges. The default metric stands for one without a gradient.
+        """
+        metric = self.build_metric()
+        scored = metric if metric.differentiable else TaskMetric()
+        return Settings(metric=scored, ablation=self.build_ablation(), batch_size=batch_size, memory=memory)
+
+
+@dataclass(frozen=True)
+class EvaluationOptions(MetricOptions):
+    """How circuits are evaluated."""
+
     faithfulness: str = option("mib", "Evaluation", f"{DEFINITIONS}.", choices=FAITHFULNESS)
 
-    def build_evaluation(self) -> dict[str, Any]:
-        """Return the metric, the ablation and the definition of faithfulness, as `Settings` takes them."""
-        return {
-            "metric": choose("metric", METRICS, self.metric),
-            "ablation": choose("ablation", ABLATIONS, self.ablation),
-            "faithfulness": choose("faithfulness definition", FAITHFULNESS, self.faithfulness),
-        }
+    def build_faithfulness(self) -> Faithfulness:
+        """Return the definition of faithfulness."""
+        return choose("faithfulness definition", FAITHFULNESS, self.faithfulness)
 
 
 @dataclass(frozen=True)
@@ -496,6 +528,8 @@ class RunOptions(
             level=self.level,
             batch_size=self.batch_size,
             memory=self.memory_bytes,
-            **self.build_evaluation(),
+            metric=self.build_metric(),
+            ablation=self.build_ablation(),
+            faithfulness=self.build_faithfulness(),
         )
         return recipes.as_published(settings) if self.as_published else settings

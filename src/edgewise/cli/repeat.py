@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..io.atomic import to_plain
+from ..io.atomic import check_file, to_plain, write_json
 from ..io.records import read_json
 from ..method import plain
 from ..recipes.run_info import versions
-from .console import note
+from .console import note, show_progress
 
 if TYPE_CHECKING:
     from ..models import Model
+    from ..runtime import Session
     from ..tasks import Task
 
 KEY = "made_from"
@@ -63,6 +66,18 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     note(f"{path} was made by the same command from the same inputs: nothing is computed again")
 
 
+@contextmanager
+def resume(session: Session, is_partial: bool | None = None) -> Iterator[Session]:
+    """Return the session with progress on stderr, after a note if it resumes a stopped command.
+
+    By default it does if the session's store has anything.
+    """
+    if not session.store.is_empty if is_partial is None else is_partial:
+        note("resuming a stopped command")
+    with show_progress(session) as session:
+        yield session
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """Return the content of a file that a command wrote; an empty one of another file."""
     try:
@@ -70,6 +85,39 @@ def read_record(path: Path) -> dict[str, Any]:
     except InputError:
         return {}
     return record if isinstance(record, dict) else {}
+
+
+@dataclass(frozen=True)
+class JsonResult:
+    """The JSON file that a command may write its result to. `is_made`: it is there, and is to be shown."""
+
+    path: Path | None
+    overwrite: bool
+    is_made: bool
+
+    @classmethod
+    def check(cls, path: Path | None, overwrite: bool, sources: Iterable[str | Path | None]) -> JsonResult:
+        """Return the file. Raise InputError if it can't be written, or is one of the inputs of the command."""
+        is_made = not overwrite and path is not None and path.is_file()
+        if path is not None:
+            check_file(path, overwrite or is_made, [source for source in sources if source is not None])
+        return cls(path, overwrite, is_made)
+
+    def read(self, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the result that the same inputs made before; None if there is none."""
+        if self.path is None or not self.is_made:
+            return None
+        record = read_record(self.path)
+        check_same(self.path, record.get(KEY), inputs)
+        return record
+
+    def write(self, record: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return a result together with its inputs, after writing it if there is a file to write to."""
+        record = record | {KEY: inputs}
+        if self.path is not None:
+            check_file(self.path, self.overwrite)  # another program may have written it meanwhile
+            write_json(self.path, record)
+        return record
 
 
 def is_written(path: Path, text: str) -> bool:

@@ -12,9 +12,9 @@ from ..recipes.settings import Settings
 from ..runtime.unit_keys import custom_digests
 from ..tasks.metrics import METRICS
 from . import options
-from .console import note, print_json, say, show_forecast, show_progress
+from .console import print_json, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, describe_level, describe_positions, made_from
+from .repeat import KEY, check_same, describe_examples, describe_level, describe_positions, made_from, resume
 from .show import show_strongest
 
 
@@ -70,9 +70,7 @@ def command(
             check_same(out_folder, scores.provenance.get(KEY), inputs)
         else:
             how = (scorer, chosen_metric, batch_size, memory, positions, level)
-            if has_partial_scores(session, loaded, examples, *how):
-                note("resuming a stopped command")
-            with show_progress(session) as session:
+            with resume(session, has_partial_scores(session, loaded, examples, *how)) as session:
                 scores = score_edges(
                     loaded, examples, scorer, chosen_metric,
                     positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 
-from ..core.circuit import Circuit
+from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
+from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_file, check_folder
-from ..recipes.settings import Settings
 from ..report.verification import (
     FILE_PATTERN,
     RECORD,
@@ -23,20 +22,25 @@ from ..report.verification import (
     write_verification,
 )
 from ..results import is_result, read_result
-from ..tasks import Task, has_splits, is_task_file
+from ..tasks import SPLITS, Task, has_splits, is_task_file
 from ..tasks.known import KNOWN
+from ..tasks.metrics import METRICS
 from ..tasks.task import warn_of_sample
 from . import options
-from .console import explain, note, out, print_json, print_tables, say, show_forecast, show_progress
+from .console import explain, out, print_json, print_tables, say, show_forecast
 from .evaluate import complete_options
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from, read_record
+from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
 
 if TYPE_CHECKING:
     from ..models import Model
+    from ..recipes.forecast import Work
+    from ..recipes.settings import Settings
+    from ..verify.verify_circuit import VerificationPlan
 
-SPLITS = ("train", "validation", "test")
 ALL = "all"
+# Robustness runs the circuit under so many other ablations and metrics: without its own, and auto is one of the others.
+OTHER_CONDITIONS = len(ABLATIONS) - 1 + len(METRICS) - 2
 
 
 def command(
@@ -59,8 +63,7 @@ def command(
     epsilon: float = option(0.1, "Evaluation", "Equivalence: allowed distance of the share of wins from 1/2."),
     tolerance: float = option(0.0, "Evaluation", "Equivalence: differences up to this share of the range are ties."),
     alpha: float = option(0.05, "Evaluation", "Significance level."),
-    metric: str = options.METRIC,
-    ablation: str = options.ABLATION,
+    measured: options.MetricOptions,
     batch_size: int | None = options.BATCH_SIZE,
     minimal: Path | None = option(None, "Output", "Write the circuit without superfluous edges to this file."),
     out_folder: Path | None = option(None, "Output", "Write verification.json, report.html and a figure.", "--out"),
@@ -78,7 +81,6 @@ def command(
     A circuit of a run is tested on the run's model and task, unless others are given. Use examples that the circuit was
     not selected on. With --out, run the same command again to resume a stopped one.
     """  # fmt: skip
-    from ..recipes.forecast import EvaluateWork
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
     if not model.model and circuit.as_posix() in KNOWN:
@@ -93,9 +95,7 @@ def command(
     wanted = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
     if minimal is not None and "minimality" not in wanted:
         raise InputError("--minimal needs the test of minimality; add it to --tests")
-    built = options.EvaluationOptions(metric, ablation, "mib").build_evaluation()
-    scored = {"metric": built["metric"]} if built["metric"].differentiable else {}
-    run = Settings(**scored, ablation=built["ablation"], batch_size=batch_size, memory=machine.memory_bytes)
+    metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
     opened = chosen.open(circuit)
     options.check_edges(circuit, opened.circuit)
     plan = plan_verification(opened.circuit, settings, wanted)
@@ -105,44 +105,51 @@ def command(
         examples = task.load(loaded, split)
         others = _load_others(loaded, task, split) if "robustness" in wanted else {}
         warn_of_sample(examples)
-        work = [EvaluateWork(examples, run, plan.circuits)]
-        if "robustness" in wanted:
-            again = (plan.circuit, *plan.groups["random"])
-            work += [EvaluateWork(each, run, again) for each in (*[examples] * 6, *others.values())]
+        work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, wanted)
         if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
-            circuit=hashlib.sha256(np.packbits(plan.circuit.mask).tobytes()).hexdigest(), settings=settings,
-            tests=wanted, metric=built["metric"], ablation=built["ablation"], batch_size=batch_size, memory=run.memory,
+            circuit=masks_digest([plan.circuit]), settings=settings, tests=wanted, metric=metric, ablation=ablation,
+            batch_size=batch_size, memory=memory,
         )  # fmt: skip
         if is_made and out_folder is not None:
             record = read_record(out_folder / RECORD)
             check_same(out_folder, record.get(KEY), inputs)
-            smaller = plan.circuit.without(record["superfluous"]).prune()
         else:
-            if not session.store.is_empty:
-                note("resuming a stopped command")
-            with show_progress(session) as session:
+            with resume(session) as session:
                 result = verify_circuit(
-                    loaded, examples, opened.circuit, settings, tests=wanted, metric=built["metric"],
-                    ablation=built["ablation"], other_tasks=others, batch_size=batch_size, memory=run.memory,
-                    session=session,
+                    loaded, examples, opened.circuit, settings, tests=wanted, metric=metric, ablation=ablation,
+                    other_tasks=others, batch_size=batch_size, memory=memory, session=session,
                 )  # fmt: skip
-            record, smaller = {"circuit": opened.name} | result.record() | {KEY: inputs}, result.minimal
+            record = {"circuit": opened.name} | result.record() | {KEY: inputs}
             if out_folder is not None:
                 write_verification(out_folder, record, opened.name, overwrite)
         if minimal is not None:
+            smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
     print_json(record) if json else show_verification(record, out_folder, minimal)
 
 
 def _check_model(path: Path, circuit: Circuit, model: Model) -> None:
-    """Raise InputError if a circuit is one of another model."""
-    if circuit.graph != model.graph:
-        raise InputError(f"{path} is a circuit of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    """Raise InputError if a circuit is one of another model, or of other weights."""
+    options.check_model(path, circuit, model)
     if is_result(path) and (run := read_result(path).run).weights != model.content:
         raise InputError(f"{path} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}")
+
+
+def list_work(
+    plan: VerificationPlan, examples: Task, settings: Settings, others: Mapping[str, Task], tests: Sequence[str]
+) -> list[Work]:
+    """Return the parts of a verification whose cost is forecast."""
+    from ..recipes.forecast import EvaluateWork
+
+    work: list[Work] = [EvaluateWork(examples, settings, plan.circuits)]
+    if "robustness" in tests:
+        conditions = [*[examples] * OTHER_CONDITIONS, *others.values()]
+        again = (plan.circuit, *plan.groups["random"])
+        work += [EvaluateWork(each, settings, again) for each in conditions]
+    return work
 
 
 def _load_others(model: Model, task: options.TaskOptions, split: str) -> dict[str, Task]:
