@@ -32,7 +32,7 @@ from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from edgewise.tasks import PromptPair, greater_than, ioi, mcqa
-from edgewise.tasks.task import answer_tokens
+from edgewise.tasks.tokens import answer_tokens
 
 BOS, EOS, PAD, UNK = SPECIAL = ("<bos>", "<eos>", "<pad>", "<unk>")
 # Words, single marks, and digits in pairs from the left; white space between them is dropped.

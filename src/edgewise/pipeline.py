@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from .core.ranking import Ranking
-from .core.statistics import NO_FILTER
+from .core.scores import EdgeScores
+from .core.statistics import NO_FILTER, Bootstrap, Filter
 from .errors import InputError
 from .evaluate import Measure
 from .learn import TopKLearner
@@ -26,7 +27,7 @@ from .recipes.discovery import Discovery
 from .recipes.learning_plan import check_minutes, plan_learning
 from .recipes.outcome import Outcome
 from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
-from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
+from .recipes.run_info import ModelAccuracy, decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings, published_words
 from .recipes.stages import (
     MeasureRecipe,
@@ -40,7 +41,7 @@ from .recipes.stages import (
 from .recipes.tuning import tune
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task, check_examples
-from .tasks.task import warn_of_overlap, warn_of_sample
+from .tasks.checks import warn_of_overlap, warn_of_sample
 
 
 def discover(
@@ -103,41 +104,32 @@ def discover(
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
     check_minutes("learn_budget", learn_budget)
-    pairs = list_recipes(paper_recipes(settings.bootstrap) if recipes is None else recipes)
-    _check_tasks(model, train, test, validation)
-    if settings.positions:
-        _check_positions((train, test) if validation is None else (train, test, validation), pairs)
+    _check_tasks(model, train, test, validation, settings)
     settings = replace(settings, metric=settings.metric.for_task(train))
     model, clock = model.pin(), _Clock()
     if recipes is None:
-        pairs = list_recipes(_default_recipes(model, train, settings, learn_budget, seed, session))
+        recipes = _default_recipes(model, train, settings, learn_budget, seed, session)
+    pairs = _check_recipes(recipes, settings)
     with session.reporting() as session:
         with clock.stage("score"):
             scores = score_task(model, train, settings, session)
-            # The paper's public script resamples the scores of test.
-            resamples_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
-            test_scores = score_task(model, test, settings, session) if resamples_test else None
+            test_scores = score_task(model, test, settings, session) if _reads_test_scores(pairs) else None
         with clock.stage("tune"):
             tuning = None
             if tune_among is not None:
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
             pairs = add_tuned(pairs, tuning)
         with clock.stage("learn"):
-            learned = learn_rankings(
-                model, train, [recipe for _, recipe in pairs], settings, session, validation, learn_from
-            )
+            learned = learn_rankings(model, train, pairs, settings, session, validation, learn_from)
         with clock.stage("rank"):
-            resampled = test if settings.bootstrap.on_evaluated and resamples_test else train
-            bootstrap = settings.bootstrap if len(resampled) > 1 else NO_FILTER  # one example can't be resampled
-            by_filter = summarise_filters([bootstrap, *(recipe.filter for _, recipe in pairs)], scores, test_scores)
+            reported = _reported_filter(settings.bootstrap, scores, test_scores)
+            by_filter = summarise_filters([reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores)
             ranked = rank_edges(pairs, by_filter, learned)
         with clock.stage("select"):
             selections = select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
             outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-            # Scoring has warned already if the metric is lower on clean prompts.
-            if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
-                warn_of_failure(accuracy)
+            _warn_of_failure(accuracy, scores)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:
                 validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
@@ -145,12 +137,12 @@ def discover(
         with clock.stage("overlap"):
             overlap = overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
         with clock.stage("attention"):
-            patterns = attention_of_chosen(model, test, outcomes, by_filter[bootstrap], attention)
+            patterns = attention_of_chosen(model, test, outcomes, by_filter[reported], attention)
     seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds, made_from or {}),
         settings=settings,
-        statistics=by_filter[bootstrap],
+        statistics=by_filter[reported],
         outcomes=outcomes,
         learned=learned,
         tuning=tuning,
@@ -161,10 +153,16 @@ def discover(
     )
 
 
-def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None) -> None:
-    """Raise InputError if the model can't run the tasks. Warn of few, repeated or shared examples."""
-    for task in (train, test) if validation is None else (train, test, validation):
+def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None, settings: Settings) -> None:
+    """Raise InputError if the tasks can't be used. Warn of few, repeated or shared examples."""
+    tasks = (train, test) if validation is None else (train, test, validation)
+    for task in tasks:
         check_examples(model, task)
+        if settings.positions and task.span_names != train.span_names:
+            raise InputError(
+                f"split {train.split} has the spans {', '.join(train.span_names) or '(none)'}, but {task.split} has "
+                f"{', '.join(task.span_names) or '(none)'}; positions need the same spans in all splits"
+            )
     warn_of_sample(test)
     warn_of_overlap(train, test, "scored")
     if validation is not None:
@@ -183,16 +181,29 @@ def _default_recipes(
     return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
 
 
-def _check_positions(tasks: Sequence[Task], pairs: Sequence[MeasureRecipe]) -> None:
-    """Raise InputError if tasks or recipes don't allow circuits of (edge, span) pairs."""
-    for task in tasks:
-        if task.span_names != tasks[0].span_names:
-            raise InputError(
-                f"split {tasks[0].split} has the spans {', '.join(tasks[0].span_names) or '(none)'}, but {task.split} "
-                f"has {', '.join(task.span_names) or '(none)'}; positions need the same spans in all splits"
-            )
-    if any(recipe.learner is not None for _, recipe in pairs):
+def _check_recipes(recipes: Recipes | Sequence[MeasureRecipe], settings: Settings) -> list[MeasureRecipe]:
+    """Return the recipes as (measure, recipe) pairs. Raise InputError if the settings don't allow them."""
+    pairs = list_recipes(recipes)
+    if settings.positions and any(recipe.learner is not None for _, recipe in pairs):
         raise InputError("rankings are learned for edges, not for positions; leave out learners, or positions")
+    return pairs
+
+
+def _reads_test_scores(pairs: Sequence[MeasureRecipe]) -> bool:
+    """Whether a recipe resamples the scores of test, as the paper's public script does."""
+    return any(recipe.filter.on_evaluated for _, recipe in pairs)
+
+
+def _reported_filter(bootstrap: Bootstrap, scores: EdgeScores, test_scores: EdgeScores | None) -> Filter:
+    """Return the filter of the reported statistics: the bootstrap, or none, since one example can't be resampled."""
+    resampled = test_scores if bootstrap.on_evaluated and test_scores is not None else scores
+    return bootstrap if resampled.n_examples > 1 else NO_FILTER
+
+
+def _warn_of_failure(accuracy: ModelAccuracy, scores: EdgeScores) -> None:
+    """Warn if the model fails the task. Scoring has warned already if the metric is lower on clean prompts."""
+    if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
+        warn_of_failure(accuracy)
 
 
 class _Clock:

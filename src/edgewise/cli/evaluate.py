@@ -21,7 +21,7 @@ from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
 from ..results import is_result, read_result
-from ..tasks.task import warn_of_sample
+from ..tasks.checks import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast
 from .options import option

@@ -14,7 +14,7 @@ from ..graph import Graph
 from ..report.circuit_summary import open_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
-from ..tasks.task import warn_of_sample
+from ..tasks.checks import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option

@@ -23,9 +23,9 @@ from ..report.verification import (
 )
 from ..results import is_result, read_result
 from ..tasks import SPLITS, Task, has_splits, is_task_file
+from ..tasks.checks import warn_of_sample
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
-from ..tasks.task import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .evaluate import complete_options

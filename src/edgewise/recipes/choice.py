@@ -1,13 +1,17 @@
-"""Which outcome is chosen for each measure: by tuning, on validation or on test."""
+"""Which outcome is chosen for each measure: by tuning, on validation or on test; the portfolio of recipes by size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from ..evaluate import CONFIDENCE, Measure, resample_heights
 from ..tasks import Task
 from .outcome import Outcome, list_measures
-from .stages import MeasureRecipe, portfolio
+from .recipe import PORTFOLIO, Recipe
+from .stages import MeasureRecipe
 from .tuning_result import Tuning
 
 
@@ -51,3 +55,40 @@ def choose_outcomes(
     if validation is not None and any(outcome.recipe.learner for outcome in outcomes):
         marked += [portfolio(validated, marked, measure, split) for measure in list_measures(outcomes)]
     return tuple(marked)
+
+
+def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
+    """Return the outcome on test that takes, at every size, a recipe that was chosen on validation.
+
+    Which ranking and solver is best differs by size. But the best of many recipes on few examples is often best by
+    chance. So all sizes take the recipe of the best area, except those at which another recipe is significantly better,
+    by a paired comparison at a level that is divided by the number of other recipes. The evaluated examples are not
+    used.
+
+    `validation` and `test` are outcomes of the same recipes in the same order; ties go to the first. `split` is the
+    name of the examples that recipes are chosen on.
+    """
+    rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
+    default = max(rows, key=lambda row: measure.better * validation[row].area)
+    heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows) - 1)
+    chosen = []
+    for size, height in enumerate(heights[default]):
+        better = [row for row in rows if heights[row][size].minus(height, confidence).is_better]
+        best = max(better, key=lambda row: measure.better * heights[row][size].estimate, default=default)
+        chosen.append(test[best])
+    first, sizes = chosen[0].curve, range(len(chosen))
+    curve = replace(
+        first,
+        n_kept=tuple(chosen[size].curve.n_kept[size] for size in sizes),
+        values=np.stack([chosen[size].curve.values[size] for size in sizes]),
+    )
+    return Outcome(
+        measure,
+        Recipe(alias=PORTFOLIO),
+        tuple(chosen[size].selections[size] for size in sizes),
+        curve,
+        tuple(chosen[size].rankings[size] for size in sizes),
+        chosen_on=split,
+        choices=tuple(outcome.name for outcome in chosen),
+    )

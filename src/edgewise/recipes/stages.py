@@ -1,4 +1,4 @@
-"""The stages of a run: score, learn, rank, select, evaluate; and the portfolio of the best recipe per size."""
+"""The stages of a run: score, learn, rank, select, evaluate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
-from ..evaluate import CONFIDENCE, Curve, Measure, resample_heights
+from ..evaluate import Curve, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
@@ -22,7 +22,7 @@ from ..score.run_scorer import score_edges
 from ..select import Selection
 from ..tasks import Accuracy, LogitDifference, Task
 from .outcome import Outcome
-from .recipe import PORTFOLIO, Recipe, select_circuits, selection_key, settings_key
+from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .run_info import ModelAccuracy
 from .settings import Settings
 
@@ -53,7 +53,7 @@ def score_task(model: Model, task: Task, settings: Settings, session: Session) -
 def learn_rankings(
     model: Model,
     task: Task,
-    recipes: Iterable[Recipe],
+    pairs: Iterable[MeasureRecipe],
     settings: Settings,
     session: Session,
     validation: Task | None = None,
@@ -63,7 +63,7 @@ def learn_rankings(
 
     Learners choose on `validation`. `start` has rankings to start from.
     """
-    learners = dict.fromkeys(recipe.learner for recipe in recipes if recipe.learner is not None)
+    learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner is not None)
 
     def name_measure(learner: Learner) -> Session:
         """Return the session with the learner's measure in the names of its stages."""
@@ -100,7 +100,7 @@ def summarise_filters(
 
 
 def rank_edges(
-    recipes: Iterable[MeasureRecipe],
+    pairs: Iterable[MeasureRecipe],
     by_filter: Mapping[Filter, EdgeStatistics],
     learned: Mapping[Learner, Ranking] | None = None,
 ) -> list[RankedRecipe]:
@@ -108,7 +108,7 @@ def rank_edges(
     rankings = {edge_filter: statistics.ranking for edge_filter, statistics in by_filter.items()}
     return [
         RankedRecipe(measure, recipe, (learned or {})[recipe.learner] if recipe.learner else rankings[recipe.filter])
-        for measure, recipe in recipes
+        for measure, recipe in pairs
     ]
 
 
@@ -189,40 +189,3 @@ def evaluate_selections(
         outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
     beats = float((evaluation.of_model[ANSWER_DIFFERENCE.name] > 0).mean()) if has_incorrect else None
     return tuple(outcomes), ModelAccuracy(float(evaluation.of_model[TOP_ANSWER.name].mean()), beats)
-
-
-def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: Measure, split: str) -> Outcome:
-    """Return the outcome on test that takes, at every size, a recipe that was chosen on validation.
-
-    Which ranking and solver is best differs by size. But the best of many recipes on few examples is often best by
-    chance. So all sizes take the recipe of the best area, except those at which another recipe is significantly better,
-    by a paired comparison at a level that is divided by the number of other recipes. The evaluated examples are not
-    used.
-
-    `validation` and `test` are outcomes of the same recipes in the same order; ties go to the first. `split` is the
-    name of the examples that recipes are chosen on.
-    """
-    rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
-    default = max(rows, key=lambda row: measure.better * validation[row].area)
-    heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
-    confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows) - 1)
-    chosen = []
-    for size, height in enumerate(heights[default]):
-        better = [row for row in rows if heights[row][size].minus(height, confidence).is_better]
-        best = max(better, key=lambda row: measure.better * heights[row][size].estimate, default=default)
-        chosen.append(test[best])
-    first, sizes = chosen[0].curve, range(len(chosen))
-    curve = replace(
-        first,
-        n_kept=tuple(chosen[size].curve.n_kept[size] for size in sizes),
-        values=np.stack([chosen[size].curve.values[size] for size in sizes]),
-    )
-    return Outcome(
-        measure,
-        Recipe(alias=PORTFOLIO),
-        tuple(chosen[size].selections[size] for size in sizes),
-        curve,
-        tuple(chosen[size].rankings[size] for size in sizes),
-        chosen_on=split,
-        choices=tuple(outcome.name for outcome in chosen),
-    )

@@ -6,22 +6,32 @@ example, so one scoring pass serves all folds. The examples of all folds togethe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Comparison, Curve, Measure, compare
 from ..method import check_is
+from ..runtime.progress import ignore_progress
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
-from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes, summarise_filters
+from .stages import (
+    MeasureRecipe,
+    evaluate_selections,
+    learn_rankings,
+    rank_edges,
+    select_recipes,
+    summarise_filters,
+)
 from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
@@ -104,37 +114,45 @@ def tune(
     pairs = [(measure, recipe) for measure, listed in recipes.items() for recipe in listed]
     fold_of = np.random.default_rng(seed).permutation(len(task)) % FOLDS
     held_out = [np.flatnonzero(fold_of == fold) for fold in range(FOLDS)]
-    curves: list[list[Curve]] = []  # [fold][pair]
+    by_fold: list[list[Curve]] = []  # [fold][pair]
     with session.reporting() as session:
-        for fold, rows in enumerate(held_out):
-            others = np.flatnonzero(fold_of != fold)
-            learned = learn_rankings(model, task.part(others), [recipe for _, recipe in pairs], settings, session)
-            scores_of_others = replace(scores, values=scores.values[others])
-            by_filter = summarise_filters([recipe.filter for _, recipe in pairs], scores_of_others)
-            ranked = rank_edges(pairs, by_filter, learned)
-
-            def report_fold(stage: str, done: int, total: int, fold: int = fold) -> None:
-                if stage == "evaluate":
-                    session.report("tune", fold * total + done, FOLDS * total)
-
-            within = session.with_progress(report_fold)
-            selections = select_recipes(ranked, settings, within)
-            outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, within)
-            curves.append([outcome.curve for outcome in outcomes])
+        for rows in held_out:
+            session.report("tune", len(by_fold), FOLDS)
+            by_fold.append(_evaluate_fold(model, task, scores, pairs, settings, rows, session))
+        session.report("tune", FOLDS, FOLDS)
     order = np.argsort(np.concatenate(held_out))
-    joined = [Curve.concatenate(folds).subset(order) for folds in zip(*curves, strict=True)]
+    curves = [Curve.concatenate(folds).subset(order) for folds in zip(*by_fold, strict=True)]
     candidates: dict[Measure, tuple[Candidate, ...]] = {}
     lead: dict[Measure, Comparison] = {}
-    for measure in recipes:
-        numbers = [number for number, (tried_for, _) in enumerate(pairs) if tried_for == measure]
+    for measure, listed in recipes.items():
+        first = pairs.index((measure, listed[0]))
         candidates[measure] = tuple(
-            Candidate(pairs[n][1], joined[n].area(measure), tuple(_area_or_none(fold[n], measure) for fold in curves))
-            for n in numbers
+            Candidate(recipe, curves[n].area(measure), tuple(_area_or_none(fold[n], measure) for fold in by_fold))
+            for n, recipe in enumerate(listed, start=first)
         )
         best = int(np.argmax([measure.better * candidate.area for candidate in candidates[measure]]))
-        base = find_baseline([candidate.recipe for candidate in candidates[measure]])
-        lead[measure] = compare(joined[numbers[best]], joined[numbers[base]], measure)
+        lead[measure] = compare(curves[first + best], curves[first + find_baseline(listed)], measure)
     return Tuning(len(task), FOLDS, candidates, lead)
+
+
+def _evaluate_fold(
+    model: Model,
+    task: Task,
+    scores: EdgeScores,
+    pairs: Sequence[MeasureRecipe],
+    settings: Settings,
+    held_out: NDArray[np.int64],
+    session: Session,
+) -> list[Curve]:
+    """Return a curve per recipe, on the held-out rows, of the circuits that it selects from all other rows."""
+    others = np.setdiff1d(np.arange(len(task)), held_out)
+    learned = learn_rankings(model, task.part(others), pairs, settings, session)
+    scores = replace(scores, values=scores.values[others])
+    ranked = rank_edges(pairs, summarise_filters([recipe.filter for _, recipe in pairs], scores), learned)
+    quiet = session.with_progress(ignore_progress)
+    selections = select_recipes(ranked, settings, quiet)
+    outcomes, _ = evaluate_selections(model, task.part(held_out), ranked, selections, settings, quiet)
+    return [outcome.curve for outcome in outcomes]
 
 
 def _area_or_none(curve: Curve, measure: Measure) -> float | None:

@@ -1,11 +1,11 @@
 """Tasks: prompt pairs with a correct and an incorrect answer, and metrics per example."""
 
+from .checks import check_examples
 from .files import count_copies, has_splits
 from .load import (
     DESCRIPTIONS,
     GENERATORS,
     SPLITS,
-    check_examples,
     check_task,
     is_task_file,
     load_task,
@@ -25,4 +25,5 @@ from .metrics import (
     TaskMetric,
 )
 from .mib import DATA_SETS
-from .task import Example, PromptPair, Task, TokenReader, tokenize
+from .task import Example, PromptPair, Task, TokenReader
+from .tokens import tokenize

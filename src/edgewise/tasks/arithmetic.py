@@ -16,7 +16,8 @@ from ..errors import InputError
 from .draw import Draw
 from .ioi import NAMES
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, answer_tokens, next_token, unknown_token
+from .task import PromptPair
+from .tokens import answer_tokens, next_token, unknown_token
 
 TEMPLATES = {
     "arithmetic-addition": (

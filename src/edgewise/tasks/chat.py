@@ -8,7 +8,8 @@ from typing import Any
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from .spans import END, CharacterSpan, end_span
-from .task import PromptPair, Task, TokenReader, tokenize
+from .task import PromptPair, Task, TokenReader
+from .tokens import tokenize
 
 
 def use_chat(task: Task, model: TokenReader) -> Task:

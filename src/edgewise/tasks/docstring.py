@@ -10,7 +10,8 @@ from typing import Any
 
 from .draw import Draw
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, single_tokens
+from .task import PromptPair
+from .tokens import single_tokens
 
 WORDS = (
     "load size name path data time value key line page user order state level point count text color shape date file "

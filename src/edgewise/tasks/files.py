@@ -18,18 +18,10 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
+from .checks import check_rows, warn_of_equal_prompts, warn_of_skipped, warn_of_spaces
 from .spans import assign_positions, name_spans, parse_spans, read_markers
-from .task import (
-    Example,
-    PromptPair,
-    Task,
-    TokenReader,
-    check_rows,
-    try_tokenize,
-    warn_of_equal_prompts,
-    warn_of_skipped,
-    warn_of_spaces,
-)
+from .task import Example, PromptPair, Task, TokenReader
+from .tokens import try_tokenize
 
 TEXT = ("clean", "corrupted", "correct", "incorrect")
 TOKENS = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")

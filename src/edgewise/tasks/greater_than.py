@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from ..errors import InputError
 from .draw import Draw
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, answer_tokens, next_token
+from .task import PromptPair
+from .tokens import answer_tokens, next_token
 
 EVENTS = (
     "war reign empire project mission voyage strike trial siege festival drought journey alliance crisis "

@@ -10,7 +10,8 @@ from typing import Any
 
 from .draw import Draw
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, single_tokens
+from .task import PromptPair
+from .tokens import single_tokens
 
 WORDS = (
     "sun tree river stone cloud bird lamp book chair door wheel clock house garden water light bread horse table "

@@ -12,7 +12,8 @@ from typing import Any
 from ..errors import InputError
 from .draw import Draw
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, answer_tokens
+from .task import PromptPair
+from .tokens import answer_tokens
 
 NAMES = (
     "Mary John Tom James Anna David Sarah Paul Laura Mark Emma Peter Alice Simon Kate Jack Lisa Adam "

@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import InputError
 from .draw import Draw
 from .spans import CharacterSpan
-from .task import PromptPair, answer_tokens, unknown_token
+from .task import PromptPair
+from .tokens import answer_tokens, unknown_token
 
 PREFIX = "known/"
 INDUCTION_WORDS = "sun tree river stone cloud bird lamp book chair door wheel clock".split()

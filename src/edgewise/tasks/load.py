@@ -13,12 +13,14 @@ import numpy as np
 from ..errors import InputError, unknown_name
 from . import agreement, arithmetic, capitals, docstring, greater_than, induction, ioi, mcqa, pronouns
 from .chat import use_chat
+from .checks import check_model
 from .draw import SPLITS
 from .files import SUFFIXES, name_columns, read_task, task_of_rows
 from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
-from .task import PromptPair, Task, TokenReader, check_rows, has_offsets, tokenize
+from .task import PromptPair, Task, TokenReader
+from .tokens import has_offsets, tokenize
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -110,33 +112,40 @@ def load_task(
     >>> edgewise.load_task("ioi", model, "train", 100)
     """
     check_model(model)
-    name = str(name)
-    if chat:
-        plain = load_task(name, model, split, examples, seed, skip_bad=skip_bad, columns=columns)
-        task = use_chat(plain, model)
-        return task if spans is None else _use_spans(task, spans)
-    if spans is not None:
-        plain = load_task(name, model, split, examples, seed, skip_bad=skip_bad, columns=columns)
-        return _use_spans(plain, spans)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
-    if columns and not name.startswith(PREFIX):
-        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
+    task = _load(str(name), model, split, examples, seed, skip_bad, columns or {})
+    task = use_chat(task, model) if chat else task
+    return task if spans is None else _use_spans(task, spans)
+
+
+def _load(
+    name: str,
+    model: TokenReader,
+    split: str,
+    examples: int | None,
+    seed: int,
+    skip_bad: bool,
+    columns: Mapping[str, str],
+) -> Task:
+    """Load a task by the kind of its name: a data set of the hub, a task file, a data set of MIB, or a generator."""
     if name.startswith(PREFIX):
-        return read_hub(name, split, columns or {}, model, examples, skip_bad)
+        return read_hub(name, split, columns, model, examples, skip_bad)
+    if columns:
+        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
     if is_task_file(name):
         return read_task(Path(name), split, model, skip_bad).head(examples)
     check_task(name)
-    known, equals, copy = name.partition("=")
     if split not in SPLITS:
         raise unknown_name("split", split, SPLITS)
     if model.tokenizer is None:
         raise InputError(
             f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
         )
-    if known in DATA_SETS:
-        where = Path(copy).expanduser() if equals else None
-        return read_data_set(known, where, split, model.tokenizer, model.bos).head(examples)
+    data_set, equals, copy = name.partition("=")
+    if data_set in DATA_SETS:
+        path = Path(copy).expanduser() if equals else None
+        return read_data_set(data_set, path, split, model.tokenizer, model.bos).head(examples)
     pairs: Iterable[PromptPair] = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
     if not has_offsets(model.tokenizer):
         pairs = (replace(pair, spans=()) for pair in pairs)
@@ -228,36 +237,3 @@ def is_task_file(name: str) -> bool:
         and name.partition("=")[0] not in DATA_SETS
         and Path(name).suffix.lower() in SUFFIXES
     )
-
-
-def check_model(model: object) -> None:
-    """Raise InputError if `model` isn't a loaded model, but its name, for example."""
-    if not all(hasattr(model, name) for name in ("tokenizer", "bos", "vocabulary", "max_length")):
-        value = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
-        raise InputError(
-            f"a loaded model is needed, not {value}; load it first: load_model(name), or wrap_model(module) for a "
-            "HuggingFace model in memory"
-        )
-
-
-def check_examples(model: TokenReader, task: Task) -> None:
-    """Raise InputError if prompts are too long for the model or have tokens that it lacks, or if `model` or `task`
-    isn't one."""
-    check_model(model)
-    if not isinstance(task, Task):
-        raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
-    problems = {}
-    for number, example in enumerate(task.examples, start=1):
-        tokens = (*example.clean, *example.corrupted, *example.answers)
-        least, most = min(tokens), max(tokens)
-        if example.length > model.max_length:
-            problems[number] = (
-                f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"
-            )
-        elif least < 0 or most >= model.vocabulary:
-            token = least if least < 0 else most
-            problems[number] = (
-                f"example {number} has token {token}, but model {model.name!r} has {model.vocabulary} tokens; "
-                "does its tokenizer belong to it?"
-            )
-    check_rows(f"task {task.name!r}", problems)

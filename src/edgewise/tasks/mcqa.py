@@ -12,7 +12,8 @@ from typing import Any
 from ..errors import InputError
 from .draw import Draw
 from .spans import end_span, mark, read_markers
-from .task import PromptPair, answer_tokens
+from .task import PromptPair
+from .tokens import answer_tokens
 
 THINGS = "box cup hat chair ball bag coat car bike door lamp shirt kite boat vase rug".split()
 COLOURS = "red blue green black white brown yellow orange purple pink gray gold".split()

@@ -19,10 +19,12 @@ from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..io.reading import file_size, first_line, wrap_read_errors
+from .checks import check_rows
 from .draw import SPLITS
 from .files import has_surrogate, read_rows
 from .spans import CharacterSpan, end_span
-from .task import PromptPair, Task, answer_tokens, check_rows, tokenize_usable
+from .task import PromptPair, Task
+from .tokens import answer_tokens, tokenize_usable
 
 TokenCount = Callable[[str], int]
 KINDS = (".jsonl", ".parquet")

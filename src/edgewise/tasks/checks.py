@@ -1,0 +1,115 @@
+"""Checks of tasks: errors for rows that can't be used, warnings for those that give misleading results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ..errors import MAX_DETAILS, InputError, warn
+from .task import Example, PromptPair, Task, TokenReader
+
+# Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
+SHOWN_PER_CAUSE = 3
+VARIABLE_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+# Bootstrap intervals from fewer examples than this are too narrow.
+FEW_EXAMPLES = 10
+
+
+def check_model(model: object) -> None:
+    """Raise InputError if `model` isn't a loaded model, but its name, for example."""
+    if not all(hasattr(model, name) for name in ("tokenizer", "bos", "vocabulary", "max_length")):
+        value = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        raise InputError(
+            f"a loaded model is needed, not {value}; load it first: load_model(name), or wrap_model(module) for a "
+            "HuggingFace model in memory"
+        )
+
+
+def check_examples(model: TokenReader, task: Task) -> None:
+    """Raise InputError if prompts are too long for the model or have tokens that it lacks, or if `model` or `task`
+    isn't one."""
+    check_model(model)
+    if not isinstance(task, Task):
+        raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
+    problems = {}
+    for number, example in enumerate(task.examples, start=1):
+        tokens = (*example.clean, *example.corrupted, *example.answers)
+        least, most = min(tokens), max(tokens)
+        if example.length > model.max_length:
+            problems[number] = (
+                f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"
+            )
+        elif least < 0 or most >= model.vocabulary:
+            token = least if least < 0 else most
+            problems[number] = (
+                f"example {number} has token {token}, but model {model.name!r} has {model.vocabulary} tokens; "
+                "does its tokenizer belong to it?"
+            )
+    check_rows(f"task {task.name!r}", problems)
+
+
+def check_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
+    """Raise InputError if rows of `source` can't be used. `more` counts problems that aren't listed."""
+    if len(problems) + more == 1:
+        raise InputError(f"{source}, {next(iter(problems.values()))}")
+    if problems:
+        causes: dict[str, list[tuple[int, str]]] = {}
+        for number, problem in sorted(problems.items()):
+            causes.setdefault(VARIABLE_TEXT.sub("", problem), []).append((number, problem))
+        details = []
+        for rows in sorted(causes.values(), key=len, reverse=True):
+            details += [problem for _, problem in rows[:SHOWN_PER_CAUSE]]
+            rest = ", ".join(str(number) for number, _ in rows[SHOWN_PER_CAUSE:MAX_DETAILS])
+            if rest:
+                dots = ", ..." * (len(rows) > MAX_DETAILS)
+                details.append(f"and {len(rows) - SHOWN_PER_CAUSE:,} more with this problem: {rest}{dots}")
+        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", details, more)
+
+
+def warn_of_skipped(source: str, problems: Mapping[int, str], n_rows: int) -> None:
+    """Warn of rows that are left out: how many, and the first problem."""
+    if problems:
+        first = problems[min(problems)]
+        warn(f"{len(problems):,} of the {n_rows:,} rows of {source} are left out; the first: {first}")
+
+
+def warn_of_sample(task: Task) -> None:
+    """Warn if intervals over a task's examples are too narrow: few examples, or copies."""
+    if len(task) < FEW_EXAMPLES:
+        warn(f"intervals from few examples ({len(task)}) are too narrow; use {FEW_EXAMPLES} or more")
+    if task.copies:
+        warn(f"{task.copies:,} of the {len(task):,} examples are copies of others; intervals are too narrow")
+
+
+def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
+    """Warn if evaluated examples were also used for a purpose: `scored` or `used to choose recipes`."""
+    known = {example.tokens for example in task.examples}
+    n_shared = sum(example.tokens in known for example in evaluated.examples)
+    if n_shared:
+        warn(
+            f"{n_shared:,} of the {len(evaluated):,} evaluated examples are also {purpose}, so results look better "
+            "than they are; give splits that differ (a task file needs a `split` column)"
+        )
+
+
+def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
+    """Warn if prompts end in a space: tokenizers attach a space to the word that follows it."""
+    pairs = list(pairs)
+    ends = [pair for pair in pairs if pair.clean.endswith((" ", "\t")) or pair.corrupted.endswith((" ", "\t"))]
+    if ends:
+        prompt, answer = ends[0].clean.rstrip(" \t")[-20:], f" {ends[0].correct.strip()}"
+        warn(
+            f"{len(ends):,} of the {len(pairs):,} prompts of {source} end in a space, but models expect it at the "
+            f"start of the answer; write ...{prompt!r} with the answer {answer!r}"
+        )
+
+
+def warn_of_equal_prompts(examples: Iterable[Example], source: str) -> None:
+    """Warn if clean and corrupted prompts are the same: such an example says nothing about any edge."""
+    examples = list(examples)
+    n_equal = sum(example.clean == example.corrupted for example in examples)
+    if n_equal:
+        warn(
+            f"in {n_equal:,} of the {len(examples):,} examples of {source}, the corrupted prompt is the clean one, so "
+            "all scores are 0; give a corrupted prompt with another answer"
+        )

@@ -1,0 +1,230 @@
+"""From the text of prompt pairs to tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..errors import InputError
+from ..io.reading import wrap_read_errors
+from .checks import check_rows
+from .spans import assign_positions, name_spans
+from .task import Example, PromptPair
+
+
+def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
+    """Return prompt pairs as tokens. Raise InputError with `source` and the numbers, from 1, of unusable pairs."""
+    examples, problems = try_tokenize(dict(enumerate(pairs, start=1)), tokenizer, bos)
+    check_rows(source, problems)
+    return tuple(examples.values())
+
+
+def try_tokenize(
+    pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None, span_names: tuple[str, ...] = ()
+) -> tuple[dict[int, Example], dict[int, str]]:
+    """Return the usable pairs as tokens, and what is wrong with the others, both by number.
+
+    `span_names` has the names of the spans in their order; by default that of the first pair with spans.
+    """
+    encoded, unknown = _encode_pairs(list(pairs.values()), tokenizer, bos), unknown_token(tokenizer)
+    names = span_names or next((name_spans(pair.spans) for pair in pairs.values() if pair.spans), ())
+    offsets = _encode_offsets(list(pairs.values()), tokenizer, bos) if names else [((), ())] * len(pairs)
+    examples, problems = {}, {}
+    rows = zip(pairs, pairs.values(), encoded, offsets, strict=True)
+    for number, pair, (clean, corrupted, answers), characters in rows:
+        try:
+            tokens = {text: _answer_tokens(text, pair, answers[text], tokenizer) for text in pair.answers}
+            for text, several in tokens.items():
+                if unknown in several:
+                    raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
+            if len(clean) != len(corrupted):
+                raise InputError(_describe_lengths(clean, corrupted, tokenizer))
+            indices = _span_indices(pair, names, *characters) if names else ()
+            forced, rest = tokens[pair.correct][:-1], tokens[pair.correct][1:]
+            example = Example(
+                clean + forced,
+                corrupted + forced,
+                tokens[pair.correct][0],
+                None if pair.incorrect is None else tokens[pair.incorrect][0],
+                pair,
+                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_correct)),
+                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_incorrect)),
+                rest,
+                names,
+                indices + indices[-1:] * len(forced),
+            )
+            for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
+                if _has_unknown(text, prompt, tokenizer, bos):
+                    word = _first_unknown_word(text, tokenizer)
+                    raise InputError(f"the tokenizer doesn't know {word} of the {kind} prompt; choose another")
+            examples[number] = example
+        except InputError as error:
+            problems[number] = f"example {number}: {error}"
+    return examples, problems
+
+
+def tokenize_usable(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> tuple[tuple[Example, ...], Counter[str]]:
+    """Return the usable pairs as tokens, and the number of the others by reason.
+
+    For data sets that the user can't change.
+    """
+    examples: list[Example] = []
+    dropped: Counter[str] = Counter()
+    unknown = unknown_token(tokenizer)
+    names = name_spans(pairs[0].spans) if pairs and has_offsets(tokenizer) and all(pair.spans for pair in pairs) else ()
+    offsets = _encode_offsets(pairs, tokenizer, bos) if names else [((), ())] * len(pairs)
+    rows = zip(pairs, _encode_pairs(pairs, tokenizer, bos), offsets, strict=True)
+    for pair, (clean, corrupted, answers), characters in rows:
+        correct, incorrect = (_answer_tokens(text, pair, answers[text], tokenizer)[0] for text in pair.answers)
+        if len(clean) != len(corrupted):
+            dropped["with prompts of unequal token length"] += 1
+        elif correct == incorrect:
+            dropped["with answers that begin with the same token"] += 1
+        elif unknown in (correct, incorrect):
+            dropped["with an answer that the tokenizer doesn't know"] += 1
+        elif _has_unknown(pair.clean, clean, tokenizer, bos) or _has_unknown(pair.corrupted, corrupted, tokenizer, bos):
+            dropped["with a prompt that the tokenizer doesn't know all of"] += 1
+        else:
+            indices = _span_indices(pair, names, *characters) if names else ()
+            examples.append(Example(clean, corrupted, correct, incorrect, pair, span_names=names, span_indices=indices))
+    return tuple(examples), dropped
+
+
+def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
+    """Return the tokens of an answer, without special tokens."""
+    return _encode([answer], tokenizer)[0]
+
+
+def tokens_after(prompt: str, answer: str, tokenizer: Any) -> list[int]:
+    """Return the tokens that `answer` adds to those of `prompt`; [] if tokens merge where the two meet."""
+    before, both = _encode([prompt, prompt + answer], tokenizer)
+    return both[len(before) :] if both[: len(before)] == before else []
+
+
+def next_token(prompt: str, answer: str, tokenizer: Any) -> int | None:
+    """Return the token of `answer` after `prompt`; None if it is several, or differs from the answer's own token."""
+    after, alone = tokens_after(prompt, answer, tokenizer), answer_tokens(answer, tokenizer)
+    return after[0] if len(after) == 1 and (len(alone) != 1 or alone == after) else None
+
+
+def single_tokens(words: Sequence[str], tokenizer: Any, task: str, least: int) -> tuple[str, ...]:
+    """Return the words that are one token, with a leading space. Raise InputError if there are fewer than `least`."""
+    unknown = unknown_token(tokenizer)
+    encoded = zip(words, _encode([f" {word}" for word in words], tokenizer), strict=True)
+    single = tuple(word for word, tokens in encoded if len(tokens) == 1 and tokens[0] != unknown)
+    if len(single) < least:
+        raise InputError(
+            f"task {task!r} needs at least {least} words such as {words[0]!r} that are single tokens, but this "
+            f"tokenizer has {len(single)}; use another model, or a task file (FILE.jsonl)"
+        )
+    return single
+
+
+def unknown_token(tokenizer: Any) -> int | None:
+    """Return the token for unknown text, if the tokenizer has one."""
+    return getattr(tokenizer, "unk_token_id", None)
+
+
+def has_offsets(tokenizer: Any) -> bool:
+    """Whether a tokenizer reports the characters of each token, which spans need."""
+    return bool(getattr(tokenizer, "is_fast", False))
+
+
+def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    with wrap_read_errors("the text", "the tokenizer fails on it"):
+        return tokenizer(list(texts), add_special_tokens=False)["input_ids"] if texts else []
+
+
+def _encode_pairs(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> list[tuple[tuple[int, ...], tuple[int, ...], dict[str, list[int]]]]:
+    """Return for each pair the tokens of its clean and its corrupted prompt, and the tokens of all answers."""
+    prefix = () if bos is None else (bos,)
+    clean = _encode([pair.clean for pair in pairs], tokenizer)
+    corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
+    texts = list(dict.fromkeys(text for pair in pairs for text in pair.answers))
+    answers = dict(zip(texts, _encode(texts, tokenizer), strict=True))  # pairs share few answers
+    return [(prefix + tuple(a), prefix + tuple(b), answers) for a, b in zip(clean, corrupted, strict=True)]
+
+
+def _encode_offsets(
+    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
+) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """Return for each pair the characters [start, stop) of each token, BOS included, of its two prompts."""
+    if not has_offsets(tokenizer):
+        raise InputError(
+            "spans need a tokenizer that reports the characters of each token (a fast one); use prompts without spans"
+        )
+    prefix = [] if bos is None else [(0, 0)]
+    prompts = [text for pair in pairs for text in (pair.clean, pair.corrupted)]
+    with wrap_read_errors("the text", "the tokenizer fails on it"):
+        encoded = tokenizer(prompts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    offsets = [prefix + tokens for tokens in encoded]
+    return list(zip(offsets[::2], offsets[1::2], strict=True))
+
+
+def _answer_tokens(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
+    """Return the tokens of an answer after the clean prompt. Only a correct answer that is alone may have several."""
+    if not tokens:
+        raise InputError(f"the answer {answer!r} has no tokens")
+    if len(tokens) == 1 or pair.first_token_decides:
+        return (tokens[0],)
+    # Llama's first tokenizers put a space before any text: "7" is two tokens alone, but one after "17".
+    after = tokens_after(pair.clean, answer, tokenizer)
+    if len(after) == 1:
+        return (after[0],)
+    if pair.answers == (answer,):
+        return tuple(after or tokens)
+    raise InputError(
+        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; an answer must be one token: choose "
+        "another, and mind a leading space; several tokens need a correct answer alone, without incorrect ones"
+    )
+
+
+def _span_indices(
+    pair: PromptPair, names: tuple[str, ...], clean: Sequence[tuple[int, int]], corrupted: Sequence[tuple[int, int]]
+) -> tuple[int, ...]:
+    """Return the span index of each token of a pair, given the characters of the tokens of its two prompts."""
+    indices = assign_positions(pair.spans, names, clean, pair.clean)
+    if pair.corrupted_spans:
+        others = assign_positions(pair.corrupted_spans, names, corrupted, pair.corrupted)
+        both = enumerate(zip(indices, others, strict=True))
+        different = next((position for position, (index, other) in both if index != other), None)
+        if different is not None:
+            raise InputError(
+                f"token {different} belongs to span {names[indices[different]]!r} in the clean prompt, but to "
+                f"{names[others[different]]!r} in the corrupted one; spans need the same positions in both"
+            )
+    return indices
+
+
+def _describe_lengths(clean: Sequence[int], corrupted: Sequence[int], tokenizer: Any) -> str:
+    """Return what is wrong with prompts of unequal lengths: the tokens between their common start and end."""
+    n_shorter = min(len(clean), len(corrupted))
+    start = next((place for place in range(n_shorter) if clean[place] != corrupted[place]), n_shorter)
+    common_end = range(1, n_shorter - start + 1)
+    end = next((place - 1 for place in common_end if clean[-place] != corrupted[-place]), n_shorter - start)
+    parts = ["|".join(tokenizer.decode([t]) for t in ids[start : len(ids) - end]) for ids in (clean, corrupted)]
+    return (
+        f"the clean prompt has {len(clean)} tokens, the corrupted one {len(corrupted)}: {parts[0]!r} against "
+        f"{parts[1]!r} (| separates tokens); patching needs equally many: reword one of them"
+    )
+
+
+def _has_unknown(text: str, tokens: Sequence[int], tokenizer: Any, bos: int | None) -> bool:
+    """Whether a prompt has an unknown token, other than one that its text spells out."""
+    prompt = tokens if bos is None else tokens[1:]
+    return unknown_token(tokenizer) in prompt and str(getattr(tokenizer, "unk_token", None)) not in text
+
+
+def _first_unknown_word(text: str, tokenizer: Any) -> str:
+    """Return the first word that the tokenizer doesn't know, as part of a sentence."""
+    words, unknown = text.split(), unknown_token(tokenizer)
+    alone, after_space = _encode(words, tokenizer), _encode([f" {word}" for word in words], tokenizer)
+    for word, tokens, others in zip(words, alone, after_space, strict=True):
+        if unknown in tokens and unknown in others:
+            return f"the word {word!r}"
+    return "all"
