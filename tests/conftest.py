@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections import Counter
@@ -16,30 +17,7 @@ import hypothesis
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Olmo2Config,
-    Olmo2ForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-    Phi3Config,
-    Phi3ForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
+import transformers
 
 from edgewise.models import Model, wrap_model
 from edgewise.report import figures
@@ -90,199 +68,63 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.write_line(f"{count} skipped: {reason.removeprefix('Skipped: ')}", yellow=True)
 
 
-def _gpt2() -> GPT2LMHeadModel:
-    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=24, n_layer=3, n_head=3))
-
-
-def _llama() -> LlamaForCausalLM:
-    """Grouped queries, a head size that isn't width / heads, biases in attention and MLP."""
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=20,
-        intermediate_size=28,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=6,
-        max_position_embeddings=32,
-        attention_bias=True,
-        mlp_bias=True,
-    )
-    return LlamaForCausalLM(config)
-
-
-def _qwen2() -> Qwen2ForCausalLM:
-    config = Qwen2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=3,
-        num_attention_heads=6,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        tie_word_embeddings=True,
-    )
-    return Qwen2ForCausalLM(config)
-
-
-def _mistral() -> MistralForCausalLM:
-    """A window shorter than the prompts."""
-    config = MistralConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        max_position_embeddings=32,
-        sliding_window=4,
-    )
-    return MistralForCausalLM(config)
-
-
-def _llama3() -> LlamaForCausalLM:
-    """Rope scaling as in Llama 3.1, with wavelengths on both sides of its borders."""
-    scaling = {
-        "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 16,
-    }  # fmt: skip
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        rope_parameters=scaling,
-        tie_word_embeddings=True,
-    )
-    return LlamaForCausalLM(config)
-
-
-def _qwen3() -> Qwen3ForCausalLM:
-    """Norms of q and k."""
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=20,
-        intermediate_size=28,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=6,
-        max_position_embeddings=32,
-    )
-    return Qwen3ForCausalLM(config)
-
-
-def _olmo2() -> Olmo2ForCausalLM:
-    """Norms only after attention and MLP, norms of q and k over all heads, grouped queries, biases in attention."""
-    config = Olmo2Config(
-        vocab_size=VOCABULARY,
-        hidden_size=24,
-        intermediate_size=28,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        pad_token_id=None,
-        attention_bias=True,
-    )
-    return Olmo2ForCausalLM(config)
-
-
-def _phi3() -> Phi3ForCausalLM:
-    """Fused projections, a window shorter than the prompts, a rotary embedding of a part of each head."""
-    config = Phi3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=28,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=32,
-        pad_token_id=None,
-        sliding_window=4,
-        partial_rotary_factor=0.5,
-    )
-    return Phi3ForCausalLM(config)
-
-
-def _opt() -> OPTForCausalLM:
-    config = OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=24,
-        ffn_dim=40,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        max_position_embeddings=32,
-        pad_token_id=None,
-    )
-    return OPTForCausalLM(config)
-
-
-GEMMA = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 20,
-    "intermediate_size": 28,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 6,
-    "max_position_embeddings": 32,
-    "sliding_window": 4,
-    "query_pre_attn_scalar": 9,
-}
-
-
-def _gemma2() -> Gemma2ForCausalLM:
-    """Norms before and after, soft caps, a window on every other layer, its own query scale."""
-    return Gemma2ForCausalLM(Gemma2Config(**GEMMA, attn_logit_softcapping=3.0, final_logit_softcapping=4.0))
-
-
-def _gemma3() -> Gemma3ForCausalLM:
-    """Norms of q and k too, and two rotary embeddings."""
-    kinds = ["sliding_attention", "sliding_attention", "full_attention"]
-    return Gemma3ForCausalLM(Gemma3TextConfig(**GEMMA, layer_types=kinds))
-
-
-def _neox(parallel: bool) -> Callable[[], GPTNeoXForCausalLM]:
-    """A rotary embedding of a part of each head; attention and MLP in parallel, or not."""
-    config = GPTNeoXConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=24,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        max_position_embeddings=32,
-        use_parallel_residual=parallel,
-        rope_parameters={"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "rope_type": "default"},
-    )
-    return lambda: GPTNeoXForCausalLM(config)
-
-
-FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
-    "gpt2": _gpt2,
-    "llama": _llama,
-    "qwen2": _qwen2,
-    "mistral": _mistral,
-    "llama3": _llama3,
-    "qwen3": _qwen3,
-    "olmo2": _olmo2,
-    "phi3": _phi3,
-    "opt": _opt,
-    "gemma2": _gemma2,
-    "gemma3": _gemma3,
-    "neox": _neox(parallel=True),
-    "neox-sequential": _neox(parallel=False),
+WIDE = {"vocab_size": VOCABULARY, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+        "max_position_embeddings": 32}  # fmt: skip
+SIZES = WIDE | {"hidden_size": 20, "intermediate_size": 28, "num_attention_heads": 4, "num_key_value_heads": 2}
+NARROW = SIZES | {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 2}
+GEMMA = SIZES | {"num_hidden_layers": 3, "head_dim": 6, "sliding_window": 4, "query_pre_attn_scalar": 9}
+NEOX_ROPE = {"rope_theta": 10000.0, "partial_rotary_factor": 0.5, "rope_type": "default"}
+NEOX = WIDE | {"intermediate_size": 40, "rope_parameters": NEOX_ROPE}
+# Wavelengths on both sides of the borders.
+LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0, "original_max_position_embeddings": 16}  # fmt: skip
+# Family -> its class in transformers and the fields of its config.
+FAMILIES: dict[str, tuple[str, dict]] = {
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": VOCABULARY, "n_positions": 32, "n_embd": 24, "n_layer": 3, "n_head": 3}),
+    # Grouped queries, a head size that isn't width / heads, biases in attention and MLP.
+    "llama": ("LlamaForCausalLM", SIZES | {"head_dim": 6, "attention_bias": True, "mlp_bias": True}),
+    "qwen2": (
+        "Qwen2ForCausalLM",
+        SIZES
+        | {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 6}
+        | {"tie_word_embeddings": True},
+    ),
+    # A window shorter than the prompts.
+    "mistral": ("MistralForCausalLM", NARROW | {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": 4}),
+    # Rope scaling as in Llama 3.1.
+    "llama3": (
+        "LlamaForCausalLM",
+        NARROW | {"max_position_embeddings": 64, "rope_parameters": LLAMA3_ROPE, "tie_word_embeddings": True},
+    ),
+    # Norms of q and k.
+    "qwen3": ("Qwen3ForCausalLM", SIZES | {"head_dim": 6}),
+    # Norms only after attention and MLP, norms of q and k over all heads, grouped queries, biases in attention.
+    "olmo2": ("Olmo2ForCausalLM", SIZES | {"hidden_size": 24, "pad_token_id": None, "attention_bias": True}),
+    # Fused projections, a window shorter than the prompts, a rotary embedding of a part of each head.
+    "phi3": (
+        "Phi3ForCausalLM",
+        SIZES | {"hidden_size": 32, "pad_token_id": None, "sliding_window": 4, "partial_rotary_factor": 0.5},
+    ),
+    "opt": ("OPTForCausalLM", WIDE | {"ffn_dim": 40, "pad_token_id": None}),
+    # Norms before and after, soft caps, a window on every other layer, its own query scale.
+    "gemma2": ("Gemma2ForCausalLM", GEMMA | {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 4.0}),
+    # Norms of q and k too, and two rotary embeddings.
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        GEMMA | {"layer_types": ["sliding_attention", "sliding_attention", "full_attention"]},
+    ),
+    # A rotary embedding of a part of each head; attention and MLP in parallel, or not.
+    "neox": ("GPTNeoXForCausalLM", NEOX | {"use_parallel_residual": True}),
+    "neox-sequential": ("GPTNeoXForCausalLM", NEOX | {"use_parallel_residual": False}),
 }
 
 
 def build(family: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.nn.Module:
     """A random model with large weights and uneven norms and biases, so that no part of it hides."""
+    name, fields = FAMILIES[family]
+    kind = getattr(transformers, name)
     torch.manual_seed(seed)
-    model = FAMILIES[family]()
+    model = kind(kind.config_class(**copy.deepcopy(fields)))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             scale = 0.35 if parameter.ndim > 1 else 0.3
