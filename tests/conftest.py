@@ -42,8 +42,14 @@ FILES_WITH_A_RESULT = (
 # Seconds that a test waits for another process, on a machine that is busy with other work.
 PATIENCE = 300
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-# What EAP-IG computes: our own folders, and larger ones where the shared reference data is.
-PARITY = {"own": Path(__file__).with_name("parity") / "data", "shared": SHARED / "fixtures"}
+# What EAP-IG made of a random model of a family (tests/parity/data/README.md): our own folders, and larger ones where
+# the shared reference data is.
+PARITY = {
+    f"{place}/{name}": root / name
+    for place, root in (("own", Path(__file__).with_name("parity") / "data"), ("shared", SHARED / "fixtures"))
+    for name in ("gpt2", "qwen2", "gemma2")
+    if root.is_dir()
+}
 
 
 def wait_for(is_so: Callable[[], bool], what: str) -> None:
@@ -193,10 +199,12 @@ def shared() -> Path:
     return SHARED
 
 
-@pytest.fixture(scope="module", params=[f"{place}/{name}" for place in PARITY for name in ("gpt2", "qwen2", "gemma2")])
+@pytest.fixture(scope="module", params=PARITY)
 def parity_folder(request: pytest.FixtureRequest) -> Path:
-    """A random model of a family, and what EAP-IG made of it: see tests/parity/data/README.md."""
-    place, name = request.param.split("/")
-    if place == "shared" and not PARITY[place].is_dir():
-        pytest.skip("the shared reference data isn't here")
-    return PARITY[place] / name
+    return PARITY[request.param]
+
+
+def in_parity_folders(condition: Callable[[Path], bool]) -> pytest.MarkDecorator:
+    """Run a test in the folders that fulfil a condition only."""
+    names = [name for name, folder in PARITY.items() if condition(folder)]
+    return pytest.mark.parametrize("parity_folder", names, indirect=True, scope="module")

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from conftest import in_parity_folders
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.graph import NeuronGraph, NodeGraph
@@ -75,11 +76,9 @@ def test_scores_without_a_circuit(tmp_path, graph, suffix):
 
 
 @pytest.mark.parametrize("level", ["node", "neuron"])
+@in_parity_folders(lambda folder: (folder / "levels.npz").is_file())
 def test_their_own_files_are_read(parity_folder, level):
-    path = parity_folder / f"{level}s.pt"
-    if not path.is_file():
-        pytest.skip("the fixtures in this folder have no levels")
-    content = read_edge_file(path)
+    content = read_edge_file(parity_folder / f"{level}s.pt")
     assert content.graph.level == level
     score = content.require_scores()
     expected = np.argsort(-np.abs(score), kind="stable")[: len(score) // 2]

