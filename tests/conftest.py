@@ -6,7 +6,8 @@ import copy
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 # Two test processes on two cores: more threads would only wait for each other.
@@ -19,8 +20,10 @@ import pytest
 import torch
 import transformers
 
+from edgewise.learn import TopKLearner
 from edgewise.models import Model, wrap_model
 from edgewise.report import figures
+from edgewise.report.figures.style import NotebookFigure
 from edgewise.tasks import Example, Task
 
 torch.set_num_threads(1)
@@ -158,18 +161,28 @@ def random_task(count: int = 7, seed: int = 0, shortest: int = 5, longest: int =
     return Task("random", "all", tuple(examples))
 
 
-@pytest.fixture(autouse=True)
-def one_figure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time that writing a result does, and has tests of its own: others draw one figure."""
-    if request.path.name != "test_figures.py":
-        name = "faithfulness"
-        monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
+@pytest.fixture(autouse=True, scope="module")
+def empty_figure(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drawing takes most of the time that writing a result does, and has tests of its own: others draw an empty figure.
+
+    For the whole module, so that also results that the tests of a module share are written with it.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.name != "test_figures.py":
+            patch.setattr(figures, "FIGURES", {"faithfulness": lambda *_: NotebookFigure(figsize=(1, 1))})
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing that is tested is kept in the user's cache."""
     os.environ["EDGEWISE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, `discover` learns rankings, which takes most of its time: here with few steps."""
+    monkeypatch.setattr("edgewise.pipeline.TopKLearner", partial(TopKLearner, steps=10))
 
 
 @pytest.fixture(params=sorted(FAMILIES))

@@ -58,6 +58,7 @@ def test_custom_methods_of_the_page_run(tmp_path, monkeypatch):
     assert result.settings.ablation.record() == {"name": "Blend", "share": 0.25}
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_readme_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python_blocks("README.md"):
@@ -90,6 +91,7 @@ def test_measures_are_spelled_out_where_they_first_appear(page):
 
 
 @pytest.mark.parametrize("page", ["docs/get-started.md", "docs/files.md", "docs/coming-from.md", "docs/positions.md"])
+@pytest.mark.usefixtures("few_steps")
 def test_python_of_pages_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for block in python_blocks(page):

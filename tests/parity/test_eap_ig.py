@@ -23,7 +23,7 @@ from edgewise.tasks import Example
 PATCHING = Patching()
 # HuggingFace's rotary tables are float32 in a float64 model too.
 TOLERANCE = {"gpt2": 1e-7, "qwen2": 1e-5, "gemma2": 1e-5}
-# After attention, Gemma-2 has a norm. Theirs leaves it out: gradients skip it, and means are added to clean activations.
+# After attention, Gemma-2 has a norm. Theirs leaves it out: gradients skip it, means are added to clean activations.
 NOT_GEMMA = in_parity_folders(lambda folder: folder.name != "gemma2")
 
 
