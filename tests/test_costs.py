@@ -21,6 +21,7 @@ from edgewise.models.placement import free_bytes
 from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, forecast
 from edgewise.recipes.recipe import list_recipes, paper_recipes
 from edgewise.recipes.settings import Settings
+from edgewise.recipes.timing import Timer
 from edgewise.runtime.engine import IN_PROCESS
 
 edgewise = test_cli.edgewise
@@ -80,11 +81,11 @@ def test_more_circuits_take_longer(model, monkeypatch):
         forecast(model, [EvaluateWork(task, means, random_circuits(model, 1))], exact=True).seconds > 0
     )  # means need a task of their own
     groups = len(circuit_groups(IN_PROCESS, model, 100, 10))
-    monkeypatch.setattr("edgewise.recipes.forecast.Timer.job", lambda *args: (2.0 + len(args[3].circuits), None))
+    monkeypatch.setattr(Timer, "time", lambda *args: ((2.0 + len(args[3].circuits)) / len(task), None))
     few, many = (
         forecast(model, [EvaluateWork(task, means, random_circuits(model, n))], exact=True).seconds for n in (1, 100)
     )
-    assert few == 3 and many == pytest.approx(100 + 2 * groups)
+    assert few == pytest.approx(3) and many == pytest.approx(100 + 2 * groups)
 
 
 def test_equal_work_gets_equal_times(model):
@@ -106,15 +107,16 @@ def test_the_forecast_of_a_run_has_the_circuits_that_recipes_select(monkeypatch)
     train, test = (load_task("ioi", model, split, 24) for split in ("train", "test"))
     pairs = tuple(list_recipes(paper_recipes(Bootstrap())))
     settings = Settings()
-    works = [ScoreWork(train, settings), SelectWork(train, settings, pairs),
-             *(EvaluateWork(test, settings, recipes=pairs, train=train) for _ in range(2))]  # fmt: skip
+    selected = SelectWork(train, settings, pairs)
+    evaluated = [EvaluateWork(test, settings, selected=selected)] * 2
+    works = [ScoreWork(train, settings), selected, *evaluated]
     _, select, first, second = forecast(model, works, exact=True).stages
     outcomes = discover(model, train, test, settings, learn_budget=0).outcomes
     selected = {circuit for outcome in outcomes for circuit in outcome.circuits}
     assert len(selected) / 2 < first.passes < 2 * len(selected) < len(pairs) * len(settings.sizes)
     assert first.passes == second.passes and select.passes == len(pairs)
     # With no time for more than one recipe, its circuits are extrapolated to all.
-    monkeypatch.setattr("edgewise.recipes.forecast.SELECT_SECONDS", 0.0)
+    monkeypatch.setattr("edgewise.recipes.timing.SELECT_SECONDS", 0.0)
     one_recipe = forecast(model, works, exact=True).stages[2]
     assert first.passes < one_recipe.passes <= len(pairs) * len(settings.sizes)
 
@@ -122,7 +124,7 @@ def test_the_forecast_of_a_run_has_the_circuits_that_recipes_select(monkeypatch)
 def test_the_difference_of_two_noisy_times_is_never_zero(model, monkeypatch):
     """A measurement of the circuits that is shorter than one without any must not make them free."""
     times = iter([1.0, 1.0, 0.9, 0.9])
-    monkeypatch.setattr("edgewise.recipes.forecast.Timer._run", lambda *_: (next(times), None))
+    monkeypatch.setattr(Timer, "_run", lambda *_: (next(times), None))
     (stage,) = forecast(model, [EvaluateWork(random_task(3), SETTINGS, random_circuits(model, 4))], exact=True).stages
     assert stage.seconds > 1.0
 
@@ -132,7 +134,8 @@ def test_the_first_run_is_warm_up_unless_it_takes_long(model, monkeypatch):
     for times, expected in (([2.0, 3.0], 3.0 * 7 / 3), ([2.9, 0.5], 0.5 * 7 / 3), ([4.0], 4.0 * 7)):
         left = iter(times)
         monkeypatch.setattr(
-            "edgewise.recipes.forecast.Timer._run",
+            Timer,
+            "_run",
             lambda *_, left=left: (next(left), scores),
         )
         assert forecast(model, [ScoreWork(random_task(7), SETTINGS)], exact=True).seconds == pytest.approx(expected)

@@ -84,7 +84,7 @@ def test_a_stored_plan_is_used_again_whatever_the_clock_says(tmp_path, monkeypat
 
 def test_a_model_that_is_too_large_is_not_timed(monkeypatch):
     model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
-    monkeypatch.setattr(learning_plan.Timer, "job", lambda *_: pytest.fail("nothing is run"))
+    monkeypatch.setattr(learning_plan.Timer, "time", lambda *_: pytest.fail("nothing is run"))
     monkeypatch.setattr(learning_plan, "FAST_CPU", 1.0)
     slow = plan_learning(model, task, Settings(), TopKLearner(), 3, QUIET)
     assert slow.learner is None and 180 < slow.seconds < float("inf")

@@ -331,11 +331,12 @@ def _list_work(recipes: Recipes, settings: Settings, train: Task, test: Task, va
     pairs = tuple(list_recipes(recipes))
     learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner)
     evaluated = [test] if validation is None else [test, validation]
+    selected = SelectWork(train, settings, pairs)
     return [
         ScoreWork(train, settings),
         *(LearnWork(train, settings, learner) for learner in learners),
-        SelectWork(train, settings, pairs),
-        *(EvaluateWork(examples, settings, recipes=pairs, train=train) for examples in evaluated),
+        selected,
+        *(EvaluateWork(examples, settings, selected=selected) for examples in evaluated),
     ]
 
 

@@ -2,79 +2,35 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.circuit import Circuit
-from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
-from ..core.statistics import NO_FILTER, Filter, summarise
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
-from ..learn import Learner, LearningProblem, TopKLearner
+from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.memory import Need, add_spans, choose_batch_size, circuit_need
 from ..models.placement import free_bytes
-from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
+from ..runtime.engine import IN_PROCESS, Engine, choose_item_size
 from ..score.run_scorer import ScoreJob
-from ..tasks import Example, Task
-from .recipe import select_circuits
+from ..tasks import Task
 from .settings import Settings
 from .stages import MeasureRecipe
+from .timing import Sample, Stage, Timer, sample_circuits
 
-Job = Callable[[Model, Sequence[Example]], Any]
 # Runs that are expected to take fewer seconds are started without a word.
 LONG_SECONDS = 60.0
-# Seconds after which no further recipe is sampled, and the number of its circuits that are timed.
-SELECT_SECONDS, TIMED_CIRCUITS = 5.0, 8
-# A job that takes longer than this on one example isn't run again; one that takes longer on a batch is timed on an
-# example.
-LONG_JOB, LONG_BATCH = 3.0, 10.0
+# The number of circuits that are timed.
+TIMED_CIRCUITS = 8
 # To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
 SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "select": 0, "learn": 10, "evaluate": 1}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The cost of a part of a run.
-
-    name                 'score', 'select', 'learn' or 'evaluate'
-    task                 the examples, and the measure that is learned for
-    examples, length     number of examples, and tokens of the longest
-    batches, batch_size  number of batches, and examples in the largest
-    passes               how often all batches are run: the number of circuits, or of learning steps (each of a single
-                         batch); for 'select' the number of recipes
-    need, least          bytes of a batch, and of a single example, beyond the model
-    pieces               how many workers can share it at most
-    seconds              in one process, roughly. None if nothing was timed.
-    """
-
-    name: str
-    task: str
-    examples: int
-    length: int
-    batches: int
-    batch_size: int
-    passes: int
-    need: int
-    least: int
-    pieces: int
-    seconds: float | None = None
-
-    @property
-    def n_tokens(self) -> int:
-        """How many tokens are run, at most. A step of learning runs a single batch."""
-        return self.length * self.passes * (self.batch_size if self.name == "learn" else self.examples)
-
-    def with_workers(self, workers: int) -> float:
-        """Return the seconds if workers share the stage. 0 if nothing was timed."""
-        return (self.seconds or 0.0) / min(workers, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -106,136 +62,9 @@ class Forecast:
         """Whether it is worth telling the user before the run starts."""
         return self.seconds is not None and self.seconds > LONG_SECONDS
 
-    def check(self) -> None:
-        """Raise InputError if a single example doesn't fit into memory."""
-        room = sum(self.available.values())
-        for stage in self.stages:
-            if self.available and stage.least * self.workers > room:
-                short = max(1, int(stage.length * room / max(1, stage.least * self.workers)))
-                fewer = ", fewer workers" if self.workers > 1 else ""
-                raise InputError(
-                    f"one example of {stage.length} tokens needs {stage.least / 1e9:.2f} GB to {stage.name} beside the "
-                    f"model, but {room / 1e9:.2f} GB are free on {', '.join(self.available)}; what would fit: prompts "
-                    f"of up to {short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
-                )
-
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """What recipes select from the scores of a few examples. It stands for what they select from all of them.
-
-    circuits    the distinct circuits of the sampled recipes, without the empty and the full one
-    n_distinct  how many distinct circuits all recipes select, roughly
-    seconds     of selecting the circuits of all recipes, roughly
-    """
-
-    circuits: tuple[Circuit, ...]
-    n_distinct: int
-    seconds: float
-
-
-class Timer:
-    """Times parts of the work of a run. Scores, samples and times of circuits are made once and shared by the works."""
-
-    def __init__(self, model: Model, engine: Engine) -> None:
-        self.model, self.engine = model, engine
-        self._scores: dict[str, EdgeScores] = {}
-        self._samples: dict[tuple[str, tuple[MeasureRecipe, ...]], Sample] = {}
-        self._circuits: dict[tuple[int, tuple[Circuit, ...]], tuple[float, float]] = {}
-
-    def job(self, task: Task, stage: Stage, job: Job) -> tuple[float, Any]:
-        """Return the seconds of a job on all examples, and its result on a few.
-
-        The first run, on one example, warms up. If it took long, it counts; else a second run on a batch does.
-        """
-        batches = plan_batches(task.examples, stage.batch_size)
-        rows = batches[len(batches) // 2]
-        seconds, result = self._run(task, stage, job, rows[:1])
-        if seconds < LONG_JOB:
-            rows = rows if seconds * len(rows) < LONG_BATCH else rows[:1]
-            seconds, result = self._run(task, stage, job, rows)
-        else:
-            rows = rows[:1]
-        return seconds * len(task) / len(rows), result
-
-    def _run(self, task: Task, stage: Stage, job: Job, rows: Sequence[int]) -> tuple[float, Any]:
-        with use_threads(threads_for(self.model, min(self.engine.workers(self.model), stage.pieces))):
-            started = time.perf_counter()
-            result = job(self.model, [task.examples[row] for row in rows])
-            return time.perf_counter() - started, result
-
-    def score(self, work: ScoreWork, stage: Stage) -> float:
-        """Return the seconds of scoring all examples; keep the scores of those that were timed."""
-        settings = work.settings
-        job = ScoreJob(settings.scorer, settings.metric.for_task(work.task), settings.positions, settings.level)
-        seconds, (values, *_) = self.job(work.task, stage, job)
-        self._scores[work.task.digest] = EdgeScores(settings.graph(self.model.graph, work.task), values)
-        return seconds
-
-    def sample(self, train: Task, settings: Settings, pairs: tuple[MeasureRecipe, ...]) -> Sample:
-        """Select circuits by as many recipes as a few seconds allow, in random order, and extrapolate to all."""
-        key = (train.digest, pairs)
-        if key not in self._samples:
-            if train.digest not in self._scores:
-                work = ScoreWork(train, settings)
-                self.score(work, work.plan(self.model, self.engine))
-            self._samples[key] = self._select(self._scores[train.digest], settings, pairs)
-        return self._samples[key]
-
-    def _select(self, scores: EdgeScores, settings: Settings, pairs: tuple[MeasureRecipe, ...]) -> Sample:
-        rankings: dict[Filter, Ranking] = {}
-        distinct: dict[Circuit, None] = {}
-        counts: list[int] = []
-        started = time.perf_counter()
-        for row in np.random.default_rng(0).permutation(len(pairs)):
-            measure, recipe = pairs[row]
-            chosen_filter = recipe.filter if scores.n_examples > 1 else NO_FILTER
-            if chosen_filter not in rankings:
-                rankings[chosen_filter] = summarise(scores, chosen_filter).ranking
-            # A learned ranking isn't known yet, so scores stand for it.
-            selections = select_circuits(rankings[chosen_filter], replace(recipe, learner=None), measure, settings)
-            distinct |= dict.fromkeys(selection.circuit.prune() for selection in selections)
-            counts.append(len(distinct))
-            if time.perf_counter() - started > SELECT_SECONDS:
-                break
-        share, half = len(pairs) / len(counts), counts[max(0, len(counts) // 2 - 1)]
-        # Recipes repeat each other's circuits: the number of distinct ones grows as a power of the number of recipes.
-        power = min(1.0, float(np.log2(counts[-1] / half))) if len(counts) > 3 else 1.0
-        seconds = (time.perf_counter() - started) * share
-        inner = tuple(circuit for circuit in distinct if 0 < circuit.n_edges < circuit.graph.n_edges)
-        return Sample(inner, round(counts[-1] * share**power), seconds)
-
-    def evaluate(self, work: Work, stage: Stage, circuits: Sequence[Circuit], n_distinct: int) -> float:
-        """Return the seconds of evaluating `n_distinct` circuits like these.
-
-        The same circuits are timed once for all tasks of prompts of equal length, so that equal stages get equal times.
-        """
-        key = (work.task.longest, tuple(circuits))
-        if key not in self._circuits:
-            self._circuits[key] = self._time_circuits(work, stage, circuits)
-        shared, each = self._circuits[key]
-        n_groups = len(circuit_groups(self.engine, self.model, n_distinct, stage.batches))
-        return len(work.task) * (n_groups * shared + n_distinct * each)
-
-    def _time_circuits(self, work: Work, stage: Stage, circuits: Sequence[Circuit]) -> tuple[float, float]:
-        """Return the seconds per example of the runs that all circuits share, and of one circuit: some run together."""
-        settings = work.settings
-        metric = settings.metric.for_task(work.task)
-        job = EvaluateJob(metric, _without_task(settings.ablation), (), (), settings.memory)
-        shared, _ = self.job(work.task, stage, job)
-        by_cost = sorted(circuits, key=lambda circuit: len(circuit.nodes))
-        places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)
-        timed = tuple(by_cost[place] for place in places)
-        if not timed:
-            return shared / len(work.task), 0.0
-        together, _ = self.job(work.task, stage, replace(job, circuits=timed))
-        # The difference of two measurements may be noise; a circuit doesn't take less than a share of the whole.
-        each = max(together - shared, together / (len(timed) + 2)) / len(timed)
-        return shared / len(work.task), each / len(work.task)
 
 
 @dataclass(frozen=True)
@@ -269,7 +98,18 @@ class ScoreWork(Work):
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time a batch."""
-        return replace(stage, seconds=timer.score(self, stage))
+        return replace(stage, seconds=self.score(timer)[0] * len(self.task))
+
+    def score(self, timer: Timer) -> tuple[float, EdgeScores]:
+        """Return the seconds per example, and the scores of a few examples."""
+
+        def compute() -> tuple[float, EdgeScores]:
+            settings = self.settings
+            job = ScoreJob(settings.scorer, settings.metric.for_task(self.task), settings.positions, settings.level)
+            seconds, (values, *_) = timer.time(self.task, self.plan(timer.model, timer.engine), job)
+            return seconds, EdgeScores(settings.graph(timer.model.graph, self.task), values)
+
+        return timer.once(("score", self.task.digest, repr(self.settings.scorer)), compute)
 
 
 @dataclass(frozen=True)
@@ -285,33 +125,61 @@ class SelectWork(Work):
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Select from the scores of a few examples."""
-        return replace(stage, seconds=timer.sample(self.task, self.settings, self.recipes).seconds)
+        return replace(stage, seconds=self.sample(timer).seconds)
+
+    def sample(self, timer: Timer) -> Sample:
+        """Select circuits from the scores of a few examples."""
+        _, scores = ScoreWork(self.task, self.settings).score(timer)
+        key = ("select", self.task.digest, self.recipes)
+        return timer.once(key, lambda: sample_circuits(scores, self.recipes, self.settings))
 
 
 @dataclass(frozen=True)
 class EvaluateWork(Work):
-    """Evaluating circuits on a task: known ones, or those that recipes select from the scores of `train`."""
+    """Evaluating circuits on a task: known ones, or those that recipes select."""
 
     circuits: tuple[Circuit, ...] = ()
-    recipes: tuple[MeasureRecipe, ...] = ()
-    train: Task | None = None
+    selected: SelectWork | None = None
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan one pass per circuit."""
-        n_circuits = len(self.circuits) + len(self.recipes) * len(self.settings.sizes)
+        n_selected = 0 if self.selected is None else len(self.selected.recipes) * len(self.settings.sizes)
+        n_circuits = len(self.circuits) + n_selected
         need = circuit_need(model.transformer.shape, self.task.longest)
         stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, n_circuits)
         groups = circuit_groups(engine, model, n_circuits, stage.batches)
         return replace(stage, pieces=stage.batches * len(groups))
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
-        """Time some of the circuits together. Equal circuits run once."""
-        circuits = tuple(dict.fromkeys(circuit.prune() for circuit in self.circuits))
-        n_distinct = len(circuits)
-        if self.train is not None:
-            sample = timer.sample(self.train, self.settings, self.recipes)
+        """Time some of the circuits together. Equal circuits run once.
+
+        The same circuits are timed once for all tasks of prompts of equal length, so that equal stages get equal times.
+        """
+        if self.selected is None:
+            circuits = tuple(dict.fromkeys(circuit.prune() for circuit in self.circuits))
+            n_distinct = len(circuits)
+        else:
+            sample = self.selected.sample(timer)
             circuits, n_distinct = sample.circuits, sample.n_distinct
-        return replace(stage, passes=n_distinct, seconds=timer.evaluate(self, stage, circuits, n_distinct))
+        key = ("evaluate", self.task.longest, circuits)
+        shared, each = timer.once(key, lambda: self._time_circuits(stage, timer, circuits))
+        n_groups = len(circuit_groups(timer.engine, timer.model, n_distinct, stage.batches))
+        return replace(stage, passes=n_distinct, seconds=len(self.task) * (n_groups * shared + n_distinct * each))
+
+    def _time_circuits(self, stage: Stage, timer: Timer, circuits: Sequence[Circuit]) -> tuple[float, float]:
+        """Return the seconds per example of the runs that all circuits share, and of one circuit."""
+        settings = self.settings
+        metric = settings.metric.for_task(self.task)
+        job = EvaluateJob(metric, _without_task(settings.ablation), (), (), settings.memory)
+        shared, _ = timer.time(self.task, stage, job)
+        if not circuits:
+            return shared, 0.0
+        by_cost = sorted(circuits, key=lambda circuit: len(circuit.nodes))
+        places = np.linspace(0, len(by_cost) - 1, min(TIMED_CIRCUITS, len(by_cost))).round().astype(int)
+        timed = tuple(by_cost[place] for place in places)
+        together, _ = timer.time(self.task, stage, replace(job, circuits=timed))
+        # The difference of two measurements may be noise; a circuit doesn't take less than a share of the whole.
+        return shared, max(together - shared, together / (len(timed) + 2)) / len(timed)
 
 
 @dataclass(frozen=True)
@@ -322,20 +190,18 @@ class LearnWork(Work):
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan the steps of all rankings."""
-        cost = self._cost(model)
-        stage = _plan_stage(
-            "learn", model, engine, self.task, cost.need, replace(self.settings, batch_size=None), cost.steps
-        )
+        cost, settings = self._cost(model), replace(self.settings, batch_size=None)
+        stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         return replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time one step."""
         cost = self._cost(timer.model)
-        seconds, _ = timer.job(self.task, stage, cost.job)
-        return replace(stage, seconds=seconds * cost.steps * cost.batch / len(self.task))
+        seconds, _ = timer.time(self.task, stage, cost.job)
+        return replace(stage, seconds=seconds * cost.steps * cost.batch)
 
-    def _cost(self, model: Model) -> Any:
+    def _cost(self, model: Model) -> LearningCost:
         settings, ablation = self.settings, _without_task(self.settings.ablation)
         problem = LearningProblem(
             model, self.task, settings.metric, ablation, settings.sizes, settings.memory, level=settings.level
@@ -349,41 +215,45 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     With `exact`, every stage is timed on a few examples. Otherwise stages are timed only if the run may take minutes,
     judged by the sizes of model and examples. Circuits are selected from the scores of the timed examples.
     """
-    transformer, works = model.transformer, list(works)
+    works, workers = list(works), engine.workers(model)
     stages = [work.plan(model, engine) for work in works]
-    free = {str(device): free_bytes(device) for device in transformer.devices}
+    free = {str(device): free_bytes(device) for device in model.transformer.devices}
+    available = {name: amount for name, amount in free.items() if amount is not None}
+    # Workers on other devices than the CPU have memory of their own.
+    _check_memory(stages, available, workers if model.transformer.device.type == "cpu" else 1)
     weights = [] if model.module is None else list(model.module.parameters())
-    workers = engine.workers(model)
-    n_scores = sum(
-        work.settings.graph(model.graph, work.task).n_edges * s.examples * work.times
-        for work, s in zip(works, stages, strict=True)
-        if s.name == "score"
-    )
-    planned = Forecast(
-        model.name,
-        works[0].settings.graph(model.graph, works[0].task).n_edges,
-        sum(weight.nbytes for weight in weights),
-        {name: amount for name, amount in free.items() if amount is not None},
-        _repeat(works, stages),
-        4 * n_scores,
-        workers if transformer.device.type == "cpu" else 1,  # workers on other devices have memory of their own
-    )
-    planned.check()
-    n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in planned.stages)
+    n_tokens = sum(FORWARD_PASSES[s.name] * s.n_tokens * work.times for work, s in zip(works, stages, strict=True))
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
     if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
         timer = Timer(model, engine)
-        timed = [work.time(stage, timer) for work, stage in zip(works, stages, strict=True)]
-        planned = replace(planned, stages=_repeat(works, timed))
-    return replace(planned, workers=workers)
-
-
-def _repeat(works: Sequence[Work], stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Return the stages of all repetitions."""
-    return tuple(
-        replace(s, passes=work.times * s.passes, seconds=None if s.seconds is None else work.times * s.seconds)
-        for work, s in zip(works, stages, strict=True)
+        stages = [work.time(stage, timer) for work, stage in zip(works, stages, strict=True)]
+    n_edges = [work.settings.graph(model.graph, work.task).n_edges for work in works]
+    n_scores = sum(
+        n * len(work.task) * work.times for n, work in zip(n_edges, works, strict=True) if isinstance(work, ScoreWork)
     )
+    return Forecast(
+        model.name,
+        n_edges[0],
+        sum(weight.nbytes for weight in weights),
+        available,
+        tuple(stage.repeat(work.times) for work, stage in zip(works, stages, strict=True)),
+        n_scores * np.dtype(np.float32).itemsize,
+        workers,
+    )
+
+
+def _check_memory(stages: Iterable[Stage], available: Mapping[str, int], copies: int) -> None:
+    """Raise InputError if a single example doesn't fit into memory for each of the processes that share it."""
+    room = sum(available.values())
+    for stage in stages:
+        if available and stage.least * copies > room:
+            short = max(1, int(stage.length * room / max(1, stage.least * copies)))
+            fewer = ", fewer workers" if copies > 1 else ""
+            raise InputError(
+                f"one example of {stage.length} tokens needs {stage.least / 1e9:.2f} GB to {stage.name} beside the "
+                f"model, but {room / 1e9:.2f} GB are free on {', '.join(available)}; what would fit: prompts of up to "
+                f"{short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
+            )
 
 
 def _without_task(ablation: Ablation) -> Ablation:

@@ -18,8 +18,9 @@ from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import Task
-from .forecast import LearnWork, Timer
+from .forecast import LearnWork
 from .settings import Settings
+from .timing import Timer
 
 # With fewer steps than this, smaller batches are better; with fewer steps than `LEAST_STEPS`, nothing is learned.
 MANY_STEPS, LEAST_STEPS = 150, 40

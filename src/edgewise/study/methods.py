@@ -22,7 +22,7 @@ from ..method import parameters
 from ..models import Model, load_source
 from ..pipeline import discover
 from ..recipes.discovery import Discovery
-from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, Work, forecast
+from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, SelectWork, Work, forecast
 from ..recipes.recipe import Recipe
 from ..recipes.settings import Settings
 from ..runtime.engine import IN_PROCESS, Engine
@@ -221,7 +221,7 @@ def method_forecasts(
                     works += [LearnWork(splits[TRAIN], settings, learner, times=plan.seeds) for learner in learners]
             # Circuits of EAP-IG stand for those of all methods.
             recipes = tuple((measure, Recipe(FullSizeIlp(plan.grid.time_limit))) for measure in BOTH_MEASURES)
-            times = plan.seeds * len(listed)
-            works.append(EvaluateWork(splits[TEST], settings, recipes=recipes, train=splits[TRAIN], times=times))
+            selected, times = SelectWork(splits[TRAIN], settings, recipes), plan.seeds * len(listed)
+            works.append(EvaluateWork(splits[TEST], settings, selected=selected, times=times))
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts

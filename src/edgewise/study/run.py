@@ -184,9 +184,8 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
             recipes = tuple(dict.fromkeys(pair for seed in seeds for pair in plan.recipes(seed)))
             tested = tuple({(measure, recipe.name): (measure, recipe) for measure, recipe in recipes}.values())
             works.append(SelectWork(splits[TRAIN], settings, recipes, times=draws))
-            works += [
-                EvaluateWork(splits[split], settings, recipes=pairs, train=splits[TRAIN], times=draws)
-                for split, pairs in ((VALIDATION, recipes), (TEST, tested))
-            ]
+            for split, pairs in ((VALIDATION, recipes), (TEST, tested)):
+                selected = SelectWork(splits[TRAIN], settings, pairs)
+                works.append(EvaluateWork(splits[split], settings, selected=selected, times=draws))
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts
