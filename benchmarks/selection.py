@@ -62,7 +62,7 @@ def solve_cbc(problem: SelectionProblem) -> float:
     model += pulp.lpSum(x) <= problem.budget
     model += y[0] == 1
     model += y[-1] == 1
-    for edge, (u, v) in enumerate(zip(graph.edge_source.tolist(), graph.edge_head.tolist(), strict=True)):
+    for edge, (u, v) in enumerate(zip(graph.edge_source.tolist(), graph.edge_target.tolist(), strict=True)):
         model += x[edge] <= y[u]
         model += x[edge] <= y[v]
         out[u].append(x[edge])
@@ -88,7 +88,7 @@ def solve_full(problem: SelectionProblem) -> float:
 def measure(solver: str, source: str, rank: str, seed: int, n_spans: int) -> list[dict]:
     """Measure seconds and objective of every size, in this process."""
     graph, score = load(source, seed, n_spans)
-    _ = graph.edge_source, graph.edge_head
+    _ = graph.edge_source, graph.edge_target
     started = time.perf_counter()
     base = SelectionProblem.build(graph, score, rank, 0)
     np.argsort(base.value)

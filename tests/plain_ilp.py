@@ -16,7 +16,7 @@ def plain_optimum(problem) -> float | None:
     scale = float(np.abs(problem.value).max()) or 1.0  # the solver's tolerances are absolute
     x = [solver.addBinary(obj=float(value) / scale) for value in problem.value]
     y = [solver.addBinary() for _ in range(graph.n_nodes)]
-    tails, heads = graph.edge_source.tolist(), graph.edge_head.tolist()
+    tails, heads = graph.edge_source.tolist(), graph.edge_target.tolist()
     solver.addConstr(sum(x) <= problem.budget)  # 2b
     solver.addConstr(y[0] == 1)  # 2c
     solver.addConstr(y[-1] == 1)

@@ -352,7 +352,7 @@ def test_boxes_of_nodes_do_not_touch():
         apart = (high[:, None] <= low).any(-1)
         assert (apart | apart.T | np.eye(graph.n_nodes, dtype=bool)).all()
         assert (low[:, 0] >= layout.x_limits[0]).all() and (high[:, 0] <= layout.x_limits[1]).all()
-        assert (layout.y[graph.edge_source] < layout.y[graph.edge_head]).all()
+        assert (layout.y[graph.edge_source] < layout.y[graph.edge_target]).all()
 
 
 @pytest.mark.parametrize("shape", [(4, 4, 8), (12, 12, 8), (20, 2, 8), (3, 1, 8)])
@@ -363,7 +363,7 @@ def test_an_edge_passes_beside_the_boxes_of_other_nodes(shape):
     if shape == (4, 4, 8):
         edges = np.unique([*edges[:40], *map(graph.edge_index, ["m0->m1", "m1->m2", "m0->m2", "m0->m3"])])
     kinds = [KINDS[kind] for kind in edge_kinds(graph)[edges]]
-    ends = [{int(graph.edge_source[edge]), int(graph.edge_head[edge])} for edge in edges]
+    ends = [{int(graph.edge_source[edge]), int(graph.edge_target[edge])} for edge in edges]
     nodes = sorted(set.union(*ends))
     boxes = layout.boxes(np.isin(np.arange(graph.n_nodes), nodes))
     for path, own in zip(layout.paths(edges, kinds), ends, strict=True):

@@ -286,7 +286,7 @@ def test_reading_and_writing_take_little_more_memory_than_the_arrays(tmp_path, s
     graph = Graph(16, 12, 4)
     circuit, score = random_circuit(graph)
     path = tmp_path / f"c{suffix}"
-    assert graph.n_edges > 50_000 and graph.edge_head.size and graph.source_names  # made once for all
+    assert graph.n_edges > 50_000 and graph.edge_target.size and graph.source_names  # made once for all
     for act in (lambda: circuit.save(path, score), lambda: read_edge_file(path)):
         tracemalloc.start()
         act()

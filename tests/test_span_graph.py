@@ -31,7 +31,7 @@ def test_pairs_are_named_and_counted(plain):
     assert [graph.edge_index(name) for name in graph.edge_names] == list(range(graph.n_edges))
     assert len(set(graph.node_names)) == graph.n_nodes == len(graph.plain_node)
     for edge, name in enumerate(graph.edge_names):
-        assert [graph.node_names[graph.edge_source[edge]], graph.node_names[graph.edge_head[edge]]] == ends(name)
+        assert [graph.node_names[graph.edge_source[edge]], graph.node_names[graph.edge_target[edge]]] == ends(name)
     assert [plain.node_names[node] for node in graph.plain_node] == [name.split("@")[0] for name in graph.node_names]
 
 
@@ -63,7 +63,7 @@ def feasible_masks(graph):
     masks = ((np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
     valid = np.ones(len(masks), bool)
     for node in range(graph.n_nodes):
-        has_in, has_out = (masks[:, nodes == node].any(1) for nodes in (graph.edge_head, graph.edge_source))
+        has_in, has_out = (masks[:, nodes == node].any(1) for nodes in (graph.edge_target, graph.edge_source))
         valid &= has_out if node == 0 else has_in if node == graph.n_nodes - 1 else has_in == has_out
     return masks[valid]
 
@@ -90,7 +90,7 @@ def test_the_exact_solver_is_the_best_of_all_subsets(seed, rank, budget, pnr):
 def test_one_span_is_the_plain_graph():
     plain = Graph(2, 2, 2)
     graph, score = SpanGraph(plain, ["all"]), np.random.default_rng(0).normal(size=plain.n_edges)
-    assert (graph.edge_source == plain.edge_source).all() and (graph.edge_head == plain.edge_head).all()
+    assert (graph.edge_source == plain.edge_source).all() and (graph.edge_target == plain.edge_target).all()
     for size in (5, 12, 20):
         chosen = solve(Ranking(graph, score), size).circuit
         assert chosen.plain() == solve(Ranking(plain, score), size).circuit

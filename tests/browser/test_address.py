@@ -115,7 +115,7 @@ def test_search_finds_a_node_by_name(page, view):
     assert names[:3] == ["a2.h0", "a2.h1", "a2.h2"]
     graph = view.graph
     heads = [graph.node_names.index(f"a2.h{head}") for head in range(3)]
-    of = np.isin(graph.edge_source, heads) | np.isin(graph.edge_head, heads)
+    of = np.isin(graph.edge_source, heads) | np.isin(graph.edge_target, heads)
     inside = ranked(view, ILP, of & mask_of(view, ILP, 1))
     assert names[3:] == (inside + ranked(view, ILP, of & ~mask_of(view, ILP, 1)))[:6]
     # While one types, the picture shows what is meant so far.
@@ -219,7 +219,7 @@ def test_an_edited_address_moves_the_page(page, view):
     page.edit_address("#method=Greedy&metric=CPR&size=0.3&node=logits")
     assert page.pressed("#methods") == ["Greedy"] and page.pressed("#metrics") == ["CPR"]
     graph, mask = view.graph, mask_of(view, 3, 2)
-    assert page.listed("into") == ranked(view, 3, mask & (graph.edge_head == graph.n_nodes - 1))
+    assert page.listed("into") == ranked(view, 3, mask & (graph.edge_target == graph.n_nodes - 1))
 
 
 def test_a_circuit_beside_a_run_has_an_address(open_page, write_page, view):
@@ -251,7 +251,7 @@ def test_any_address_leaves_a_working_page(page, view, address):
     page.click_node("logits")
     assert page.text("#chosen .node").startswith("logits")
     size = int(page.page.locator("#size-slider").input_value())
-    into = mask_of(view, 0, size) & (view.graph.edge_head == view.graph.n_nodes - 1)
+    into = mask_of(view, 0, size) & (view.graph.edge_target == view.graph.n_nodes - 1)
     assert page.listed("into") == ranked(view, 0, into)
 
 

@@ -315,7 +315,7 @@ def test_the_strongest_nodes_are_listed(page, view):
     graph, strength = view.graph, strength_of(view, CMD_ILP)
     mask = mask_of(view, CMD_ILP, 1)
     totals = {
-        name: strength[mask & ((graph.edge_source == node) | (graph.edge_head == node))].sum()
+        name: strength[mask & ((graph.edge_source == node) | (graph.edge_target == node))].sum()
         for node, name in enumerate(graph.node_names)
     }
     inner = sorted((name for name in totals if name[0] in "am"), key=lambda name: -totals[name])

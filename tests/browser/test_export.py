@@ -71,7 +71,7 @@ def test_the_svg_shows_the_current_picture(page, view):
     name, data = saved(page, "#export-svg")
     svg = ElementTree.fromstring(data)
     here, there = mask_of(view, 2, 2), mask_of(view, 0, 2)
-    shown = (here | there) & (view.graph.edge_head == view.graph.n_nodes - 1) & (view.runs[0].mean < 0)
+    shown = (here | there) & (view.graph.edge_target == view.graph.n_nodes - 1) & (view.runs[0].mean < 0)
     assert shown.any() and set(lines(svg)) == set(ranked(view, 0, shown))
     words = " ".join(texts(svg))
     assert "Learned · CMD" in words and "edges of logits alone" in words and "Greedy · CMD" in words

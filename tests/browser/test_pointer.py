@@ -67,7 +67,7 @@ def test_tip_of_a_node(page, view):
     words = {"input": "the embedding", "a2.h1": "head 1 of layer 2", "m3": "MLP of layer 3", "logits": "the output"}
     for name, what in words.items():
         cell, node = places["cells"][name], graph.node_names.index(name)
-        into, out = mask & (graph.edge_head == node), mask & (graph.edge_source == node)
+        into, out = mask & (graph.edge_target == node), mask & (graph.edge_source == node)
         tip = page.hover(*on_screen(places, (cell["x"], cell["y"])))
         assert tip["name"] == name and tip["is"] == what
         assert tip["edges"] == f"{into.sum()} in, {out.sum()} out"
@@ -92,7 +92,7 @@ def test_click_on_a_node_shows_its_edges_ranked(page, view, name):
     page.size(2)
     graph, mask = view.graph, mask_of(view, ILP, 2)
     node = graph.node_names.index(name)
-    into, out = mask & (graph.edge_head == node), mask & (graph.edge_source == node)
+    into, out = mask & (graph.edge_target == node), mask & (graph.edge_source == node)
     assert (into | out).any()
     page.record_lines().click_node(name)
     for side, edges in (("into", into), ("out", out)):
@@ -112,7 +112,7 @@ def test_hidden_edges_have_no_tip(page, view):
     name, spot = next(iter(spots.items()))
     ends = {
         view.graph.node_names[node[view.graph.edge_index(name)]]
-        for node in (view.graph.edge_source, view.graph.edge_head)
+        for node in (view.graph.edge_source, view.graph.edge_target)
     }
     other = next(node for node in view.graph.node_names if node not in ends)
     assert page.hover(*on_screen(places, spot))["name"] == name
@@ -152,7 +152,7 @@ def test_the_chosen_edge_has_the_tip_where_lines_cross(page, view):
 
 def test_pinned_nodes_keep_their_edges(page, view):
     graph, mask = view.graph, mask_of(view, ILP, 2)
-    of = {name: (graph.edge_head == node) | (graph.edge_source == node) for node, name in enumerate(graph.node_names)}
+    of = {name: (graph.edge_target == node) | (graph.edge_source == node) for node, name in enumerate(graph.node_names)}
     page.size(2).click_node("a1.h0").click("#pin").click_node("m2").click("#pin").click_node("a3.h1")
     n_shown = (mask & (of["a1.h0"] | of["m2"] | of["a3.h1"])).sum()
     assert f" {n_shown} selected by node" in page.text("#caption")
@@ -224,7 +224,7 @@ def test_tap_on_a_node_shows_its_edges(phone, view):
     node = graph.node_names.index("a1.h0")
     assert phone.tip()["name"] == "a1.h0"
     assert phone.text("#chosen .node").startswith("a1.h0")
-    assert phone.listed("into") == ranked(view, ILP, mask & (graph.edge_head == node))
+    assert phone.listed("into") == ranked(view, ILP, mask & (graph.edge_target == node))
     assert phone.listed("out") == ranked(view, ILP, mask & (graph.edge_source == node))
 
 

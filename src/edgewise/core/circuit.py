@@ -180,15 +180,15 @@ class Circuit:
 def connected(graph: BaseGraph, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the edges [edge] of `mask` on paths from `input` to `logits`: drop dead ends until none is left."""
     edges = np.flatnonzero(mask)
-    tail, head = graph.edge_source[edges], graph.edge_head[edges]
+    source, target = graph.edge_source[edges], graph.edge_target[edges]
     while True:
         has_in, has_out = np.zeros((2, graph.n_nodes), bool)
         has_in[0] = has_out[-1] = True
-        has_in[head] = has_out[tail] = True
-        stays = has_in[tail] & has_out[head]
+        has_in[target] = has_out[source] = True
+        stays = has_in[source] & has_out[target]
         if stays.all():
             break
-        edges, tail, head = edges[stays], tail[stays], head[stays]
+        edges, source, target = edges[stays], source[stays], target[stays]
     on_path = np.zeros(graph.n_edges, bool)
     on_path[edges] = True
     return on_path

@@ -60,10 +60,10 @@ class Ranking:
         resampled = self.resampled
         if resampled is not None and (resampled.shape[1:] != value.shape or not np.isfinite(resampled).all()):
             raise InputError("resampled values of a ranking must be finite, one per edge")
-        kept = None if self.kept is None else frozen(self.kept, bool)
-        if kept is not None and kept.shape != value.shape:
-            raise InputError(f"kept has shape {kept.shape}, but the graph has {self.graph.n_edges} edges")
-        object.__setattr__(self, "kept", kept)
+        if self.kept is not None:
+            object.__setattr__(self, "kept", frozen(self.kept, bool))
+            if self.kept.shape != value.shape:
+                raise InputError(f"kept has shape {self.kept.shape}, but the graph has {self.graph.n_edges} edges")
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "origin", MappingProxyType(dict(self.origin)))
 

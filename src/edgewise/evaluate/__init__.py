@@ -1,6 +1,6 @@
 """Evaluation: how faithful are circuits? `run_circuits` runs them; all other modules need NumPy only."""
 
-from .ablations import ABLATIONS, Ablation, Mean, Patching, PositionalMean, Zero
+from .ablations import ABLATIONS, DEFAULT_ABLATION, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, record_attention, strongest_heads
 from .curve import DEFAULT_SHARE, SIZES, Curve, area, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness

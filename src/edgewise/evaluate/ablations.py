@@ -91,6 +91,7 @@ class PositionalMean(Mean):
     positional: ClassVar[bool] = True
 
 
+DEFAULT_ABLATION = Patching()
 ABLATIONS: dict[str, type[Ablation]] = {ablation.name: ablation for ablation in (Patching, Zero, Mean, PositionalMean)}
 
 

@@ -89,7 +89,7 @@ def record_attention(model: Model, task: Task, examples: Sequence[int], heads: S
 def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.intp]:
     """Return the heads (nodes) by the sum of `strength` [edge] over their edges, strongest first."""
     total = np.bincount(graph.edge_source, strength, graph.n_nodes) + np.bincount(
-        graph.edge_head, strength, graph.n_nodes
+        graph.edge_target, strength, graph.n_nodes
     )
     heads = np.concatenate(
         [graph.attention_sources(layer) + np.arange(graph.n_heads) for layer in range(graph.n_layers)]

@@ -140,18 +140,18 @@ def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
 
 
 def compare(
-    one: Curve,
+    curve: Curve,
     other: Curve,
     measure: Measure,
     resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
-    """Compare the area of `one` with that of `other` on the same resamples of the same examples.
+    """Compare the area of `curve` with that of `other` on the same resamples of the same examples.
 
     Parameters
     ----------
-    one, other
+    curve, other
         Curves over the same sizes and the same examples.
     measure
         The area to compare: `CMD` or `CPR`.
@@ -161,19 +161,19 @@ def compare(
     Returns
     -------
     Comparison
-        The area of `one` minus that of `other`, its interval, and whether it is significant.
+        The area of `curve` minus that of `other`, its interval, and whether it is significant.
 
     Examples
     --------
     >>> greedy, ilp = discovery.of(edgewise.CMD)[:2]
     >>> edgewise.compare(ilp.curve, greedy.curve, edgewise.CMD).difference
     """
-    if one.full.shape != other.full.shape or not ((one.full == other.full) & (one.empty == other.empty)).all():
+    if curve.full.shape != other.full.shape or not ((curve.full == other.full) & (curve.empty == other.empty)).all():
         raise InputError(
-            f"a paired comparison needs curves on the same examples, but these have {len(one.full)} and "
+            f"a paired comparison needs curves on the same examples, but these have {len(curve.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
         )
-    return resample(one, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
+    return resample(curve, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
 
 
 def faithfulness_intervals(

@@ -24,12 +24,11 @@ from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..tasks import Example, Metric, Task, TaskMetric, check_examples
-from .ablations import Ablation, Patching
+from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
+from .ablations import DEFAULT_ABLATION, Ablation
 from .faithfulness import faithfulness
 
 FloatArray = NDArray[np.float64]
-DEFAULT_METRIC, DEFAULT_ABLATION = TaskMetric(), Patching()
 # Circuits are split into groups until there are 8 work items, but each group has at least 25 circuits.
 MIN_ITEMS, MIN_GROUP = 8, 25
 

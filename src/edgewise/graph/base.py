@@ -68,7 +68,7 @@ class BaseGraph(ABC):
 
     @property
     @abstractmethod
-    def edge_head(self) -> NDArray[np.int32]:
+    def edge_target(self) -> NDArray[np.int32]:
         """[edge] The node that an edge ends in."""
 
     @property
@@ -116,7 +116,7 @@ class BaseGraph(ABC):
     def used_nodes(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return whether [node] each node has an edge in a mask [edge]."""
         used = np.zeros(self.n_nodes, bool)
-        used[self.edge_source[mask]] = used[self.edge_head[mask]] = True
+        used[self.edge_source[mask]] = used[self.edge_target[mask]] = True
         return used
 
     def record(self) -> dict[str, Any]:
@@ -305,7 +305,7 @@ class Graph(BaseGraph):
         return np.where(joined, first + sources * step, -1)
 
     @cached_property
-    def edge_head(self) -> NDArray[np.int32]:
+    def edge_target(self) -> NDArray[np.int32]:
         """[edge] The node that an edge ends in."""
         return freeze(self.destination_node[self.edge_destination])
 

@@ -108,7 +108,7 @@ class NodeGraph(BaseGraph):
         return freeze((self.members >= self.width).astype(np.int32))
 
     @cached_property
-    def edge_head(self) -> NDArray[np.int32]:
+    def edge_target(self) -> NDArray[np.int32]:
         """[edge] The other one of the two nodes."""
         return freeze(1 - self.edge_source)
 
@@ -153,7 +153,7 @@ class NodeGraph(BaseGraph):
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return the edges [plain edge] among the nodes of a circuit."""
         inside = np.append(self.member_mask(mask).any(1), True)
-        return inside[self.plain.edge_source] & inside[self.plain.edge_head]
+        return inside[self.plain.edge_source] & inside[self.plain.edge_target]
 
     def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return for each edge of `plain` the score of its source, the sum over its neurons; 0 if it has none."""

@@ -100,9 +100,9 @@ class SpanGraph(BaseGraph):
         return self._nodes(self.plain.edge_source)
 
     @cached_property
-    def edge_head(self) -> NDArray[np.int32]:
+    def edge_target(self) -> NDArray[np.int32]:
         """[pair] The node that a pair ends in."""
-        return self._nodes(self.plain.edge_head)
+        return self._nodes(self.plain.edge_target)
 
     def edge_name(self, edge: int) -> str:
         """Return the name of a pair, such as `input->a0.h1<q>@S1`."""

@@ -39,19 +39,19 @@ def read(path: Path, level: str | None = None) -> EdgeFile:
         if tuple(data[key]) != names:  # the order of the tensors
             raise InputError(f"{path}: {key} must list the nodes of {graph} in order, from {names[0]} to {names[-1]}")
     mask = inside[graph.edge_source, graph.edge_destination]
-    given = {key for key in LEVEL_KEYS if data.get(key) is not None}
+    level_keys = {key for key in LEVEL_KEYS if data.get(key) is not None}
     # For nodes and neurons, EAP-IG sets all pairs of chosen ones, also those that are no edge.
-    is_strict = np.count_nonzero(inside) == np.count_nonzero(mask) or bool(given)
+    is_strict = np.count_nonzero(inside) == np.count_nonzero(mask) or bool(level_keys)
     if not np.isin(inside, (0, 1)).all() or not is_strict:
         raise InputError(f"{path}: edges_in_graph must be true or false, and false where {graph} has no edge")
     wide = (graph.n_sources, graph.d_model)
     content = LevelContent(
         None if score is None else score[graph.edge_source, graph.edge_destination],
         mask.astype(bool),
-        _read_scores(data, "nodes_scores", shape[:1], path) if "nodes_scores" in given else None,
+        _read_scores(data, "nodes_scores", shape[:1], path) if "nodes_scores" in level_keys else None,
         nodes,
-        _read_scores(data, "neurons_scores", wide, path) if "neurons_scores" in given else None,
-        _read_flags(data, "neurons_in_graph", wide, path) if "neurons_in_graph" in given else None,
+        _read_scores(data, "neurons_scores", wide, path) if "neurons_scores" in level_keys else None,
+        _read_flags(data, "neurons_in_graph", wide, path) if "neurons_in_graph" in level_keys else None,
     )
     return content.at_level(level, path, graph, read_about(data, path))
 

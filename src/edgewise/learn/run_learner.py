@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from ..core.ranking import Ranking
 from ..errors import InputError, warn
-from ..evaluate import SIZES, Ablation, Patching
+from ..evaluate import DEFAULT_ABLATION, SIZES, Ablation
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..models.torch_modes import default_torch_modes
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import Metric, Task, TaskMetric, check_examples
+from ..tasks import DEFAULT_METRIC, Metric, Task, check_examples
 from .base import Learner, LearningProblem
 from .top_k_learner import TopKLearner
 
 # A loss that rises by more than this share has diverged.
 MAX_TREND = 0.5
-DEFAULT_LEARNER, DEFAULT_METRIC, DEFAULT_ABLATION = TopKLearner(), TaskMetric(), Patching()
+DEFAULT_LEARNER = TopKLearner()
 
 
 @default_torch_modes()

@@ -142,7 +142,7 @@ def shrinkage_recipes(kappa: float, pnr: float = 0.5, time_limit: float | None =
 def learned_recipes(learner: Learner | None = None, time_limit: float | None = None) -> Recipes:
     """Return greedy and ILP on a ranking that is learned for each measure: measure -> recipes."""
     learners = {m: (learner or TopKLearner()).for_measure(m) for m in BOTH_MEASURES}
-    return {m: (Recipe(learner=one), Recipe(Ilp(time_limit), learner=one)) for m, one in learners.items()}
+    return {m: (Recipe(learner=each), Recipe(Ilp(time_limit), learner=each)) for m, each in learners.items()}
 
 
 def combinations(
@@ -203,18 +203,18 @@ def select_circuits(
     problem = SelectionProblem.of(ranking, measure.rank, 0, recipe.pnr)
     if settings.pnr_after_absolute:
         problem = replace(problem, is_positive=ranking.value != 0)
-    kept = ranking.kept
-    if not recipe.filter.drop_failed or kept is None or kept.all():
+    passed = ranking.kept
+    if not recipe.filter.drop_failed or passed is None or passed.all():
         return solve_path(problem, budgets, recipe.solver, settings.fill, settings.nested)
     # Only edges that passed the filter are selected, so these circuits stop growing. A failed edge costs more than all
     # others are worth. A heuristic may still take one: it is removed afterwards.
-    priced = replace(problem, value=np.where(kept, problem.value, -1 - np.abs(problem.value).sum()))
-    reachable = [min(budget, int(np.count_nonzero(kept))) for budget in budgets]
+    priced = replace(problem, value=np.where(passed, problem.value, -1 - np.abs(problem.value).sum()))
+    reachable = [min(budget, int(np.count_nonzero(passed))) for budget in budgets]
     selections = []
     for selection, budget in zip(
         solve_path(priced, reachable, recipe.solver, settings.fill, settings.nested), budgets, strict=True
     ):
-        circuit = Circuit(problem.graph, selection.circuit.mask & kept).prune()
+        circuit = Circuit(problem.graph, selection.circuit.mask & passed).prune()
         objective = problem.objective(circuit.mask)
         selections.append(replace(selection, circuit=circuit, n_requested=budget, objective=objective))
     return tuple(selections)

@@ -21,12 +21,12 @@ from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
 
 
-def jaccard(one: Circuit, other: Circuit) -> float:
+def jaccard(circuit: Circuit, other: Circuit) -> float:
     """Return the shared edges as a share of the edges of either circuit. 1 for two empty circuits.
 
     Parameters
     ----------
-    one, other
+    circuit, other
         Circuits of the same graph.
 
     Returns
@@ -39,13 +39,13 @@ def jaccard(one: Circuit, other: Circuit) -> float:
     >>> edgewise.jaccard(Circuit.full(graph), Circuit.empty(graph))
     0.0
     """
-    if one.graph != other.graph:
+    if circuit.graph != other.graph:
         raise InputError(
-            f"circuits of two graphs have no edges to share: one of {one.graph.describe()}, "
+            f"circuits of two graphs have no edges to share: one of {circuit.graph.describe()}, "
             f"one of {other.graph.describe()}"
         )
-    n_either = int(np.count_nonzero(one.mask | other.mask))
-    return int(np.count_nonzero(one.mask & other.mask)) / n_either if n_either else 1.0
+    n_either = int(np.count_nonzero(circuit.mask | other.mask))
+    return int(np.count_nonzero(circuit.mask & other.mask)) / n_either if n_either else 1.0
 
 
 def overlap(
@@ -74,8 +74,8 @@ def _pairwise_overlap(selected: Sequence[Sequence[Circuit]]) -> NDArray[np.float
     """Return the mean overlap [size] over all pairs of resamples, from circuits [resample][size]."""
     pairs = np.array(
         [
-            [jaccard(a, b) if a.n_edges or b.n_edges else float("nan") for a, b in zip(one, other, strict=True)]
-            for one, other in combinations(selected, 2)
+            [jaccard(a, b) if a.n_edges or b.n_edges else float("nan") for a, b in zip(first, second, strict=True)]
+            for first, second in combinations(selected, 2)
         ]
     )
     counts = (~np.isnan(pairs)).sum(0)
@@ -116,5 +116,5 @@ def ranking_overlap(
     if ranking.resampled is None or len(ranking.resampled) < 2:
         return None
     rankings = [replace(ranking, value=row, resampled=None) for row in ranking.resampled]
-    selected = [select_circuits(one, recipe, measure, settings) for one in rankings]
+    selected = [select_circuits(each, recipe, measure, settings) for each in rankings]
     return _pairwise_overlap([[selection.circuit for selection in selections] for selections in selected])

@@ -224,7 +224,7 @@ def describe(
         return _describe_members(graph, circuit, score, signed, top)
     values = None if score is None else np.asarray(score, np.float64)[edges]
     weight = np.ones(len(edges)) if values is None else np.abs(values)
-    starts, ends = graph.edge_source[edges], graph.edge_head[edges]
+    starts, ends = graph.edge_source[edges], graph.edge_target[edges]
     total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
     outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes).tolist() for nodes in (starts, ends))
     inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
@@ -256,7 +256,7 @@ def _describe_members(
     total = np.bincount(sources, weight, plain.n_sources)
     counts = np.bincount(sources, minlength=plain.n_sources).tolist()
     outgoing, incoming = (
-        np.bincount(nodes[edges], minlength=plain.n_nodes).tolist() for nodes in (plain.edge_source, plain.edge_head)
+        np.bincount(nodes[edges], minlength=plain.n_nodes).tolist() for nodes in (plain.edge_source, plain.edge_target)
     )
     used = np.flatnonzero(graph.member_mask(circuit.mask)[1:].any(1)) + 1
     n_mlps = int(((used - 1) % (plain.n_heads + 1) == plain.n_heads).sum())

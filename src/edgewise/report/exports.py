@@ -80,7 +80,7 @@ def to_networkx(circuit: Circuit, score: NDArray[np.floating] | None = None, nam
         if score is not None:
             value = float(score[edge])
             attributes |= {"score": value, "sign": "positive" if value > 0 else "negative" if value < 0 else "zero"}
-        exported.add_edge(names[graph.edge_source[edge]], names[graph.edge_head[edge]], key, **attributes)
+        exported.add_edge(names[graph.edge_source[edge]], names[graph.edge_target[edge]], key, **attributes)
     return exported
 
 

@@ -21,11 +21,11 @@ from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
-from ..tasks import Example, Metric, Task, TaskMetric, check_examples
+from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer
 from .eap_ig import EapIg
 
-DEFAULT_SCORER, DEFAULT_METRIC = EapIg(), TaskMetric()
+DEFAULT_SCORER = EapIg()
 
 
 @dataclass(frozen=True)

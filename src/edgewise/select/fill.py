@@ -20,19 +20,18 @@ def fill_with_zero_edges(problem: SelectionProblem, mask: Bools) -> Bools:
     if not room or not len(left):
         return mask
     mask = mask.copy()
-    used = np.zeros(graph.n_nodes, bool)
+    used = graph.used_nodes(mask)
     used[[0, -1]] = True
-    used[graph.edge_source[mask]] = used[graph.edge_head[mask]] = True
     while room and len(left):
-        tail, head = graph.edge_source[left], graph.edge_head[left]
-        chosen = np.flatnonzero(used[tail] & used[head])[:room]
+        source, target = graph.edge_source[left], graph.edge_target[left]
+        chosen = np.flatnonzero(used[source] & used[target])[:room]
         if not len(chosen):
-            into, out_of = used[tail] & ~used[head], ~used[tail] & used[head]
-            joining = np.intersect1d(head[into], tail[out_of])
+            into, out_of = used[source] & ~used[target], ~used[source] & used[target]
+            joining = np.intersect1d(target[into], source[out_of])
             if not len(joining) or room < 2:
                 break
             node = joining[0]
-            chosen = np.array([np.argmax(into & (head == node)), np.argmax(out_of & (tail == node))])
+            chosen = np.array([np.argmax(into & (target == node)), np.argmax(out_of & (source == node))])
             used[node] = True
         mask[left[chosen]] = True
         room -= len(chosen)
@@ -63,11 +62,12 @@ def _connect(problem: SelectionProblem, edges: np.ndarray) -> Bools:
     mask[edges] = True
     has_in, has_out = np.zeros((2, graph.n_nodes), bool)
     has_in[0] = has_out[-1] = True
-    has_in[graph.edge_head[mask]] = has_out[graph.edge_source[mask]] = True
+    has_in[graph.edge_target[mask]] = has_out[graph.edge_source[mask]] = True
     touched = has_in | has_out
     needs_in, needs_out = np.flatnonzero(touched & ~has_in), np.flatnonzero(touched & ~has_out)
     # The connectors have one edge from input to every node, and one from every node to logits.
-    tail, head = graph.edge_source[problem.connectors], graph.edge_head[problem.connectors]
-    joins_in, joins_out = (tail == 0) & np.isin(head, needs_in), np.isin(tail, needs_out) & (head == graph.n_nodes - 1)
+    source, target = graph.edge_source[problem.connectors], graph.edge_target[problem.connectors]
+    joins_in = (source == 0) & np.isin(target, needs_in)
+    joins_out = np.isin(source, needs_out) & (target == graph.n_nodes - 1)
     mask[problem.connectors[joins_in | joins_out]] = True
     return mask

@@ -56,8 +56,8 @@ def greedy_order(
     rank  [edge] 0 for the best edge; no two are equal
     """
     edges = np.flatnonzero(allowed)
-    edges = edges[np.argsort(graph.edge_head[edges], kind="stable")]
-    stops = np.searchsorted(graph.edge_head[edges], np.arange(graph.n_nodes + 1))
+    edges = edges[np.argsort(graph.edge_target[edges], kind="stable")]
+    stops = np.searchsorted(graph.edge_target[edges], np.arange(graph.n_nodes + 1))
     into = [edges[a:b] for a, b in itertools.pairwise(stops)]
     since, barriers = _reach_nodes(graph, rank, into, reached)
     taken, stretch = [], []

@@ -73,7 +73,7 @@ class Reduction:
         """Return the reduced cost [edge], in units of `scale`: the value of an edge minus the duals of its rows.
 
         The dual of the budget is >= 0: what a place is worth. The others are <= 0, so they raise the price: those of
-        the rows that need an in-edge of its head and an out-edge of its source, and for a positive edge that of the
+        the rows that need an in-edge of its target and an out-edge of its source, and for a positive edge that of the
         row of positive edges.
 
         An edge that is out with a price <= 0, or sure with a price >= 0, can't improve the relaxation.
@@ -81,11 +81,11 @@ class Reduction:
         assert answer.row_dual is not None
         dual, graph = answer.row_dual, self.problem.graph
         # Row -1: the node needs no such edge.
-        at_head = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
-        at_tail = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
+        at_target = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
+        at_source = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
         prices = self.problem.value / self.scale
-        prices += (at_head - dual[0])[graph.edge_head]
-        prices += at_tail[graph.edge_source]
+        prices += (at_target - dual[0])[graph.edge_target]
+        prices += at_source[graph.edge_source]
         if self.problem.least_positive:
             prices -= dual[1] * self.problem.is_positive
         return prices
@@ -152,19 +152,19 @@ def reduce_problem(
 def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     """Return the roles of all edges and nodes."""
     graph = problem.graph
-    tail, head = graph.edge_source, graph.edge_head
+    source, target = graph.edge_source, graph.edge_target
     backbone = connected(graph, sure)  # contains the required edges, which are a circuit
     core = np.zeros(graph.n_nodes, bool)
     core[[0, -1]] = True
     has_core = bool(backbone.any())
     if has_core:
-        core[tail[backbone]] = core[head[backbone]] = True
+        core[source[backbone]] = core[target[backbone]] = True
     joining = problem.connectors
-    settled = core[tail[joining]] & core[head[joining]] if has_core else False
+    settled = core[source[joining]] & core[target[joining]] if has_core else False
     is_candidate = sure | offered
     is_candidate[joining[~(settled | sure[joining])]] = True
     candidates = np.flatnonzero(is_candidate)
-    inside = core[tail[candidates]].astype(np.int8) + core[head[candidates]]
+    inside = core[source[candidates]].astype(np.int8) + core[target[candidates]]
     is_sure = sure[candidates] & has_core
     fixed = np.zeros(graph.n_edges, bool)
     fixed[candidates[is_sure & (inside == 2)]] = True
@@ -177,7 +177,7 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     outer = np.flatnonzero(~core)
     column_of = np.full(graph.n_nodes, -1)
     column_of[outer] = len(free) + len(group_sizes) + np.arange(len(outer))
-    tied_end = np.where(core[tail[tied]], column_of[head[tied]], column_of[tail[tied]])
+    tied_end = np.where(core[source[tied]], column_of[target[tied]], column_of[source[tied]])
     largest = float(np.abs(problem.value[candidates]).max(initial=0.0))
     return Parts(core, has_core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, column_of, largest)
 
@@ -208,7 +208,7 @@ def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
     """
     graph, core = problem.graph, parts.core
     covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
-    covered_in[graph.edge_head[parts.tied]] = covered_out[graph.edge_source[parts.tied]] = True
+    covered_in[graph.edge_target[parts.tied]] = covered_out[graph.edge_source[parts.tied]] = True
     needs_in, needs_out = ~covered_in & ~core, ~covered_out & ~core
     if not parts.has_core:
         needs_in[-1] = needs_out[0] = True
@@ -232,22 +232,22 @@ def _entries(
     """
     in_rows, out_rows, first_link = covers
     core, column_of = parts.core, parts.column_of
-    tail, head = problem.graph.edge_source[parts.free], problem.graph.edge_head[parts.free]
+    source, target = problem.graph.edge_source[parts.free], problem.graph.edge_target[parts.free]
     x = np.arange(len(parts.free))
-    into, out_of = x[in_rows[head] >= 0], x[out_rows[tail] >= 0]
-    at_tail, at_head = x[~core[tail]], x[~core[head]]
-    links = first_link + np.arange(len(at_tail) + len(at_head))
+    into, out_of = x[in_rows[target] >= 0], x[out_rows[source] >= 0]
+    at_source, at_target = x[~core[source]], x[~core[target]]
+    links = first_link + np.arange(len(at_source) + len(at_target))
     node_in, node_out = np.flatnonzero((in_rows >= 0) & ~core), np.flatnonzero((out_rows >= 0) & ~core)
     counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
     blocks = [
         (np.zeros(len(counted), int), counted, places[counted]),
         (np.ones(len(signed), int), signed, positives[signed]),
-        (in_rows[head[into]], into, np.ones(len(into))),
-        (out_rows[tail[out_of]], out_of, np.ones(len(out_of))),
+        (in_rows[target[into]], into, np.ones(len(into))),
+        (out_rows[source[out_of]], out_of, np.ones(len(out_of))),
         (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
         (out_rows[node_out], column_of[node_out], -np.ones(len(node_out))),
-        (links, np.concatenate([at_tail, at_head]), np.ones(len(links))),
-        (links, column_of[np.concatenate([tail[at_tail], head[at_head]])], -np.ones(len(links))),
+        (links, np.concatenate([at_source, at_target]), np.ones(len(links))),
+        (links, column_of[np.concatenate([source[at_source], target[at_target]])], -np.ones(len(links))),
     ]
     rows, columns, entries = (np.concatenate(block) for block in zip(*blocks, strict=True))
     return rows, columns, entries

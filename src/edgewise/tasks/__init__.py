@@ -14,6 +14,7 @@ from .load import (
     split_task,
 )
 from .metrics import (
+    DEFAULT_METRIC,
     METRICS,
     Accuracy,
     Kl,

@@ -48,10 +48,10 @@ def generate(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
     single_tokens(countries, tokenizer, "capitals", LEAST_COUNTRIES)
     draw = Draw("capitals", seed)
     while True:
-        template, (first, asked, other) = draw.choice(TEMPLATES), draw.sample(countries, 3)
-        a, b, capital = mark("example", first), mark("country", asked), mark("example", CAPITALS[first])
+        template, (first, country, other) = draw.choice(TEMPLATES), draw.sample(countries, 3)
+        a, b, capital = mark("example", first), mark("country", country), mark("example", CAPITALS[first])
         clean, named = read_markers(template.format(a=a, b=b, capital=capital))
         corrupted = template.format(a=first, b=other, capital=CAPITALS[first])
         if draw.belongs((corrupted,), split) and draw.is_new((clean,), split):
             spans = (*sorted(named), end_span(clean))
-            yield PromptPair(clean, corrupted, f" {CAPITALS[asked]}", f" {CAPITALS[other]}", spans=spans)
+            yield PromptPair(clean, corrupted, f" {CAPITALS[country]}", f" {CAPITALS[other]}", spans=spans)

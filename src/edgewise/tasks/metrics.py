@@ -92,8 +92,8 @@ class Metric(Method, ABC):
         values, expected = self.value(run, clean), (len(run.answers),)
         shape = getattr(values, "shape", None)
         if shape != expected:
-            given = type(values).__name__ if shape is None else tuple(shape)
-            raise InputError(f"metric {self.name!r} must give one value per example, {expected}, but gave {given}")
+            result = type(values).__name__ if shape is None else tuple(shape)
+            raise InputError(f"metric {self.name!r} must give one value per example, {expected}, but gave {result}")
         return values if run.counted is None else self.combine(values.view(run.counted.shape), run.counted)
 
 
@@ -188,6 +188,7 @@ class Accuracy(Metric):
         return values.masked_fill(~counted, 1).amin(1)
 
 
+DEFAULT_METRIC = TaskMetric()
 METRICS: dict[str, type[Metric]] = {
     metric.name: metric for metric in (TaskMetric, LogitDifference, ProbabilityDifference, LogProbability, Kl, Accuracy)
 }

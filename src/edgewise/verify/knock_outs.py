@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.statistics import resampling_weights
 from ..errors import InputError
-from ..evaluate.ablations import Ablation
+from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import CONFIDENCE, RESAMPLES, Interval
-from ..evaluate.run_circuits import DEFAULT_ABLATION, DEFAULT_METRIC, evaluate_circuits
+from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import Metric, Task
+from ..tasks import DEFAULT_METRIC, Metric, Task
 
 FloatArray = NDArray[np.float64]
 

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS, Ablation
+from ..evaluate.ablations import ABLATIONS, DEFAULT_ABLATION, Ablation
 from ..evaluate.faithfulness import MIB, faithfulness
 from ..evaluate.intervals import Interval, faithfulness_intervals
-from ..evaluate.run_circuits import DEFAULT_ABLATION, DEFAULT_METRIC, Evaluation, evaluate_circuits
+from ..evaluate.run_circuits import Evaluation, evaluate_circuits
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import Metric, Task
+from ..tasks import DEFAULT_METRIC, Metric, Task
 from ..tasks.metrics import METRICS
 from .completeness import completeness, draw_node_sets, inner_nodes
 from .equivalence import ROUNDING, equivalence

@@ -82,15 +82,15 @@ class NodeLayout:
 
         Paths run beside the boxes of other nodes with edges, so that no edge seems to end in a box that it passes.
         """
-        source, head = self.graph.edge_source[edges], self.graph.edge_head[edges]
-        lean = 0.45 * np.clip((self.x[head] - self.x[source]) / (self.graph.n_heads / 2 + 1), -1, 1)
+        source, target = self.graph.edge_source[edges], self.graph.edge_target[edges]
+        lean = 0.45 * np.clip((self.x[target] - self.x[source]) / (self.graph.n_heads / 2 + 1), -1, 1)
         entry = np.array([ENTRY.get(kind, np.nan) for kind in kinds])
         entry = np.where(np.isnan(entry), -lean, entry)
         start = np.stack([self.x[source] + lean * self.width[source], self.y[source] + self.height / 2], axis=1)
-        end = np.stack([self.x[head] + entry * self.width[head], self.y[head] - self.height / 2], axis=1)
-        nodes = np.unique(np.concatenate([source, head]))
+        end = np.stack([self.x[target] + entry * self.width[target], self.y[target] - self.height / 2], axis=1)
+        nodes = np.unique(np.concatenate([source, target]))
         y = self.y[nodes]
-        passed = [nodes[(y > low) & (y < high)] for low, high in zip(self.y[source], self.y[head], strict=True)]
+        passed = [nodes[(y > low) & (y < high)] for low, high in zip(self.y[source], self.y[target], strict=True)]
         return [self._path(*ends) for ends in zip(start, end, passed, strict=True)]
 
     def _path(self, start: FloatArray, end: FloatArray, obstacles: NDArray[np.intp]) -> FloatArray:
@@ -203,7 +203,7 @@ def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatA
     )  # fmt: skip
     axes.add_collection(lines, autolim=False)
     has_path = np.zeros(graph.n_nodes, bool)
-    has_path[graph.edge_source[edges]] = has_path[graph.edge_head[edges]] = True
+    has_path[graph.edge_source[edges]] = has_path[graph.edge_target[edges]] = True
     groups = (
         (~circuit.node_mask, "#f6f6f6", "#e2e2e2", 1),
         (circuit.node_mask & ~has_path, "#e6e6e6", "#a0a0a0", 1),
