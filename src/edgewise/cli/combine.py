@@ -24,7 +24,7 @@ def command(
     scores: list[Path] = typer.Argument(
         ..., help="Two or more: folders of `edgewise score`, `learn` or `run`, or EAP-IG json or pt files."
     ),
-    out_folder: Path = option(..., "Output", "The folder to write the ranking to.", "--out"),
+    out_folder: Path = options.RANKING_FOLDER,
     how: str = option("ranks", "Selection", "Take the mean of ranks, or of values on a common scale.", choices=HOW),
     weights: str | None = option(None, "Selection", "One number for each, as 1,1,2. By default all are equal."),
     rank: str | None = option(

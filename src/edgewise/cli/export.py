@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import typer
-
 from ..errors import InputError
 from ..io.atomic import check_file, write_text
 from ..report.exports import EXPORTS, export_format, export_text
@@ -18,7 +16,7 @@ from .repeat import is_written
 
 def command(
     *,
-    circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
+    circuit: Path = options.CIRCUIT,
     chosen: options.CircuitOptions,
     to: str | None = option(None, "Output", "The format; by default by the suffix of --out.", choices=EXPORTS),
     out_file: Path | None = option(None, "Output", "FILE.dot, FILE.graphml or FILE.cyjs; by default stdout.", "--out"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from .. import study as studies
 from ..io.atomic import check_file, write_bytes
 from ..report.figures import figure_names, paper_figures
@@ -17,7 +15,7 @@ from .options import option
 
 def command(
     *,
-    folder: Path = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`."),
+    folder: Path = options.FOLDER,
     file_types: str = option("pdf", "Output", "File types: pdf, svg, png, or several with commas.", "--format"),
     width: float = option(5.5, "Output", "Width in inches: that of the text or of a column of the paper."),
     out_folder: Path | None = option(

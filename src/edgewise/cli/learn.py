@@ -25,7 +25,7 @@ from .show import show_strongest
 
 def command(
     *,
-    out_folder: Path = option(..., "Output", "The folder to write the ranking to.", "--out"),
+    out_folder: Path = options.RANKING_FOLDER,
     model: options.ModelOptions,
     task: options.TaskOptions,
     machine: options.MachineOptions,

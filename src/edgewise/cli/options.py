@@ -183,7 +183,13 @@ WITH_STEPS = join_names(name for name, scorer in SCORERS.items() if "steps" in p
 DEFINITIONS = "; ".join(f"{name}: {definition.summary}" for name, definition in FAITHFULNESS.items())
 RANKS = join_names(f"{measure.rank} (for {name})" for name, measure in MEASURES.items())
 
-# Options of several commands that are in no group.
+# Arguments and options of several commands that are in no group.
+CIRCUIT = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
+FOLDER = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`.")
+MODEL_HELP = "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub"
+TASK_HELP = (
+    "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, hub:NAME (with --columns), FILE.jsonl, .json or .csv"
+)
 DTYPE = option(
     "auto", "Model", "Number format of the model.", choices=("auto", "float32", "bfloat16", "float16", "float64")
 )
@@ -191,6 +197,12 @@ TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. 
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
 EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.")
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
+EVALUATED_SPLIT = option("test", "Task", "The examples to use: train, validation or test.")
+CHAT = option(False, "Task", "Write prompts as messages in the model's chat template.")
+SKIP_BAD = option(False, "Task", "Leave out rows of a task file that can't be used.")
+COLUMNS = option(
+    None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
+)
 METRIC = option(
     AUTO, "Scoring", "The number that is computed per example; auto: the one that suits the task.", choices=METRICS
 )
@@ -212,6 +224,8 @@ BATCH_SIZE = option(
     None, "Machine",
     "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,
 )  # fmt: skip
+OUT_FILE = option(None, "Output", "Also write the result to this JSON file.", "--out")
+RANKING_FOLDER = option(..., "Output", "The folder to write the ranking to.", "--out")
 TOP = option(8, "Output", "Number of edges and nodes to list.", min=1)
 OVERWRITE = option(False, "Output", "Replace an earlier result.")
 DRY_RUN = option(False, "Output", "Only estimate the cost: memory, disk, and time from a first batch.")
@@ -224,9 +238,7 @@ VERBOSE = option(False, "Output", "Also print versions, times and batch sizes, f
 class ModelOptions:
     """Which model to load, and how."""
 
-    model: str = option(
-        "demo", "Model", "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub."
-    )
+    model: str = option("demo", "Model", f"{MODEL_HELP}.")
     dtype: str = DTYPE
     bos: str = option(
         "auto", "Model", "Start prompts with the BOS token; auto: if it was trained with BOS.",
@@ -255,35 +267,22 @@ class ModelOptions:
 class TaskOptions:
     """Which examples to use."""
 
-    task: str = option(
-        AUTO, "Task",
-        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, hub:NAME (with --columns), FILE.jsonl, .json or "
-        ".csv; auto: the task of a known/NAME model, else ioi.",
-    )  # fmt: skip
+    task: str = option(AUTO, "Task", f"{TASK_HELP}; auto: the task of a known/NAME model, else ioi.")
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
     spans: str | None = option(
         None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",
         choices=("token",),
     )  # fmt: skip
-    chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template.")
-    skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used.")
-    columns: str | None = option(
-        None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
-    )
+    chat: bool = CHAT
+    skip_bad: bool = SKIP_BAD
+    columns: str | None = COLUMNS
 
     def load(self, model: models.Model, split: str) -> Task:
         """Return the task's examples of a split in the model's tokens."""
+        columns = None if self.columns is None else parse_columns(self.columns)
         return load_task(
-            self.task,
-            model,
-            split,
-            self.examples,
-            self.seed,
-            self.spans,
-            self.chat,
-            self.skip_bad,
-            None if self.columns is None else parse_columns(self.columns),
+            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, columns
         )
 
 
@@ -292,10 +291,8 @@ class RunModelOptions(ModelOptions):
     """Which model to load; by default that of the run that the circuits are from."""
 
     model: str = option(
-        "", "Model",
-        "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub. Default: the model of "
-        "the run, if circuits are from a result folder, else demo.",
-    )  # fmt: skip
+        "", "Model", f"{MODEL_HELP}. Default: the model of the run, if circuits are from a result folder, else demo."
+    )
 
 
 @dataclass(frozen=True)
@@ -304,8 +301,8 @@ class RunTaskOptions(TaskOptions):
 
     task: str = option(
         "", "Task",
-        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, FILE.jsonl, .json or .csv. Default: the task of "
-        "the run, if circuits are from a result folder, else that of a known/NAME model, else ioi.",
+        f"{TASK_HELP}. Default: the task of the run, if circuits are from a result folder, else that of a known/NAME "
+        "model, else ioi.",
     )  # fmt: skip
 
 

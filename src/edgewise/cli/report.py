@@ -6,8 +6,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from .. import study as studies
 from ..recipes.discovery import Discovery
 from ..recipes.settings import Settings, published_words
@@ -27,7 +25,7 @@ FIRST_FILES = ("viewer.html", "README.md", "figures/", "circuits/")
 
 def command(
     *,
-    folder: Path = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`."),
+    folder: Path = options.FOLDER,
     json: bool = options.JSON,
 ) -> None:
     """Print the tables of a run or a study, and rebuild what is derived from its data.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import typer
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
@@ -22,7 +21,7 @@ STRONGEST_EDGES = 10
 
 def command(
     *,
-    circuit: Path = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`."),
+    circuit: Path = options.CIRCUIT,
     chosen: options.CircuitOptions,
     top: int = options.TOP,
     json: bool = options.JSON,

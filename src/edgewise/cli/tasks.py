@@ -39,11 +39,9 @@ def command(
     split: str = options.SCORED_SPLIT,
     examples: int = option(4, "Task", "Number of examples to show.", min=1),
     seed: int = option(0, "Task", "Seed of the generators.", min=0),
-    chat: bool = option(False, "Task", "Write prompts as messages in the model's chat template."),
-    skip_bad: bool = option(False, "Task", "Leave out rows of a task file that can't be used."),
-    columns: str | None = option(
-        None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,correct=answer."
-    ),
+    chat: bool = options.CHAT,
+    skip_bad: bool = options.SKIP_BAD,
+    columns: str | None = options.COLUMNS,
     tokens: bool = option(False, "Output", "Show the tokens of the two prompts side by side."),
     json: bool = options.JSON,
 ) -> None:

@@ -52,7 +52,7 @@ def command(
     model: options.RunModelOptions,
     task: options.RunTaskOptions,
     machine: options.MachineOptions,
-    split: str = option("test", "Task", "The examples to use: train, validation or test."),
+    split: str = options.EVALUATED_SPLIT,
     tests: str = option(
         ALL,
         "Evaluation",
