@@ -424,7 +424,8 @@ def test_a_correct_answer_alone_may_have_several_tokens(demo, tmp_path):
 
 @pytest.mark.parametrize(
     "rows, words",
-    [([SETS | {"incorrect": [" John", " Anna"]}], "the correct and the incorrect answers share the token"),
+    [([SETS | {"incorrect": [" John", " Anna"]}], r"the incorrect answers share the token \d+ \(' ?Anna'\)"),
+     ([SETS | {"incorrect": [SETS["correct"][0], " John"]}], r"answer are the same token, \d+ \(' ?Mary'\)"),
      ([SETS | {"correct": []}], "a list of answers is empty"),
      ([SETS | {"correct": [" Mary", 5]}], "correct must be text"),
      ([SETS | {"correct": [" Mary", " Mary and John"]}], "' Mary and John' is 3 tokens"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, overload
@@ -67,6 +67,15 @@ class PromptPair:
         return (self.correct, *self.also_correct, *incorrect, *self.also_incorrect)
 
 
+def check_distinct(correct: Sequence[int], incorrect: Sequence[int | None], describe: Callable[[int], str]) -> None:
+    """Raise InputError if a token is both a correct and an incorrect answer; the main answers come first."""
+    if correct[0] == incorrect[0]:
+        raise InputError(f"the correct and the incorrect answer are the same token, {describe(correct[0])}")
+    shared = [token for token in correct if token in incorrect]
+    if shared:
+        raise InputError(f"the correct and the incorrect answers share the token {describe(min(shared))}")
+
+
 @dataclass(frozen=True)
 class Example:
     """A prompt pair as tokens. Both prompts have equally many tokens; the metric reads the last position.
@@ -99,11 +108,7 @@ class Example:
                 f"the clean prompt has {len(self.clean)} tokens, the corrupted one {len(self.corrupted)}; "
                 "patching needs equally many: reword one of them"
             )
-        if self.correct == self.incorrect:
-            raise InputError(f"the correct and the incorrect answer are the same token, {self.correct}")
-        both = {self.correct, *self.also_correct} & {self.incorrect, *self.also_incorrect}
-        if both:
-            raise InputError(f"the correct and the incorrect answers share the token {min(both)}")
+        check_distinct((self.correct, *self.also_correct), (self.incorrect, *self.also_incorrect), str)
         forced = (self.correct, *self.continuation)[:-1]
         if forced and not self.clean[-len(forced) :] == self.corrupted[-len(forced) :] == forced:
             raise InputError("prompts must end with the tokens of an answer of several tokens, except its last")

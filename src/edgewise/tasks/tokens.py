@@ -10,7 +10,7 @@ from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from .checks import check_rows
 from .spans import assign_positions, name_spans
-from .task import Example, PromptPair
+from .task import Example, PromptPair, check_distinct
 
 
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
@@ -40,6 +40,11 @@ def try_tokenize(
                     raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
             if len(clean) != len(corrupted):
                 raise InputError(_describe_lengths(clean, corrupted, tokenizer))
+            check_distinct(
+                [tokens[text][0] for text in (pair.correct, *pair.also_correct)],
+                [None if text is None else tokens[text][0] for text in (pair.incorrect, *pair.also_incorrect)],
+                lambda token: f"{token} ({tokenizer.decode([token])!r})",
+            )
             indices = _span_indices(pair, names, *characters) if names else ()
             forced, rest = tokens[pair.correct][:-1], tokens[pair.correct][1:]
             example = Example(
