@@ -24,7 +24,7 @@ from edgewise import (
     solve,
     verify_circuit,
 )
-from edgewise.cli import main, run as run_module
+from edgewise.cli import main, run_verification
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
@@ -225,11 +225,13 @@ def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch, capsys):
 
 def test_a_folder_made_with_another_model(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_module, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
+    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
     words = "run --model known/induction --examples 6 --no-learned --out result --stability 0 --device cpu".split()
     assert run_command([*words, "--no-verify"], monkeypatch) == 0
     assert not (tmp_path / "result" / "verification.json").exists()
     capsys.readouterr()
+    assert run_command([*words, "--no-verify", "--json"], monkeypatch) == 0
+    assert json.loads(capsys.readouterr().out)["verification"] is None
     # known/backup has the same number of layers and heads, but another width.
     assert run(["result", "--model", "known/backup"], monkeypatch) == 2
     assert "is a circuit of" in capsys.readouterr().err
@@ -255,8 +257,8 @@ def tested_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tested")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(run_module, "QUICK_EXAMPLES", 8)
-        patch.setattr(run_module, "QUICK_CIRCUITS", 5)
+        patch.setattr(run_verification, "QUICK_EXAMPLES", 8)
+        patch.setattr(run_verification, "QUICK_CIRCUITS", 5)
         assert run_command(RUN, patch) == 0
     return folder
 
@@ -271,6 +273,11 @@ def test_a_run_can_test_its_circuit(tested_run, monkeypatch, capsys):
     assert run_command(RUN, monkeypatch) == 0  # nothing is computed, and the tests are shown
     printed = capsys.readouterr()
     assert all(test["name"] in printed.out for test in record["tests"]) and "nothing is computed" in printed.err
+    assert run_command([*RUN, "--json"], monkeypatch) == 0
+    verification = json.loads(capsys.readouterr().out)["verification"]
+    assert verification["superfluous"] == record["superfluous"] and verification["circuit"] == record["circuit"]
+    verdicts = {test["name"]: (test["p"], test["verdict"]) for test in verification["tests"]}
+    assert verdicts == {test["name"]: (test["p"], test["verdict"]) for test in record["tests"]}
     for word in ("--verify", "--no-verify"):
         assert run_command([*RUN, word], monkeypatch) == 2
         assert "made from other inputs (verify was" in capsys.readouterr().err
@@ -279,15 +286,30 @@ def test_a_run_can_test_its_circuit(tested_run, monkeypatch, capsys):
 def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypatch):
     model, task, _ = known("greater-than", 8)
     discovery = read_result(tested_run / "result")
-    verify = partial(run_module._verify, model, task, discovery, 0)
+    verify = partial(run_verification.verify_run, model, task, discovery, 0)
     assert verify(False, Session()) is None  # too few examples
-    monkeypatch.setattr(run_module, "QUICK_EXAMPLES", 4)
-    monkeypatch.setattr(run_module, "QUICK_CIRCUITS", 3)
+    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 4)
+    monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
     assert verify(False, Session())["examples"] == 4
-    monkeypatch.setattr(run_module, "QUICK_OPERATIONS", 1)
+    monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
     assert verify(False, Session()) is None
     record = verify(True, Session())
     assert record["examples"] == 8 and record["settings"]["n_circuits"] == VerifySettings().n_circuits
+
+
+def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 8)
+    monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
+
+    def tested_stages(*words):
+        assert run_command([*RUN, "--dry-run", "--json", *words], monkeypatch) == 0
+        stages = json.loads(capsys.readouterr().out)["stages"]
+        return [stage["examples"] for stage in stages if stage["name"] == "verify" and stage["seconds"] > 0]
+
+    assert tested_stages() == [8, 8] and tested_stages("--no-verify") == []
+    monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
+    assert tested_stages() == []
 
 
 def test_the_viewer_knows_which_circuit_was_tested(tested_run, tmp_path):

@@ -67,13 +67,13 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def resume(session: Session, is_partial: bool | None = None) -> Iterator[Session]:
+def resume(session: Session, is_partial: bool | None = None, what: str = "command") -> Iterator[Session]:
     """Return the session with progress on stderr, after a note if it resumes a stopped command.
 
     By default it does if the session's store has anything.
     """
     if not session.store.is_empty if is_partial is None else is_partial:
-        note("resuming a stopped command")
+        note(f"resuming a stopped {what}")
     with show_progress(session) as session:
         yield session
 

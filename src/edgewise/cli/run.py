@@ -12,37 +12,31 @@ from typing import TYPE_CHECKING, Any
 
 from .. import models
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
 from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
 from ..recipes.settings import LEARN_MINUTES, Settings
-from ..report.circuit_summary import open_run_circuit
-from ..report.verification import read_verification
+from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
-from ..tasks.metrics import METRICS
 from . import options
-from .console import duration, explain, note, print_json, show_forecast, show_progress
+from .console import duration, explain, note, print_json, show_forecast
 from .options import option
-from .repeat import check_same, describe_positions, describe_prompts, made_from
+from .repeat import check_same, describe_positions, describe_prompts, made_from, resume
 from .report import show_published, show_run
+from .run_verification import forecast_tests, verify_run
 from .verify import show_verdicts
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
     from ..recipes.forecast import Work
     from ..runtime.session import Session
-    from ..verify.verify_circuit import VerificationPlan
 
 MOST_RESAMPLES = 1000
 # A file without splits is split if it has at least this many distinct rows.
 LEAST_SPLIT = 30
-# Tests of the circuit by default: with 60 draws and 80 examples every test can reach significance. So many operations
-# take about ten seconds on two cores.
-QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12
 
 
 def command(
@@ -99,53 +93,50 @@ def command(
     is_made = not overwrite and is_result(folder)
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
     _check_options(common, tune, learn_budget, verify, eap_ig_json, stability)
-    bootstrap, limit = common.build_bootstrap(resamples, task.seed), common.time_limit
-    settings = common.build_settings(bootstrap)
-    recipes = paper_recipes(settings.bootstrap, pnr, limit)
+    settings = common.build_settings(common.build_bootstrap(resamples, task.seed))
+    recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
-        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, limit))
-    learner, minutes = common.build_learner(task.seed), LEARN_MINUTES if learn_budget is None else learn_budget
-    by_learning = learned_recipes(learner, limit)
-    can_learn = minutes > 0 and settings.metric.differentiable
-    can_learn = can_learn and not common.as_published and not common.positions and common.level != "neuron"
-    may_learn = can_learn if common.learned is None else common.learned
-    common.check_learning(may_learn)
-    if learn_from is not None and not may_learn:
+        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, common.time_limit))
+    learner, minutes = _choose_learning(common, settings, learn_budget, task.seed)
+    by_learning = {} if learner is None else learned_recipes(learner, common.time_limit)
+    if learn_from is not None and learner is None:
         raise InputError("--learn-from needs learning: nothing would be learned")
     start = None if learn_from is None else read_start(learn_from)
-    candidates = merge_recipes(tuning_recipes(bootstrap, limit), by_learning if common.learned else {})
+    candidates = None
+    if tune:
+        tuned = tuning_recipes(settings.bootstrap, common.time_limit)
+        candidates = merge_recipes(tuned, by_learning if common.learned else {})
     with common.session(folder, dry_run) as session:
         loaded = model.load()
-        train, test = _load_tasks(loaded, task, split)
+        # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
+        train, test, validation = _load_splits(loaded, task, split, not tune and not common.as_published)
         settings = replace(settings, metric=settings.metric.for_task(train))
         if tune:
             train = tuning_task(train, task.load(loaded, "validation"), test)
-        # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
-        validation = None if tune or common.as_published else _load_validation(loaded, task, split)
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
         inputs = made_from(
             model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             # What is planned within the budget depends on the clock, so it isn't compared.
-            recipes=list_recipes(merge_recipes(recipes, by_learning if may_learn else {})),
-            learn_budget=minutes if may_learn and common.learned is None else None,
+            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
-            tuned_among=[(m, r) for m, listed in candidates.items() for r in listed] if tune else None,
+            tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
             **describe_positions(common.positions, train, test), **describe_prompts(task.chat, task.spans),
             # By default, whether the circuit is tested depends on nothing but the other inputs.
             **({} if verify is None else {"verify": verify}),
         )  # fmt: skip
         if is_made and not dry_run:
-            discovery = _read_made(folder, inputs)
-            _show(folder, discovery, read_verification(folder), json)
+            _show(folder, _read_made(folder, inputs), read_verification(folder), json)
             return
-        if may_learn and common.learned is None:
-            by_learning = _plan_within(minutes, loaded, train, settings, learner, limit, session)
-        if may_learn:
-            recipes = merge_recipes(recipes, by_learning)
-        if show_forecast(loaded, _list_work(recipes, settings, train, test, validation), session, dry_run, json):
+        if learner is not None and minutes is not None:
+            by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
+        recipes = merge_recipes(recipes, by_learning)
+        work = _list_work(recipes, settings, train, test, validation)
+        if verify is not False:
+            work += forecast_tests(loaded, test, settings, task.seed, is_forced=verify is True)
+        if show_forecast(loaded, work, session, dry_run, json):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
@@ -156,16 +147,15 @@ def command(
             explain(pairs, train.name)
             show_published(settings)
         scored_by = (settings.scorer, settings.metric, settings.batch_size, settings.memory)
-        scoring = (*scored_by, settings.positions, settings.level)
-        if has_partial_scores(session, loaded, train, *scoring):
-            note("resuming a stopped run")
-        with show_progress(session) as session:
+        is_partial = has_partial_scores(session, loaded, train, *scored_by, settings.positions, settings.level)
+        with resume(session, is_partial, "run") as session:
             discovery = discover(
-                loaded, train, test, settings, recipes, tune_among=candidates if tune else None,
-                validation=validation, learn_from=start, stability=stability, seed=task.seed, made_from=inputs,
-                session=session,
+                loaded, train, test, settings, recipes, tune_among=candidates, validation=validation, learn_from=start,
+                stability=stability, seed=task.seed, made_from=inputs, session=session,
             )  # fmt: skip
-            tested = None if verify is False else _verify(loaded, test, discovery, task.seed, verify is True, session)
+            tested = None
+            if verify is not False:
+                tested = verify_run(loaded, test, discovery, task.seed, verify is True, session)
         write_result(discovery, folder, overwrite, eap_ig_json, tested)
     _show(folder, discovery, tested, json)
 
@@ -201,54 +191,28 @@ def _check_options(
         raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
 
 
+def _choose_learning(
+    common: options.RunOptions, settings: Settings, learn_budget: float | None, seed: int
+) -> tuple[TopKLearner | None, float | None]:
+    """Return the learner, None if nothing is learned, and the minutes that it may take, None for any number."""
+    minutes = LEARN_MINUTES if learn_budget is None else learn_budget
+    learns = common.learned
+    if learns is None:
+        can_learn = not common.as_published and not common.positions and common.level != "neuron"
+        learns = can_learn and minutes > 0 and settings.metric.differentiable
+    common.check_learning(learns)
+    return common.build_learner(seed) if learns else None, minutes if learns and common.learned is None else None
+
+
 def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:
     """Print a run, and the tests of its circuit if there are any."""
     if json:
-        print_json(result_summary(discovery) | {"out": str(folder)})
+        verdicts = None if tested is None else summarise_tests(tested)
+        print_json(result_summary(discovery) | {"verification": verdicts, "out": str(folder)})
         return
     show_run(folder, discovery)
     if tested is not None:
         show_verdicts(tested)
-
-
-def _verify(
-    model: models.Model, test: Task, discovery: Discovery, seed: int, is_forced: bool, session: Session
-) -> dict[str, Any] | None:
-    """Return the tests of the circuit that the run exports by default; None if there is nothing to test.
-
-    If they are not forced, there are few draws and examples, and nothing is tested if that could take more than
-    seconds, or if there are too few examples for all tests.
-    """
-    from ..verify import VerifySettings, plan_verification, verify_circuit
-
-    opened, settings = open_run_circuit(discovery), discovery.settings
-    verify_settings = VerifySettings(seed=seed)
-    if not is_forced:
-        verify_settings, n_examples = replace(verify_settings, n_circuits=QUICK_CIRCUITS), len(test)
-        test = test.head(QUICK_EXAMPLES)
-        if n_examples < QUICK_EXAMPLES or opened.circuit.graph != model.graph or model.module is None:
-            return None
-    try:
-        plan = plan_verification(opened.circuit, verify_settings)
-        if not is_forced and _count_operations(model, test, plan) > QUICK_OPERATIONS:
-            return None
-        result = verify_circuit(
-            model, test, opened.circuit, verify_settings, metric=settings.metric, ablation=settings.ablation,
-            batch_size=settings.batch_size, memory=settings.memory, session=session,
-        )  # fmt: skip
-    except InputError as error:
-        if is_forced:
-            note(f"the circuit is not tested: {error}")
-        return None
-    return {"circuit": opened.name} | result.record()
-
-
-def _count_operations(model: models.Model, test: Task, plan: VerificationPlan) -> float:
-    """Return roughly how many operations the tests of a circuit need: unlike a time, it is the same in every run."""
-    weights = 0 if model.module is None else sum(weight.numel() for weight in model.module.parameters())
-    conditions = len(ABLATIONS) + len(METRICS)  # of robustness, each with all random circuits
-    passes = len(plan.circuits) + conditions * (1 + len(plan.groups["random"]))
-    return 2.0 * weights * passes * len(test) * test.longest
 
 
 def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:
@@ -287,41 +251,35 @@ def _plan_within(
     return learned_recipes(plan.learner, time_limit)
 
 
-def _load_tasks(model: models.Model, task: options.TaskOptions, split: str) -> tuple[Task, Task]:
-    """Return the examples to score on and those to evaluate on."""
-    name, train, test = task.task, _load_split(model, task, "train"), _load_split(model, task, split)
-    if _is_split_here(model, task):
+def _load_splits(
+    model: models.Model, task: options.TaskOptions, split: str, with_validation: bool
+) -> tuple[Task, Task, Task | None]:
+    """Return the examples to score on, those to evaluate on, and those to choose recipes on, if there are others.
+
+    A file without splits is split, if it has enough distinct rows.
+    """
+    name, whole = task.task, None
+    file = Path(name) if is_task_file(name) else None
+    if file is not None and not has_splits(file):
+        whole = replace(task, examples=None).load(model, "train")
+        whole = whole if len(set(whole.examples)) >= LEAST_SPLIT else None
+
+    def load(which: str) -> Task:
+        if whole is None or which not in SPLITS:
+            return task.load(model, which)
+        return split_task(whole, which).head(task.examples)
+
+    train, test, validation = load("train"), load(split), None
+    if whole is not None:
         note(f"{name} has no splits, so a third of its rows each is used for {', '.join(SPLITS)}")
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
-    return train, test
-
-
-def _load_split(model: models.Model, task: options.TaskOptions, split: str) -> Task:
-    """Return the examples of a split. A file without splits is split, if it has enough rows."""
-    if not _is_split_here(model, task) or split not in SPLITS:
-        return task.load(model, split)
-    return split_task(replace(task, examples=None).load(model, split), split).head(task.examples)
-
-
-def _is_split_here(model: models.Model, task: options.TaskOptions) -> bool:
-    """Whether a task is a file without splits, with enough distinct rows to split it."""
-    if not is_task_file(task.task) or has_splits(Path(task.task)):
-        return False
-    return len(set(replace(task, examples=None).load(model, "train").examples)) >= LEAST_SPLIT
-
-
-def _load_validation(model: models.Model, task: options.TaskOptions, split: str) -> Task | None:
-    """Return the examples that recipes are chosen on; None if there are none that aren't evaluated on."""
-    if split == "validation":
-        return None
-    if _is_split_here(model, task):
-        return _load_split(model, task, "validation")
-    if is_task_file(task.task) and not has_splits(Path(task.task), "validation"):
-        if has_splits(Path(task.task)):
-            note(f"{task.task} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")
-        return None
-    return task.load(model, "validation")
+    if with_validation and split != "validation":
+        if whole is not None or file is None or has_splits(file, "validation"):
+            validation = load("validation")
+        elif has_splits(file):
+            note(f"{name} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")
+    return train, test, validation
 
 
 def _list_work(recipes: Recipes, settings: Settings, train: Task, test: Task, validation: Task | None) -> list[Work]:

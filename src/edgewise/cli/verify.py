@@ -144,11 +144,11 @@ def list_work(
     """Return the parts of a verification whose cost is forecast."""
     from ..recipes.forecast import EvaluateWork
 
-    work: list[Work] = [EvaluateWork(examples, settings, plan.circuits)]
+    work: list[Work] = [EvaluateWork(examples, settings, plan.circuits, name="verify")]
     if "robustness" in tests:
-        conditions = [*[examples] * OTHER_CONDITIONS, *others.values()]
         again = (plan.circuit, *plan.groups["random"])
-        work += [EvaluateWork(each, settings, again) for each in conditions]
+        work.append(EvaluateWork(examples, settings, again, name="verify", times=OTHER_CONDITIONS))
+        work += [EvaluateWork(other, settings, again, name="verify") for other in others.values()]
     return work
 
 

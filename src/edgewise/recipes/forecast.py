@@ -30,7 +30,7 @@ LONG_SECONDS = 60.0
 # The number of circuits that are timed.
 TIMED_CIRCUITS = 8
 # To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
-SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "select": 0, "learn": 10, "evaluate": 1}
+SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "select": 0, "learn": 10, "evaluate": 1, "verify": 1}
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,18 @@ class SelectWork(Work):
 
 @dataclass(frozen=True)
 class EvaluateWork(Work):
-    """Evaluating circuits on a task: known ones, or those that recipes select."""
+    """Evaluating circuits on a task: known ones, or those that recipes select. `name` is 'verify' for tests."""
 
     circuits: tuple[Circuit, ...] = ()
     selected: SelectWork | None = None
+    name: str = "evaluate"
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan one pass per circuit."""
         n_selected = 0 if self.selected is None else len(self.selected.recipes) * len(self.settings.sizes)
         n_circuits = len(self.circuits) + n_selected
         need = circuit_need(model.transformer.shape, self.task.longest)
-        stage = _plan_stage("evaluate", model, engine, self.task, need, self.settings, n_circuits)
+        stage = _plan_stage(self.name, model, engine, self.task, need, self.settings, n_circuits)
         groups = circuit_groups(engine, model, n_circuits, stage.batches)
         return replace(stage, pieces=stage.batches * len(groups))
 

@@ -40,12 +40,20 @@ def read_verification(folder: Path) -> dict[str, Any] | None:
     try:
         verdict_tables(record, 80)
         summary_lines(record)
+        summarise_tests(record)
         effects = [float(effect) for kind in ("edge", "node") for effect in dict(record[f"{kind}_effects"]).values()]
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path} isn't a record of tests; remove it") from None
     if not all(map(isfinite, effects)):
         raise InputError(f"{path} has an effect that isn't finite; remove it")
     return dict(record)
+
+
+def summarise_tests(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the verdicts of all tests as plain data, without the numbers per edge."""
+    columns = ("name", "statistic", "p", "verdict", "advice")
+    tests = [{column: test[column] for column in columns} for test in record["tests"]]
+    return {name: record[name] for name in ("circuit", "edges", "examples", "superfluous")} | {"tests": tests}
 
 
 def format_p(p: float) -> str:
