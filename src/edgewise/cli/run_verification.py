@@ -12,7 +12,6 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate import DEFAULT_SHARE, size_to_edges
 from ..evaluate.ablations import ABLATIONS
-from ..models import Model
 from ..recipes.discovery import Discovery
 from ..recipes.settings import Settings
 from ..report.circuit_summary import open_run_circuit
@@ -22,6 +21,7 @@ from .console import note
 from .verify import list_work
 
 if TYPE_CHECKING:
+    from ..models import Model
     from ..recipes.forecast import Work
     from ..runtime.session import Session
     from ..verify import VerifySettings
