@@ -126,7 +126,7 @@ def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(e
 
 
 def test_a_stopped_run_resumes_from_its_scores(edgewise, tmp_path, monkeypatch):
-    words = ("run", "--examples", 12, "--seed", 3, "--json", "--out")
+    words = ("run", "--examples", 8, "--stability", 0, "--seed", 3, "--json", "--out")
     stop_run(monkeypatch, *words, tmp_path / "result")
     assert [path.name for path in tmp_path.iterdir()] == [".result.partial"]
     with monkeypatch.context() as patch:
@@ -347,7 +347,7 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
     swapped = GOOD | {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}
     task = tmp_path / "task.jsonl"
     write(task, [GOOD, swapped])
-    words = ("run", "--task", task, "--json", "--out")
+    words = ("run", "--task", task, "--stability", 0, "--json", "--out")
     stop_run(monkeypatch, *words, tmp_path / "out")
     write(task, [GOOD, other])
     code, out, err = edgewise(*words, tmp_path / "out")
@@ -365,7 +365,8 @@ def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tm
     (model / "model.safetensors").unlink()
     weights = model / "pytorch_model.bin"
     torch.save(loaded.state_dict(), weights)
-    words = ("run", "--model", model, "--task", write_tokens(tmp_path / "task.jsonl"), "--json", "--out")
+    task = write_tokens(tmp_path / "task.jsonl")
+    words = ("run", "--model", model, "--task", task, "--stability", 0, "--json", "--out")
     stop_run(monkeypatch, *words, tmp_path / "out")
     before = weights.stat()
     if change == "weights":

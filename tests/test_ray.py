@@ -221,21 +221,21 @@ from types import SimpleNamespace
 from ray._private import worker
 from edgewise.runtime.ray_engine import Ray
 
-name = sys.argv[1]
-started = {each: subprocess.Popen(["sleep", "600"]) for each in ("raylet", "gcs_server", "other")}
-listed = {each: [SimpleNamespace(process=process)] for each, process in started.items()}
-worker._global_node = SimpleNamespace(all_processes=listed)
-engine, ended = object.__new__(Ray), []
-engine._is_connection_owner = True
-thread = threading.Thread(target=engine.watch, args=(ended.append, threading.Event()))
-thread.start()
-started[name].kill()
-thread.join()
-print(ended, [process.wait() for process in started.values()])
+for name in sys.argv[1:]:
+    started = {each: subprocess.Popen(["sleep", "600"]) for each in ("raylet", "gcs_server", "other")}
+    listed = {each: [SimpleNamespace(process=process)] for each, process in started.items()}
+    worker._global_node = SimpleNamespace(all_processes=listed)
+    engine, ended = object.__new__(Ray), []
+    engine._is_connection_owner = True
+    thread = threading.Thread(target=engine.watch, args=(ended.append, threading.Event()))
+    thread.start()
+    started[name].kill()
+    thread.join()
+    print(ended, [process.wait() for process in started.values()])
 """
 
 
-@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
-def test_if_a_process_of_ray_is_killed_the_others_end_too(name):
-    done = subprocess.run([sys.executable, "-c", WATCHED, name], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout == f"['{name}'] [-9, -9, -9]\n", done.stderr
+def test_if_a_process_of_ray_is_killed_the_others_end_too():
+    names = ("raylet", "gcs_server")
+    done = subprocess.run([sys.executable, "-c", WATCHED, *names], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines() == [f"['{name}'] [-9, -9, -9]" for name in names], done.stderr

@@ -159,6 +159,8 @@ def test_circuits_are_evaluated_on_examples_that_did_not_select_them(tuned, monk
     from edgewise.recipes import stages
 
     model, task, settings, given = tuned
+    monkeypatch.setattr("edgewise.recipes.tuning.PNR", (None, 0.6))
+    monkeypatch.setattr("edgewise.recipes.tuning.KAPPA", (1.0,))
     log = []
     summarised, evaluated = stages.summarise, stages.evaluate_circuits
     monkeypatch.setattr(stages, "summarise", lambda rows, way: (log.append(("rows", rows)), summarised(rows, way))[1])
@@ -205,11 +207,11 @@ def test_tuning_does_not_use_test_examples():
 def test_a_tuned_run(edgewise, tmp_path, monkeypatch):
     monkeypatch.setattr("edgewise.recipes.tuning.PNR", (None, 0.6))
     monkeypatch.setattr("edgewise.recipes.tuning.KAPPA", (1.0,))
-    code, out, _ = edgewise("run", "--examples", 12, "--tune", "--out", tmp_path / "out")
+    code, out, _ = edgewise("run", "--examples", 8, "--tune", "--stability", 2, "--out", tmp_path / "out")
     assert code == 0 and "Tuned CMD" in out and "held-out examples of train + validation" in out
     result = read_result(tmp_path / "out")
     run, tuning = result.run, result.tuning
-    assert (run.train.split, run.train.examples, run.test.examples) == ("train + validation", 24, 12)
+    assert (run.train.split, run.train.examples, run.test.examples) == ("train + validation", 16, 8)
     assert [len(tuning.candidates[measure]) for measure in (CMD, CPR)] == [3 * 5 * 2, 3 * 5]
     assert tuning.best(CMD).area == min(candidate.area for candidate in tuning.candidates[CMD])
     assert tuning.lead[CMD].difference <= 0

@@ -85,11 +85,11 @@ def test_splits_share_no_prompt_and_nothing_repeats(spoken):
     seen = {}
     for split in SPLITS:
         for seed in (0, 1):
-            prompts = [(e.clean, e.corrupted) for e in load_task(name, model, split, 150, seed).examples]
-            assert len({clean for clean, _ in prompts}) == 150
+            prompts = [(e.clean, e.corrupted) for e in load_task(name, model, split, 60, seed).examples]
+            assert len({clean for clean, _ in prompts}) == 60
             seen.setdefault(split, set()).update(prompt for pair in prompts for prompt in pair)
     if name == "greater-than":  # every counterfactual starts in the year 01, so only clean prompts can be told apart
-        seen = {s: {e.clean for e in load_task(name, model, s, 150, 0).examples} for s in SPLITS}
+        seen = {s: {e.clean for e in load_task(name, model, s, 60, 0).examples} for s in SPLITS}
     assert all(not seen[one] & seen[other] for one, other in combinations(SPLITS, 2))
 
 
