@@ -168,7 +168,7 @@ def evaluate(batch):
     graph = batch.model.graph
     mask = np.random.default_rng(0).random(graph.n_edges) < 0.5
     reference, clean = batch.run(batch.corrupted), batch.run(batch.clean)
-    return batch.run_circuits([Circuit(graph, mask).prune()], reference), clean
+    return list(batch.run_circuits([Circuit(graph, mask).prune()], reference)), clean
 
 
 def learn(batch, keep):
@@ -181,7 +181,7 @@ WORK = {
     "eap": (lambda batch: Eap().score(batch, LogitDifference()), scoring_need),
     "eap-ig-5": (lambda batch: EapIg(5).score(batch, LogitDifference()), partial(scoring_need, runs=5)),
     "evaluate": (evaluate, circuit_need),
-    "exact": (lambda batch: ExactEdges(tuple(range(100, 106))).score(batch, LogitDifference()), Exact().need),
+    "exact": (lambda batch: ExactEdges(tuple(range(0, 24, 4))).score(batch, LogitDifference()), Exact().need),
     "learn": (partial(learn, keep=True), partial(weighted_need, keep_streams=True)),
     "learn, streams mixed again": (partial(learn, keep=False), partial(weighted_need, keep_streams=False)),
 }

@@ -10,7 +10,9 @@ from slow import SlowModel
 
 from edgewise import Circuit, evaluate_circuits
 from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
+from edgewise.graph import Graph
 from edgewise.models import make_batch, memory, wrap_model
+from edgewise.models.circuit_plan import number_nodes
 from edgewise.models.forward import make_frame, run
 from edgewise.models.prepare import prepare
 from edgewise.models.transformer import soft_cap
@@ -116,11 +118,13 @@ def test_only_positions_after_the_shared_prefix_run(model):
 @pytest.mark.parametrize("ablation", [Patching(), PositionalMean()], ids=lambda one: one.name)
 def test_circuits_that_run_together_equal_each_alone(model, ablation, monkeypatch):
     """In groups of any size: with nodes that run everywhere and nodes that run at the last position only,
-    equal circuits, the full and the empty one, and circuits that are equal once they are pruned."""
+    equal circuits, the full and the empty one, circuits that are equal once they are pruned, and circuits that share
+    most of their nodes."""
     graph, rng = model.graph, np.random.default_rng(3)
     circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in (0.03, 0.1, 0.2, 0.4, 0.6, 0.8)]
     no_keys = Circuit(graph, np.array([name[-3:] not in ("<k>", "<v>") for name in graph.edge_names]))
-    circuits += [no_keys, circuits[2], circuits[3].prune(), Circuit.full(graph), Circuit.empty(graph)]
+    shared = [circuits[1].without(circuits[1].edges[place]) for place in (0, len(circuits[1].edges) // 2, -1)]
+    circuits += [no_keys, circuits[2], circuits[3].prune(), Circuit.full(graph), Circuit.empty(graph), *shared]
     task = random_task(5, seed=9)
     alone = [evaluate_circuits(model, task, [one], ablation=ablation).values[0] for one in circuits]
     for most in (1, 3, 100):
@@ -128,3 +132,17 @@ def test_circuits_that_run_together_equal_each_alone(model, ablation, monkeypatc
         monkeypatch.setattr(memory, "MAX_STREAM_BYTES", most * 4 * places * graph.d_model * 3 * graph.n_heads)
         together = evaluate_circuits(model, task, circuits, ablation=ablation).values
         np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
+
+
+def test_circuits_share_the_nodes_before_an_edge_that_one_of_them_lacks():
+    graph, rng = Graph(n_layers=3, n_heads=2, d_model=8), np.random.default_rng(0)
+    circuit = Circuit(graph, rng.random(graph.n_edges) < 0.5).prune()
+    for edge in np.flatnonzero(circuit.mask).tolist():
+        smaller = circuit.without(graph.edge_name(edge)).prune()
+        numbers = number_nodes([circuit, smaller])
+        after = {graph.edge_head[edge]}
+        for other in np.argsort(graph.edge_source, kind="stable"):
+            if circuit.mask[other] and graph.edge_source[other] in after:
+                after.add(graph.edge_head[other])
+        for node in np.flatnonzero(smaller.node_mask[:-1]):
+            assert (numbers[0, node] == numbers[1, node]) == (node not in after)

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..graph import BaseGraph, SpanGraph
 from ..method import check_is
 from ..models import Model, make_batch, plan_batches
-from ..models.memory import BUDGET, choose_batch_size, circuit_need, group_circuits, parse_bytes
+from ..models.memory import BUDGET, choose_batch_size, circuit_need, parse_bytes
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, WorkItem, choose_item_size
@@ -84,17 +84,15 @@ class EvaluateJob:
             full = self.metric.checked(clean, clean)
             empty = self.metric.checked(batch.read_out(reference, all_logits), clean)
             rows = [full, empty, *(metric.checked(readout, readout) for metric in self.of_model)]
-            length, values = batch.clean.shape[1], dict[Circuit, torch.Tensor]()
+            values = dict[Circuit, torch.Tensor]()
             for graph in dict.fromkeys(circuit.graph for circuit in self.circuits):
                 if not (nothing := Circuit.empty(graph)).plain().n_edges:  # unscored nodes are in every circuit
                     values[nothing] = empty
                 values[Circuit.full(graph)] = full
                 distinct = dict.fromkeys(circuit for circuit in self.circuits if circuit.graph == graph)
                 left = [circuit for circuit in distinct if circuit not in values]
-                for start, stop in group_circuits(transformer.shape, left, len(full), length, self.memory):
-                    streams = batch.run_circuits(left[start:stop], reference)
-                    for circuit, stream in zip(left[start:stop], streams, strict=True):
-                        values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
+                for circuit, stream in zip(left, batch.run_circuits(left, reference, self.memory), strict=True):
+                    values[circuit] = self.metric.checked(batch.read_stream(stream, all_logits), clean)
             rows += [values[circuit] for circuit in self.circuits]
             return torch.stack(rows).cpu().double().numpy()
 

@@ -6,6 +6,7 @@ only at that position, so it runs only there. The other nodes run at all positio
 Changes of node outputs from the reference are stored in two tables, one for all positions and one for the last. Nodes
 that run at all positions have a row in both. The first two rows of a table are the reference's stream and the change of
 `input`. Several circuits run as one graph of all their nodes, so that a few large products replace many small ones.
+A node that reads the same in several circuits runs once: these circuits share its rows.
 
 Circuits of (edge, span) pairs run the nodes that have a pair at any span. What a node reads differs between spans of
 tokens: at a position of a span it sums the edges whose pair with that span is inside. Other circuits have one span.
@@ -16,7 +17,7 @@ Those with a part of `input` have a row of their own for its change, after the f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,27 +111,71 @@ class CircuitsPlan:
     input_masks: Bools
 
 
-def plan_circuits(circuits: Sequence[Circuit], through_norms: bool = False) -> CircuitsPlan:
+def number_nodes(circuits: Sequence[Circuit]) -> Ints:
+    """Return [circuit, source] a number per distinct output of a node; -1 for nodes that do not run.
+
+    A node has the same output in two circuits if it has the same edges, from sources with the same outputs.
+    """
+    graph = circuits[0].graph.plain
+    numbers = np.full((len(circuits), graph.n_sources), -1)
+    numbers[:, 0] = 0
+    known: dict[tuple[int, int, bytes, bytes], int] = {}
+    for index, circuit in enumerate(circuits):
+        # Circuits with parts of outputs share nothing: their masks would have to be equal, too.
+        owner = -1 if circuit.graph.output_mask(circuit.mask) is None else index
+        mask = _mask_in_spans(circuit)
+        edges, spans = np.nonzero(mask)
+        order = np.argsort(graph.edge_head[edges], kind="stable")
+        inside = edges[order] * mask.shape[1] + spans[order]
+        ends = np.searchsorted(graph.edge_head[edges[order]], np.arange(graph.n_nodes + 1)).tolist()
+        sources, row = graph.edge_source[edges[order]], numbers[index]
+        for node in np.flatnonzero(circuit.plain().node_mask[1:-1]).tolist():
+            read = slice(ends[node + 1], ends[node + 2])
+            key = (owner, node, inside[read].tobytes(), row[sources[read]].tobytes())
+            row[node + 1] = known.setdefault(key, len(known) + 1)
+    return numbers
+
+
+def _mask_in_spans(circuit: Circuit) -> Bools:
+    """Return the edges [edge, span] of the plain graph that a circuit has; circuits without spans have one."""
+    plain = circuit.plain() if isinstance(circuit.graph, NodeGraph) else circuit
+    return plain.mask.reshape(circuit.graph.plain.n_edges, -1)
+
+
+def plan_circuits(
+    circuits: Sequence[Circuit],
+    through_norms: bool = False,
+    at_once: int | None = None,
+    numbers: Ints | None = None,
+) -> CircuitsPlan:
     """Return which nodes must run for circuits of one graph, and at which positions.
 
     through_norms  whether a norm follows attention
+    at_once        how many MLPs run together, and heads of as many layers; None for all
+    numbers        what `number_nodes` returns for the circuits
     """
     graph = circuits[0].graph.plain
-    in_spans = [circuit.plain() if isinstance(circuit.graph, NodeGraph) else circuit for circuit in circuits]
-    masks = np.stack([circuit.mask for circuit in in_spans]).reshape(len(circuits), graph.n_edges, -1)
+    numbers = number_nodes(circuits) if numbers is None else numbers
+    masks = np.stack([_mask_in_spans(circuit) for circuit in circuits])
     inside = np.zeros((len(circuits), masks.shape[2], graph.n_sources, graph.n_destinations), bool)
     inside[:, :, graph.edge_source, graph.edge_destination] = masks.transpose(0, 2, 1)
-    running = np.stack([circuit.plain().node_mask[:-1] for circuit in circuits])
     everywhere = _runs_everywhere(graph, np.logical_or.reduce(inside, 1))
-    planner = _Planner(graph, inside, through_norms, [circuit.graph.output_mask(circuit.mask) for circuit in circuits])
+    first = np.empty_like(numbers)  # the first circuit with the same output
+    for source, column in enumerate(numbers.T):
+        _, where, group = np.unique(column, return_index=True, return_inverse=True)
+        first[:, source] = where[group]
+        everywhere[:, source] = (np.bincount(group, everywhere[:, source]) > 0)[group]
+    runs = (numbers >= 0) & (first == np.arange(len(circuits))[:, None])
+    outputs = [circuit.graph.output_mask(circuit.mask) for circuit in circuits]
+    planner = _Planner(graph, inside, first, through_norms, outputs, at_once or len(circuits))
     layers, ends = [], []
     for layer in range(graph.n_layers):
         heads = slice(graph.attention_sources(layer), graph.attention_sources(layer) + graph.n_heads)
         mlp = graph.mlp_source(layer)
-        chosen = ((running & everywhere, False), (running & ~everywhere, True))
-        head_groups = [planner.plan_heads(layer, nodes[:, heads], at_last) for nodes, at_last in chosen]
-        mlp_groups = [planner.plan_mlps(layer, nodes[:, mlp], at_last) for nodes, at_last in chosen]
-        layers.append((tuple(filter(None, head_groups)), tuple(filter(None, mlp_groups))))
+        chosen = ((runs & everywhere, False), (runs & ~everywhere, True))
+        head_groups = [group for nodes, last in chosen for group in planner.plan_heads(layer, nodes[:, heads], last)]
+        mlp_groups = [group for nodes, last in chosen for group in planner.plan_mlps(layer, nodes[:, mlp], last)]
+        layers.append((tuple(head_groups), tuple(mlp_groups)))
         ends.append((planner.n_rows[0], planner.n_rows[1]))
     logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, :, -1])
     return CircuitsPlan(tuple(ends), tuple(layers), logits, planner.input_masks)
@@ -163,45 +208,55 @@ class _Planner:
     The two tables have the indices False (all positions) and True (the last position).
 
     inside       [circuit, span, source, destination]
+    first        [circuit, source] the circuit whose row of the node is used
     outputs      per circuit, which dimensions [source, d_model] of node outputs it has; None for all
+    at_once      see `plan_circuits`
     n_rows       [table] the number of rows assigned so far
     row_of       [table, circuit, source] the row of each node
     input_masks  see `CircuitsPlan`
     """
 
-    def __init__(self, graph: Graph, inside: Bools, through_norms: bool, outputs: Sequence[Bools | None]) -> None:
-        self.graph, self.inside, self.through_norms, self.outputs = graph, inside, through_norms, outputs
+    def __init__(
+        self,
+        graph: Graph,
+        inside: Bools,
+        first: Ints,
+        through_norms: bool,
+        outputs: Sequence[Bools | None],
+        at_once: int,
+    ) -> None:
+        self.graph, self.inside, self.first, self.at_once = graph, inside, first, at_once
+        self.through_norms, self.outputs = through_norms, outputs
         self.row_of = np.full((2, len(inside), graph.n_sources), INPUT, np.intp)
         of_input = {index: mask[0] for index, mask in enumerate(outputs) if mask is not None and not mask[0].all()}
         self.input_masks = np.array([*of_input.values()], bool).reshape(-1, graph.d_model)
         self.row_of[:, list(of_input), 0] = FIRST_FREE + np.arange(len(of_input))
         self.n_rows = [FIRST_FREE + len(of_input)] * 2
 
-    def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Heads | None:
-        """Return the group of heads `chosen` [circuit, head]."""
-        heads, circuits = np.nonzero(chosen.T)
-        if not len(heads):
-            return None
+    def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Iterator[Heads]:
+        """Yield groups of the heads `chosen` [circuit, head]."""
+        all_heads, all_circuits = np.nonzero(chosen.T)
         first = self.graph.attention_sources(layer)
         queries = self.graph.attention_destinations(layer).start
-        inputs = []
-        for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
-            edges = {x: self.inside[circuits, :, :first, queries + x * self.graph.n_heads + heads] for x in letters}
-            nodes = {letter: np.flatnonzero(mask.any((1, 2))) for letter, mask in edges.items() if mask.any()}
-            if nodes:
-                reader_circuits = np.concatenate([circuits[readers] for readers in nodes.values()])
-                reader_edges = np.concatenate([edges[letter][readers] for letter, readers in nodes.items()])
-                inputs.append((tuple(nodes.items()), self.plan_reading(table, reader_circuits, reader_edges)))
-        return Heads(*self._assign_rows(circuits, first + heads, at_last), heads, tuple(inputs))
+        for nodes in _split(len(all_heads), self.at_once * self.graph.n_heads):
+            heads, circuits, inputs = all_heads[nodes], all_circuits[nodes], []
+            for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
+                edges = {x: self.inside[circuits, :, :first, queries + x * self.graph.n_heads + heads] for x in letters}
+                readers = {letter: np.flatnonzero(mask.any((1, 2))) for letter, mask in edges.items() if mask.any()}
+                if readers:
+                    reader_circuits = np.concatenate([circuits[rows] for rows in readers.values()])
+                    reader_edges = np.concatenate([edges[letter][rows] for letter, rows in readers.items()])
+                    inputs.append((tuple(readers.items()), self.plan_reading(table, reader_circuits, reader_edges)))
+            yield Heads(*self._assign_rows(circuits, first + heads, at_last), heads, tuple(inputs))
 
-    def plan_mlps(self, layer: int, chosen: Bools, at_last: bool) -> Mlps | None:
-        """Return the group of MLPs `chosen` [circuit]."""
-        circuits = np.flatnonzero(chosen)
-        if not len(circuits):
-            return None
-        edges = self.inside[circuits, :, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
-        reading = self.plan_reading(at_last, circuits, edges)
-        return Mlps(*self._assign_rows(circuits, self.graph.mlp_source(layer), at_last), reading)
+    def plan_mlps(self, layer: int, chosen: Bools, at_last: bool) -> Iterator[Mlps]:
+        """Yield groups of the MLPs `chosen` [circuit]."""
+        all_circuits, mlp = np.flatnonzero(chosen), self.graph.mlp_source(layer)
+        for nodes in _split(len(all_circuits), self.at_once):
+            circuits = all_circuits[nodes]
+            edges = self.inside[circuits, :, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
+            reading = self.plan_reading(at_last, circuits, edges)
+            yield Mlps(*self._assign_rows(circuits, np.full(len(circuits), mlp), at_last), reading)
 
     def plan_reading(self, at_last: bool, circuits: Ints, edges: Bools) -> Reading:
         """Return what readers, each of one of `circuits` [reader], sum for their edges [reader, span, source]."""
@@ -220,17 +275,16 @@ class _Planner:
         reads_stream = np.ones((*edges.shape[:2], 1), bool)
         return Reading(at_last, _sum_edges(rows, np.concatenate([reads_stream, edges], 2)), tuple(joined))
 
-    def _assign_rows(
-        self, circuits: Ints, sources: Ints | int, at_last: bool
-    ) -> tuple[bool, slice, slice, Bools | None]:
+    def _assign_rows(self, circuits: Ints, sources: Ints, at_last: bool) -> tuple[bool, slice, slice, Bools | None]:
         """Assign the next rows to nodes, in the table of the last position or in both. Return the fields of a group."""
-        rows = []
+        rows, columns = [], np.unique(sources)
         for table in (1,) if at_last else (0, 1):
             start = self.n_rows[table]
             self.n_rows[table] += len(circuits)
             self.row_of[table, circuits, sources] = np.arange(start, self.n_rows[table])
+            self.row_of[table][:, columns] = self.row_of[table][self.first[:, columns], columns]
             rows.append(slice(start, self.n_rows[table]))
-        return at_last, rows[0], rows[-1], self._select_masks(circuits, np.broadcast_to(sources, len(circuits)))
+        return at_last, rows[0], rows[-1], self._select_masks(circuits, sources)
 
     def _select_masks(self, circuits: Ints, sources: Ints) -> Bools | None:
         """Return which dimensions [node, d_model] of the outputs of nodes the circuits have; None for all."""
@@ -241,6 +295,12 @@ class _Planner:
             if (mask := self.outputs[circuit]) is not None:
                 masks[row] = mask[source]
         return None if masks.all() else masks
+
+
+def _split(count: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most `size` of `count` things."""
+    for start in range(0, count, size):
+        yield slice(start, min(count, start + size))
 
 
 def _sum_edges(rows: Ints, edges: Bools) -> Sums:

@@ -6,18 +6,20 @@ Sizes are in bytes per stream value: multiply by length * d_model.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ..core.circuit import Circuit
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InputError
 from ..graph import Graph
 
 BUDGET = 1_000_000_000
 MAX_BATCH_SIZE = 64
-# Circuits run together as long as the inputs of a layer's heads (one stream per q, k and v), the largest temporary
-# tensors, take at most this many bytes. Common allocators return larger blocks to the system immediately, and getting
-# them again is slow.
+# The nodes of a layer run together as long as the inputs of its heads (one stream per q, k and v), the largest
+# temporary tensors, take at most this many bytes. Common allocators return larger blocks to the system immediately, and
+# getting them again is slow.
 MAX_STREAM_BYTES = 2**25
 # Memory for several circuits at once is planned for if at least this many circuits of one example may run together.
 MIN_AT_ONCE = 4
@@ -181,28 +183,38 @@ def _head_input_bytes(shape: Shape, n_nodes: int) -> tuple[float, float]:
 
 
 def group_circuits(
-    shape: Shape, circuits: Sequence[Circuit], n_examples: int, length: int, budget: int
-) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of the circuits that run together.
+    shape: Shape, numbers: NDArray[np.intp], n_examples: int, length: int, budget: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield (start, stop) of the circuits that run together, and for how many circuits a layer's nodes run at once.
 
-    A group fits into `budget` bytes together with the runs that all circuits share, and is not larger than is fast.
+    A group fits into `budget` bytes together with the runs that all circuits share.
+
+    numbers  [circuit, source] of `number_nodes`: circuits share nodes with equal numbers
     """
-    start, used = 0, 0.0
     values = n_examples * length * shape.graph.d_model
     available = (budget - circuit_need(shape, length).fixed) / values - 2 * shape.trace_bytes
-    max_circuits = _max_circuits(shape, values)
-    for index, circuit in enumerate(circuits):
-        needed = _circuit_bytes(shape, length, int(circuit.plain().node_mask.sum()))
-        if index > start and (used + needed > available or index - start >= max_circuits):
-            yield start, index
-            start, used = index, 0.0
+    inputs = sum(_head_input_bytes(shape, shape.graph.n_sources))
+    # Half of the memory at most is for a layer's inputs.
+    at_once = max(1, min(_max_circuits(shape, values), int(available / 2 / inputs)))
+    row = shape.itemsize * (1 + 1 / length)
+    mask = shape.graph.n_sources * shape.graph.n_destinations / values  # the planner's
+    start, used, is_new = 0, 0.0, np.ones(numbers.max(initial=0) + 1, bool)
+    for index, circuit in enumerate(numbers):
+        own = circuit[circuit >= 0]
+        needed = mask + row * int(is_new[own].sum())
+        running = min(at_once, index - start + 1) * inputs
+        if index > start and used + needed + running > available:
+            yield start, index, at_once
+            start, used, needed = index, 0.0, mask + row * len(own)
+            is_new[:] = True
+        is_new[own] = False
         used += needed
-    if start < len(circuits):
-        yield start, len(circuits)
+    if start < len(numbers):
+        yield start, len(numbers), at_once
 
 
 def _max_circuits(shape: Shape, values: int) -> int:
-    """Return how many circuits may run together on examples with this many values of a stream."""
+    """Return for how many circuits a layer's nodes run at once on examples with this many values of a stream."""
     return MAX_STREAM_BYTES // (3 * shape.graph.n_heads * shape.itemsize * values)
 
 

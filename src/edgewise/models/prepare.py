@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from ..core.circuit import Circuit
 from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
 from .batch import Batch
-from .circuit_plan import plan_circuits
+from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
 from .gradients import (
@@ -28,7 +29,7 @@ from .gradients import (
     source_differences,
     source_outputs,
 )
-from .memory import can_keep_streams
+from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
 from .transformer import Transformer
 from .weighted import run_weighted
@@ -94,11 +95,18 @@ class Prepared:
         """
         return run_from_sources(self.model, embedding, mix, mlp_out, self.frame)
 
-    def run_circuits(self, circuits: Sequence[Circuit], reference: Trace) -> Tensor:
-        """Return the final streams [circuit, example * read, d_model] of pruned circuits, for `read_stream`."""
-        plan = plan_circuits(circuits, self.model.has_post_norm)
-        spans = self.spans if isinstance(circuits[0].graph, SpanGraph) else None
-        return run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
+    def run_circuits(self, circuits: Sequence[Circuit], reference: Trace, memory: int = BUDGET) -> Iterator[Tensor]:
+        """Yield the final stream [example * read, d_model] of each pruned circuit of one graph, for `read_stream`.
+
+        Several run together: as many as fit into `memory` bytes with the clean and the reference run.
+        """
+        numbers = number_nodes(circuits) if circuits else np.empty((0, 1), np.intp)
+        n_examples, length, _ = self.clean.shape
+        for start, stop, at_once in group_circuits(self.model.shape, numbers, n_examples, length, memory):
+            group = circuits[start:stop]
+            plan = plan_circuits(group, self.model.has_post_norm, at_once, numbers[start:stop])
+            spans = self.spans if isinstance(group[0].graph, SpanGraph) else None
+            yield from run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
 
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..method import check_is
-from ..models.memory import Need, Shape, circuits_need, group_circuits
+from ..models.memory import Need, Shape, circuits_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer
 from .eap_ig import EapIg
@@ -96,9 +96,7 @@ class ExactEdges(Scorer):
                 circuits.append(Circuit(graph, mask).prune())
             shape, (n_examples, length, _) = batch.model.shape, batch.clean.shape
             budget = self.need(shape, length).total(n_examples)
-            for start, stop in group_circuits(shape, circuits, n_examples, length, budget):
-                streams = batch.run_circuits(circuits[start:stop], reference)
-                for edge, stream in zip(self.edges[start:stop], streams, strict=True):
-                    values[:, edge] = full - metric.checked(batch.read_stream(stream, all_logits), clean)
+            for edge, stream in zip(self.edges, batch.run_circuits(circuits, reference, budget), strict=True):
+                values[:, edge] = full - metric.checked(batch.read_stream(stream, all_logits), clean)
             corrupted = metric.checked(batch.read_out(reference, all_logits), clean)
             return BatchScores(values, full, corrupted)
