@@ -140,9 +140,9 @@ def test_circuits_share_the_nodes_before_an_edge_that_one_of_them_lacks():
     for edge in np.flatnonzero(circuit.mask).tolist():
         smaller = circuit.without(graph.edge_name(edge)).prune()
         numbers = number_nodes([circuit, smaller])
-        after = {graph.edge_head[edge]}
+        after = {graph.edge_target[edge]}
         for other in np.argsort(graph.edge_source, kind="stable"):
             if circuit.mask[other] and graph.edge_source[other] in after:
-                after.add(graph.edge_head[other])
+                after.add(graph.edge_target[other])
         for node in np.flatnonzero(smaller.node_mask[:-1]):
             assert (numbers[0, node] == numbers[1, node]) == (node not in after)

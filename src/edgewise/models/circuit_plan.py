@@ -125,9 +125,9 @@ def number_nodes(circuits: Sequence[Circuit]) -> Ints:
         owner = -1 if circuit.graph.output_mask(circuit.mask) is None else index
         mask = _mask_in_spans(circuit)
         edges, spans = np.nonzero(mask)
-        order = np.argsort(graph.edge_head[edges], kind="stable")
+        order = np.argsort(graph.edge_target[edges], kind="stable")
         inside = edges[order] * mask.shape[1] + spans[order]
-        ends = np.searchsorted(graph.edge_head[edges[order]], np.arange(graph.n_nodes + 1)).tolist()
+        ends = np.searchsorted(graph.edge_target[edges[order]], np.arange(graph.n_nodes + 1)).tolist()
         sources, row = graph.edge_source[edges[order]], numbers[index]
         for node in np.flatnonzero(circuit.plain().node_mask[1:-1]).tolist():
             read = slice(ends[node + 1], ends[node + 2])
