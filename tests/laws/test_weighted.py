@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -116,6 +116,19 @@ def check_gradients(model: Model, task: Task, ablation: str) -> None:
 @pytest.mark.parametrize("ablation", ABLATIONS)
 def test_gradients_are_finite_differences(model, task, ablation):
     check_gradients(model, task, ablation)
+
+
+@pytest.mark.parametrize("n_edges", [0, 1, 4, 12])
+def test_heads_without_change_and_gradient_can_be_left_out(model, task, n_edges):
+    """A reference that isn't marked as a run makes all heads run. One example has edges that the others lack."""
+    runs, rng = make_runs(model, task), np.random.default_rng(n_edges)
+    runs_all_heads = replace(runs, reference=replace(runs.reference, is_run=False))
+    weights = torch.zeros((len(task), model.graph.n_edges), dtype=torch.float64)
+    weights[:, rng.choice(model.graph.n_edges, n_edges, replace=False)] = 1
+    weights[0, rng.choice(model.graph.n_edges, n_edges, replace=False)] = 0.5
+    for each in (weights, weights[0], weights[1]):
+        torch.testing.assert_close(runs.stream(each), runs_all_heads.stream(each), **EXACT)
+        torch.testing.assert_close(runs.gradient(each), runs_all_heads.gradient(each), **EXACT)
 
 
 def test_gradients_of_a_model_with_one_layer_are_finite_differences():

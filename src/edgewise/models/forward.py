@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from ..tasks.metrics import Readout
 from .batch import Batch
 from .rules import NO_RULES, BackwardRules
-from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap
+from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap, take
 
 KeysAndValues = tuple[Tensor, Tensor]
 # A half-precision unembedding is converted to float32 in blocks of this many tokens.
@@ -49,6 +49,7 @@ class Trace:
     mix                          [.., head, d_head] each head's output before the output projection
     mlp_out                      [.., d_model] the output of the MLP
     rules                        how the gradient of this run differs from the true one
+    is_run                       whether the outputs of all nodes follow from what they read; False for fixed outputs
     """
 
     embedding: Tensor
@@ -61,6 +62,7 @@ class Trace:
     mlp_out: tuple[Tensor, ...]
     final: Tensor
     rules: BackwardRules = NO_RULES
+    is_run: bool = True
 
 
 def make_frame(
@@ -113,7 +115,8 @@ def run(
         x = mid + mlp
     x = x.to(model.device)
     layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
-    return Trace(embedding=embedding, final=x.view_as(x), rules=rules, **layers)
+    is_run = not mix and not mlp_out
+    return Trace(embedding=embedding, final=x.view_as(x), rules=rules, is_run=is_run, **layers)
 
 
 def run_from_sources(
@@ -134,7 +137,7 @@ def run_from_sources(
             stored.append(value)
         x = mid + mlp_out[index]
     layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
-    return Trace(embedding=embedding, mix=mix, mlp_out=mlp_out, final=x.to(model.device), **layers)
+    return Trace(embedding=embedding, mix=mix, mlp_out=mlp_out, final=x.to(model.device), is_run=False, **layers)
 
 
 def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:
@@ -176,7 +179,7 @@ def attend(
         q, k = q.detach(), k.detach()
     k, v = _norm_and_rotate(k, block.k_norm, frame, block, rules).transpose(1, 2), v.transpose(1, 2)
     if frame.past is not None:
-        past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])
+        past_k, past_v = (part if heads is None else take(part, 1, heads) for part in frame.past[layer])
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
     mix = _pattern(model, block, q, k, query_frame or frame, rules).to(v.dtype) @ v
     return (halve_gradient(mix) if rules.halve_matmuls else mix).transpose(1, 2)

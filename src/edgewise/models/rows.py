@@ -47,23 +47,23 @@ class Rows:
     heads of a layer have one more row (`head_rows`). If the model has layer norms, the mean of each row is removed,
     because no reader sees it. All layers of a model have the same kinds of norms. Rows are on their layer's device.
 
-    keeps  whether streams are kept for the backward pass, or mixed again
-    count  the number of rows written so far
+    n_heads  per layer, the number of heads that run
+    keeps    whether streams are kept for the backward pass, or mixed again
+    count    the number of rows written so far
     """
 
-    def __init__(self, model: Transformer, batch: int, length: int, last: Tensor, keeps: bool) -> None:
-        graph, first_layer = model.graph, model.layers[0]
-        per_layer = graph.n_heads + (1 if first_layer.post_norm is None else 2)
+    def __init__(self, model: Transformer, n_heads: Sequence[int], length: int, last: Tensor, keeps: bool) -> None:
+        graph, first_layer, batch = model.graph, model.layers[0], len(last)
+        per_layer = [count + (1 if first_layer.post_norm is None else 2) for count in n_heads[:-1]]
         self.places, self.count, self.keeps = batch * length, 0, keeps
-        self._width, self._max_readers = graph.d_model, 3 * graph.n_heads + 1
+        self._width, self._max_readers = graph.d_model, 3 * max(n_heads) + 1
         self._centred = first_layer.attention_norm is not None and first_layer.attention_norm.centred
         self._last = (torch.arange(batch, device=last.device)[:, None] * length + last).flatten()
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._parts: list[Part] = []
         start = 0
         for span in model.spans:
-            writing_layers = len(span) - (span.stop == graph.n_layers)
-            stop = start + per_layer * writing_layers + (not self._parts)
+            stop = start + sum(per_layer[span.start : span.stop]) + (not self._parts)
             changes = model.layers[span.start].out.new_empty((self.places, stop - start, self._width))
             self._parts.append(Part(slice(start, stop), changes))
             start = stop

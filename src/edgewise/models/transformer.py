@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -193,6 +193,13 @@ class Projection:
             return F.linear(x, self.weight[head], None if self.bias is None else self.bias[head])
         return self.norm(self.all_heads(x)).unflatten(-1, self.weight.shape[:2])[..., head, :]
 
+    def part(self, heads: Tensor) -> Projection:
+        """Return the map to some query heads; to all of them if there is a norm over all heads."""
+        if self.norm is not None or len(heads) == self.weight.shape[0] * self.group:
+            return self
+        stored = (heads // self.group).to(self.weight.device)
+        return Projection(self.weight[stored], None if self.bias is None else self.bias[stored])
+
     def offset(self, norm: Norm | None) -> Tensor | None:
         """Return the output [query head, d_head] for a normalised stream of zeros: from its bias and the norm's."""
         if norm is None or norm.bias is None:
@@ -234,6 +241,11 @@ class Layer:
     def device(self) -> torch.device:
         """Where its weights are, and where it runs."""
         return self.out.device
+
+    def part(self, heads: Tensor) -> Layer:
+        """Return the layer with some of its heads for `qkv` and `out`; `project` is still for all."""
+        q, k, v = (projection.part(heads) for projection in self.qkv)
+        return replace(self, qkv=(q, k, v), out=take(self.out, 1, heads))
 
     def read_qkv(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v [..., head, d_head] if all heads read the same stream [..., d_model]."""
@@ -321,3 +333,8 @@ def soft_cap(x: Tensor, cap: float | None) -> Tensor:
 def at_least_float32(x: Tensor) -> Tensor:
     """Return x if it is float32 or float64, else a float32 copy."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+def take(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Return entries of x along an axis, by increasing index; x itself if these are all."""
+    return x if len(index) == x.shape[dim] else x.index_select(dim, index.to(x.device))
