@@ -65,12 +65,16 @@ class LearningProblem:
 
 @dataclass(frozen=True, eq=False)
 class LearningCost:
-    """The cost of learning a ranking: `steps` times `job` on `batch` examples, which take the memory `need`."""
+    """The cost of learning a ranking: `steps` times `job` on `batch` examples, which take the memory `need`.
+
+    pieces  how many workers can share the job on one example
+    """
 
     steps: int
     batch: int
     need: Need
     job: Callable[..., Any]
+    pieces: int = 1
 
 
 class Learner(TitledMethod, ABC):

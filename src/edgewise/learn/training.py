@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +16,17 @@ from ..errors import InputError
 from ..evaluate import CMD, Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
+from ..models.forward import Trace
 from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
-from ..models.prepare import prepare
-from ..runtime.engine import Engine, is_narrow_model, run_batches
+from ..models.prepare import Prepared, prepare
+from ..runtime.engine import Engine, WorkItem, is_narrow_model, restore_order
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import check_contrast
 from ..tasks import Example, Metric
+from ..tasks.metrics import Readout
 from .base import Learner, LearningCost, LearningProblem
 
 # A step of a wide model is split into parts of at most this many examples, so that workers can share it.
@@ -46,6 +49,7 @@ class GradientJob:
     ends     example -> (metric of the model, metric of the empty circuit)
     span     mean difference between the two
     rows     example -> row of `weights`; None if all examples have the same
+    n_kept   for how many batches a process keeps the runs that don't depend on the weights
     """
 
     measure: Measure
@@ -55,6 +59,7 @@ class GradientJob:
     ends: Mapping[Example, tuple[float, float]]
     span: float
     rows: Mapping[Example, int] | None = None
+    n_kept: int = 0
 
     def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float | list[float], Tensor]:
         """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge].
@@ -83,11 +88,7 @@ class GradientJob:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return, for the weights of each circuit, the losses [example] and the gradient of their sum."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
-        batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
-        with torch.no_grad():
-            reference = self.ablation.reference(batch)
-            # Metrics that read only the answers' logits don't need the clean run.
-            clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
+        batch, reference, clean = _shared_runs(model, self.ablation, examples, all_logits, self.n_kept)
         full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).T
         losses, gradients = [], []
         for circuit in circuits:
@@ -99,6 +100,33 @@ class GradientJob:
             losses.append(loss.detach().cpu())
             gradients.append(gradient.float().cpu())
         return losses, gradients
+
+
+# What `_shared_runs` keeps in this process, for one model. Steps repeat their batches, and circuits share them.
+SharedRuns = tuple[Prepared, Trace, Readout | None]
+_KEPT_RUNS: dict[tuple[Any, ...], SharedRuns] = {}
+
+
+def _shared_runs(
+    model: Model, ablation: Ablation, examples: Sequence[Example], all_logits: bool, n_kept: int
+) -> SharedRuns:
+    """Return a batch, its reference and its clean logits, which metrics need that read all logits.
+
+    They are kept for the first `n_kept` batches of a model.
+    """
+    transformer = model.transformer
+    key = (transformer, ablation, all_logits, *examples)
+    if n_kept and key in _KEPT_RUNS:
+        return _KEPT_RUNS[key]
+    batch = prepare(transformer, make_batch(examples, transformer.device), ablation.shares_prefix)
+    with torch.no_grad():
+        reference = ablation.reference(batch)
+        clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
+    if any(kept[0] is not transformer for kept in _KEPT_RUNS):
+        _KEPT_RUNS.clear()
+    if len(_KEPT_RUNS) < n_kept:
+        _KEPT_RUNS[key] = batch, reference, clean
+    return batch, reference, clean
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +232,11 @@ class Training:
         finished = store.find(key)
         if finished is not None:
             return finished
-        unit = store.save(key, self.describe(self._run_steps(key, session)))
+        try:
+            state = self._run_steps(key, session)
+        finally:
+            _KEPT_RUNS.clear()
+        unit = store.save(key, self.describe(state))
         if (saved := store.latest(key)) is not None:
             store.delete(f"{key}.{saved[0]}")  # only now that the ranking is stored
         return unit
@@ -261,6 +293,7 @@ class StepRunner:
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
         self.span = float((full - empty).mean())
         self.part_size = choose_part_size(problem)
+        self.n_kept = _choose_n_kept(problem, self.part_size)
         # [edge] the node whose weight an edge has; None if edges have weights of their own
         sources = torch.tensor(model.graph.edge_source.astype(np.int64))
         self.edge_node = sources if problem.level == "node" else None
@@ -286,19 +319,30 @@ class StepRunner:
     def _run(
         self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None
     ) -> tuple[NDArray[np.float64], Tensor]:
-        """Return the loss and the gradient for weights of edges."""
+        """Return the loss and the gradient for weights of edges. Workers share parts, and circuits of wide models."""
+        model = self.problem.model
         ends = {example: self.ends[example] for example in examples}
-        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
-        places = range(len(examples))
-        parts = [places[start : start + self.part_size] for start in places[:: self.part_size]]
-        loss, total = np.zeros(()), torch.zeros(weights.shape)
-        results = run_batches(self.engine, self.problem.model, examples, parts, job, in_order=True)
-        for done, (part_loss, part) in results:
-            loss = loss + np.asarray(part_loss)
-            if rows is None:
-                total = total + part
-            else:
-                total.index_add_(0, torch.tensor([rows[examples[place]] for place in done]), part)
+        job = GradientJob(
+            self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, self.n_kept
+        )  # fmt: skip
+        by_circuit = rows is None and weights.ndim == 2 and not is_narrow_model(model)
+        circuits: list[Any] = [*range(len(weights))] if by_circuit else [...]
+        starts = range(0, len(examples), self.part_size)
+        places = [(circuit, start) for circuit in circuits for start in starts]
+        items = [
+            WorkItem(replace(job, weights=weights[circuit]), examples[start : start + self.part_size])
+            for circuit, start in places
+        ]
+        loss, total = np.zeros(weights.shape[:-1] if rows is None else ()), torch.zeros(weights.shape)
+        for index, parts in restore_order(self.engine.run(model, items)):
+            circuit, start = places[index]
+            for done, (part_loss, gradient) in parts:
+                if rows is None:
+                    loss[circuit] += part_loss
+                    total[circuit] += gradient
+                else:
+                    loss += part_loss
+                    total.index_add_(0, torch.tensor([rows[examples[start + place]] for place in done]), gradient)
         return loss / len(examples), total / len(examples)
 
 
@@ -310,6 +354,17 @@ def choose_part_size(problem: LearningProblem) -> int:
     shape, longest = problem.model.transformer.shape, problem.task.longest
     fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
     return min(fits, STEP_PART) if not is_narrow_model(problem.model) else fits
+
+
+def _choose_n_kept(problem: LearningProblem, part_size: int) -> int:
+    """Return for how many parts of batches the runs that all circuits share fit into memory, beside a running part.
+
+    References of other ablations than patching depend on more than the examples, so they aren't kept.
+    """
+    shape, longest = problem.model.transformer.shape, problem.task.longest
+    need = weighted_need(shape, longest, can_keep_streams(shape, longest))
+    run_bytes = shape.trace_bytes * shape.graph.d_model * longest * part_size
+    return max(0, int((problem.memory - need.total(part_size)) / run_bytes)) if problem.ablation.shares_prefix else 0
 
 
 def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
@@ -326,11 +381,19 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
 
 
 def weighted_cost(problem: LearningProblem, steps: int, batch: int, circuits: int = 1) -> LearningCost:
-    """Return the cost of steps that run weighted circuits on `batch` examples; weights of one half are timed."""
+    """Return the cost of steps that run weighted circuits on `batch` examples.
+
+    Circuits of random edges are timed, of sizes from 0.2 % to 30 %; with one circuit a step, weights of one half.
+    """
     model, task = problem.model, problem.task
     shape = model.transformer.shape
     need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
-    weights = torch.full((circuits, model.graph.n_edges) if circuits > 1 else (model.graph.n_edges,), 0.5)
+    n_edges = model.graph.n_edges
+    weights = torch.full((n_edges,), 0.5)
+    if circuits > 1:
+        chances = torch.logspace(np.log10(0.002), np.log10(0.3), circuits)[:, None]
+        weights = (torch.rand((circuits, n_edges), generator=torch.Generator().manual_seed(0)) < chances).float()
+    pieces = 1 if is_narrow_model(model) else circuits
     ends = dict.fromkeys(task.examples, (1.0, 0.0))
     job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0)
-    return LearningCost(steps, min(batch, len(task)), need, job)
+    return LearningCost(steps, min(batch, len(task)), need, job, pieces)

@@ -158,8 +158,7 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
     graph, n_heads = model.graph, model.graph.n_heads
     if model.has_post_norm or not reference.is_run:
         return [torch.arange(n_heads)] * graph.n_layers
-    mask = (weights != 0).cpu().numpy()
-    mask = mask if mask.ndim == 1 else mask.any(0)
+    mask = (weights != 0).view(-1, graph.n_edges).any(0).cpu().numpy()
     attention = [mask[block].reshape(-1, n_heads, 3).any(2) for block in graph.blocks[:-1:2]]
     mlp = [mask[block] for block in graph.blocks[1::2]]
     changed, needed = np.zeros(graph.n_sources, bool), mask[graph.blocks[-1]].copy()

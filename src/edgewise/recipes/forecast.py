@@ -194,7 +194,7 @@ class LearnWork(Work):
         cost, settings = self._cost(model), replace(self.settings, batch_size=None)
         stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
-        return replace(stage, task=label, pieces=-(-cost.batch // stage.batch_size))
+        return replace(stage, task=label, pieces=cost.pieces * -(-cost.batch // stage.batch_size))
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time one step."""
