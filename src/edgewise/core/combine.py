@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from .ranking import Ranking
+from .statistics import tied_ranks
 
 HOW = ("ranks", "values")
 
@@ -78,9 +79,7 @@ def combine_rankings(
 
 def _signed_ranks(value: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return sign(value) times the mean rank of |value|, divided by the number of edges."""
-    _, index, count = np.unique(np.abs(value), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[index]
-    return np.asarray(np.sign(value) * ranks / len(value), np.float64)
+    return np.asarray(np.sign(value) * tied_ranks(np.abs(value)) / len(value), np.float64)
 
 
 def _unit_scale(value: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -239,6 +239,12 @@ def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray
     return counts.reshape(resamples, n_examples) / n_examples
 
 
+def tied_ranks(values: NDArray[np.floating]) -> FloatArray:
+    """Return the rank of each value, 1 for the smallest. Equal values share the mean of their ranks."""
+    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(count) - (count - 1) / 2)[index], np.float64)
+
+
 def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) -> tuple[FloatArray, FloatArray]:
     """Return mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
     half = z_value(confidence) * means.std(0, ddof=1) * factor
@@ -251,17 +257,17 @@ def _paper_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, F
     return _normal_interval(means, confidence, 1 / sqrt(len(means)))
 
 
-def _percentile_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Return the quantiles of the resamples' means."""
+def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Return the low and the high quantile over the resamples of draws [resample, ...]."""
     tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
     return low, high
 
 
 INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
     "paper": _paper_interval,
     "normal": _normal_interval,
-    "percentile": _percentile_interval,
+    "percentile": percentile_interval,
 }
 
 

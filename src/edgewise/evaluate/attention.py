@@ -91,10 +91,7 @@ def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.
     total = np.bincount(graph.edge_source, strength, graph.n_nodes) + np.bincount(
         graph.edge_target, strength, graph.n_nodes
     )
-    heads = np.concatenate(
-        [graph.attention_sources(layer) + np.arange(graph.n_heads) for layer in range(graph.n_layers)]
-    )
-    return heads[np.argsort(-total[heads], kind="stable")]
+    return graph.heads[np.argsort(-total[graph.heads], kind="stable")]
 
 
 def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.statistics import MAX_RESAMPLES, resampling_weights
+from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_weights
 from ..errors import InputError
 from ..method import check_is
 from .curve import Curve, areas
@@ -118,19 +118,20 @@ def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: i
     if not 2 <= resamples <= MAX_RESAMPLES:
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
-    weights = resampling_weights(len(curve.full), resamples, seed)
-    heights = measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
-    return Resampled(measure, curve.area(measure), areas(curve.shares, heights))
+    draws = areas(curve.shares, _draw_heights(curve, measure, resamples, seed))
+    return Resampled(measure, curve.area(measure), draws)
 
 
-def resample_heights(
-    curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0
-) -> tuple[Resampled, ...]:
-    """Return the height of a curve at every size on resampled examples. Equal seeds draw equal examples."""
-    weights = resampling_weights(len(curve.full), resamples, seed)
-    draws = measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
-    heights = measure.height(curve.faithfulness).tolist()
+def resample_heights(curve: Curve, measure: Measure) -> tuple[Resampled, ...]:
+    """Return the height of a curve at every size on resampled examples, the same ones for all curves."""
+    heights, draws = measure.height(curve.faithfulness).tolist(), _draw_heights(curve, measure, RESAMPLES, 0)
     return tuple(Resampled(measure, height, column) for height, column in zip(heights, draws.T, strict=True))
+
+
+def _draw_heights(curve: Curve, measure: Measure, resamples: int, seed: int) -> FloatArray:
+    """Return the heights [resample, size] of a curve on resampled examples."""
+    weights = resampling_weights(len(curve.full), resamples, seed)
+    return measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
 
 
 def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
@@ -210,8 +211,7 @@ def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
     defined = draws[np.isfinite(draws)]
     if not len(defined):
         raise InputError("faithfulness is undefined in every resample of the evaluated examples; give more examples")
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail])
+    low, high = percentile_interval(defined, confidence)
     return max(estimate - float(low), float(high) - estimate, 0.0)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.circuit import Circuit
+from ..core.statistics import tied_ranks
 from ..errors import InputError
 
 
@@ -25,9 +26,7 @@ def auroc(score: ArrayLike, truth: Circuit) -> float:
         The area under the ROC curve: 1 if all edges of the circuit rank first, 0.5 for a random order.
     """
     inside, score, n_in = _check(score, truth)
-    _, index, count = np.unique(score, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(count) - (count - 1) / 2)[index]
-    return float((rank[inside].sum() - n_in * (n_in + 1) / 2) / (n_in * (len(inside) - n_in)))
+    return float((tied_ranks(score)[inside].sum() - n_in * (n_in + 1) / 2) / (n_in * (len(inside) - n_in)))
 
 
 def precision_at_true_size(score: ArrayLike, truth: Circuit) -> float:

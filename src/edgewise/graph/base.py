@@ -227,6 +227,12 @@ class Graph(BaseGraph):
         return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(stops))
 
     @cached_property
+    def heads(self) -> NDArray[np.int64]:
+        """[layer * head] The nodes that are heads."""
+        first = np.array([self.attention_sources(layer) for layer in range(self.n_layers)])
+        return freeze((first[:, None] + np.arange(self.n_heads)).ravel())
+
+    @cached_property
     def source_names(self) -> tuple[str, ...]:
         """Names of the sources, in order."""
         names = ["input"]

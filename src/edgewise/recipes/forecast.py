@@ -16,10 +16,10 @@ from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
 from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
-from ..models.memory import Need, add_spans, choose_batch_size, circuit_need
+from ..models.memory import Need, choose_batch_size, circuit_need
 from ..models.placement import free_bytes
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size
-from ..score.run_scorer import ScoreJob
+from ..score.run_scorer import ScoreJob, score_need
 from ..tasks import Task
 from .settings import Settings
 from .stages import MeasureRecipe
@@ -90,10 +90,8 @@ class ScoreWork(Work):
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         """Plan one pass of the scorer."""
-        shape = model.transformer.shape
-        need = self.settings.scorer.need(shape, self.task.longest)
-        if self.settings.positions:
-            need = add_spans(need, shape, len(self.task.span_names))
+        graph = self.settings.graph(model.graph, self.task)
+        need = score_need(self.settings.scorer, graph, model, self.task)
         return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:

@@ -36,7 +36,7 @@ from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, MEASURES, Attention, Curve, Measure, check_metric
 from ..evaluate.attention import pairs
-from ..graph import BaseGraph, Graph
+from ..graph import BaseGraph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
 from ..io.formats import NPZ
@@ -70,12 +70,12 @@ FILE_PATTERN = (
 )
 STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
 EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
-# The arrays of attention.npz; `values` are those of `Attention` in one row.
 LEARNED_FORMAT, LEARNED_VERSION = "edgewise-learned", 1
 # What learned.json holds of a ranking's origin, and the values for learners that don't say it.
 LEARNED: Mapping[str, Any] = {
     "steps": None, "seconds": None, "validation": [], "validation_examples": None, "choices": [],
 }  # fmt: skip
+# The arrays of attention.npz; `values` are those of `Attention` in one row.
 ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
 
 
@@ -90,7 +90,7 @@ def write_run_data(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
     fill_folder(folder / "scores", result.scores)
     _write_outcomes(folder, result)
     _write_exported(folder / "circuits", result, suffix)
-    _write_statistics(folder, result.statistics)
+    write_arrays(folder / "statistics.npz", {name: getattr(result.statistics, name) for name in STATISTICS})
     _write_learned(folder, result)
     _write_prompts(folder, result)
     _write_attention(folder, result.attention)
@@ -334,10 +334,6 @@ def _chosen_record(outcome: Outcome) -> dict[str, str]:
     return {"recipe": name, "parameters": outcome.recipe.parameter_text, "chosen_on": outcome.chosen_on}
 
 
-def _write_statistics(folder: Path, statistics: EdgeStatistics) -> None:
-    write_arrays(folder / "statistics.npz", {name: getattr(statistics, name) for name in STATISTICS})
-
-
 def _read_statistics(folder: Path, graph: BaseGraph) -> EdgeStatistics:
     """Return the statistics of every edge. Edges that failed the filter have score 0."""
     arrays = read_arrays(
@@ -431,9 +427,7 @@ def read_attention(folder: Path, run: RunInfo) -> Attention | None:
     examples, lengths, heads = (arrays[name].tolist() for name in ("examples", "lengths", "heads"))
     n_values, graph = len(arrays["values"]), run.graph
     is_distinct = len(set(examples)) == len(examples) == len(lengths) > 0 and len(set(heads)) == len(heads) > 0
-    is_known = all(0 <= row < run.test.examples for row in examples) and all(
-        _is_head(graph.plain, node) for node in heads
-    )
+    is_known = all(0 <= row < run.test.examples for row in examples) and set(heads) <= set(graph.plain.heads.tolist())
     if not is_distinct or not is_known or not all(0 < length <= n_values for length in lengths):
         raise InputError(f"{path} has examples or heads that the run hasn't")
     ends = np.cumsum([2 * len(heads) * pairs(length) for length in lengths])
@@ -441,10 +435,6 @@ def read_attention(folder: Path, run: RunInfo) -> Attention | None:
         raise InputError(f"{path} has {n_values:,} numbers, but its heads and examples need {ends[-1]:,}")
     patterns = (part.reshape(2, len(heads), -1) for part in np.split(arrays["values"], ends[:-1]))
     return Attention(tuple(examples), tuple(lengths), tuple(heads), tuple(patterns))
-
-
-def _is_head(graph: Graph, node: int) -> bool:
-    return 0 < node < graph.n_sources and (node - 1) % (graph.n_heads + 1) < graph.n_heads
 
 
 def result_summary(result: Discovery) -> dict[str, Any]:

@@ -37,11 +37,13 @@ class Scorer(Method, ABC):
 
     Import torch inside the methods, so that the command line can list scorers without waiting for torch.
 
+    at_clean   whether it reads the gradient at the clean run only, where some metrics are flat
     by_span    whether it can score (edge, span) pairs: all that make their scores by `Prepared.contract` can
     levels     which of edges, nodes and neurons it can score
     max_edges  the largest graph for which a comparison of all scorers includes it; None for any
     """
 
+    at_clean: ClassVar[bool] = False
     by_span: ClassVar[bool] = True
     levels: ClassVar[tuple[str, ...]] = LEVELS
     max_edges: ClassVar[int | None] = None
@@ -55,6 +57,11 @@ class Scorer(Method, ABC):
         if not metric.differentiable:
             raise InputError(
                 f"metric {metric.name!r} has no gradient, so edges can't be scored with it; score with another one"
+            )
+        if self.at_clean and metric.flat_at_clean:
+            raise InputError(
+                f"metric {metric.name!r} has no slope at the clean run, where {self.name} takes it, so every score "
+                "would be 0; use eap-ig, or another metric"
             )
 
     @property

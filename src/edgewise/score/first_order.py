@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
-from ..errors import InputError
 from ..models.memory import Need, Shape, scoring_need
 from ..models.rules import NO_RULES, BackwardRules
 from ..tasks.metrics import Metric, Readout
@@ -36,11 +35,9 @@ class RuleScorer(Scorer, ABC):
         if self.steps is not None:
             check_steps(self.steps)
 
-    def check(self, metric: Metric) -> None:
-        """Raise InputError for a metric without a gradient, or without one at the clean run if that is the only one."""
-        super().check(metric)
-        if self.steps is None:
-            check_slope_at_clean(self.name, metric)
+    @property
+    def at_clean(self) -> bool:  # type: ignore[override]
+        return self.steps is None
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory of EAP or EAP-IG."""
@@ -51,15 +48,6 @@ class RuleScorer(Scorer, ABC):
         if self.steps is None:
             return score_at_clean(batch, metric, self.rules)
         return score_on_path(batch, metric, self.steps, self.rules)
-
-
-def check_slope_at_clean(name: str, metric: Metric) -> None:
-    """Raise InputError for a metric that is flat at the clean run: all scores would be 0."""
-    if metric.flat_at_clean:
-        raise InputError(
-            f"metric {metric.name!r} has no slope at the clean run, where {name} takes it, so every score "
-            "would be 0; use eap-ig, or another metric"
-        )
 
 
 def score_at_clean(batch: Prepared, metric: Metric, rules: BackwardRules = NO_RULES) -> BatchScores:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer, loss
-from .first_order import as_constant, check_slope_at_clean
+from .first_order import as_constant
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared
@@ -28,11 +28,7 @@ class GradDrop(Scorer):
     """
 
     name: ClassVar[str] = "grad-drop"
-
-    def check(self, metric: Metric) -> None:
-        """Raise InputError for a metric without a gradient, or without one at the clean run."""
-        super().check(metric)
-        check_slope_at_clean(self.name, metric)
+    at_clean: ClassVar[bool] = True
 
     def need(self, shape: Shape, length: int) -> Need:
         """Return the memory of EAP whose clean run is kept for several backward passes."""

@@ -13,7 +13,7 @@ from ..errors import InputError, SwappedWarning, warn
 from ..graph import BaseGraph, SpanGraph, check_one_kind, graph_of_level
 from ..method import as_record, check_is
 from ..models import Model, make_batch, plan_batches
-from ..models.memory import BUDGET, add_spans, choose_batch_size
+from ..models.memory import BUDGET, Need, add_spans, choose_batch_size
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
@@ -192,14 +192,19 @@ def _choose_batch_size(
     batch_size: int | None,
     memory: int | str,
 ) -> int:
+    fits = choose_batch_size(batch_size, score_need(scorer, graph, model, task), memory)
+    return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
+
+
+def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Need:
+    """Return the memory that scoring the edges of a graph needs beyond the model."""
     shape = model.transformer.shape
     need = scorer.need(shape, task.longest)
     if isinstance(graph, SpanGraph):
-        need = add_spans(need, shape, graph.n_spans)
-    elif graph != model.graph:  # neurons are many: two copies of their scores
-        need = replace(need, each=need.each + 2 * shape.sum_itemsize * graph.n_edges)
-    fits = choose_batch_size(batch_size, need, memory)
-    return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
+        return add_spans(need, shape, graph.n_spans)
+    if graph != model.graph:  # neurons are many: two copies of their scores
+        return replace(need, each=need.each + 2 * shape.sum_itemsize * graph.n_edges)
+    return need
 
 
 def _key(graph: BaseGraph, model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:

@@ -33,9 +33,7 @@ class Greedy(Solver):
 
         With PNR, positive edges are taken first, until there are enough or none can be reached.
         """
-        graph = problem.graph
-        rank = np.empty(graph.n_edges, np.int64)
-        rank[problem.order] = np.arange(graph.n_edges)
+        graph, rank = problem.graph, problem.rank
         mask = problem.required.copy()
         reached = np.zeros(graph.n_nodes, bool)
         reached[-1] = True

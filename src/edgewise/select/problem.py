@@ -86,7 +86,7 @@ class SelectionProblem:
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
         """Return the same problem with another budget. It shares what depends on the values alone."""
         other = replace(self, budget=budget, within=within)
-        for name in ("order", "connectors"):
+        for name in ("order", "rank", "connectors"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -112,6 +112,13 @@ class SelectionProblem:
         return np.argsort(-self.value, kind="stable")
 
     @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """[edge] The place of each edge in `order`: 0 for the best one."""
+        rank = np.empty(self.graph.n_edges, np.int64)
+        rank[self.order] = np.arange(self.graph.n_edges)
+        return rank
+
+    @cached_property
     def required(self) -> NDArray[np.bool_]:
         """[edge] whether an edge must be selected."""
         return np.zeros(self.graph.n_edges, bool) if self.within is None else self.within.mask
@@ -129,9 +136,7 @@ class SelectionProblem:
     @cached_property
     def connectors(self) -> NDArray[np.intp]:
         """Edges that connect any node to a circuit: its best ones in and out, from input, and to logits."""
-        graph = self.graph
-        rank = np.empty(graph.n_edges, np.int64)
-        rank[self.order] = np.arange(graph.n_edges)
+        graph, rank = self.graph, self.rank
         best_in, best_out, from_input, to_logits = np.full((4, graph.n_nodes), graph.n_edges)
         np.minimum.at(best_in, graph.edge_target, rank)
         np.minimum.at(best_out, graph.edge_source, rank)

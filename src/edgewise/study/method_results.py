@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..core.statistics import resampling_weights
+from ..core.statistics import percentile_interval, resampling_weights, tied_ranks
 from ..evaluate import CONFIDENCE, Measure
 from .cell import Repeats
 from .plan import Plan
@@ -82,12 +81,8 @@ def mean_ranks(comparison: MethodComparison, measure: Measure) -> tuple[MeanRank
     """
     cells = [{row.name: row.repeats[measure].mean for row in cell.rows} for cell in comparison.cells]
     names = [name for name in cells[0] if all(name in areas for areas in cells)]
-    areas = measure.better * np.array([[cell[name] for name in names] for cell in cells])  # [cell, method]
-    above = (areas[:, None, :] > areas[:, :, None]).sum(-1)
-    equal = (areas[:, None, :] == areas[:, :, None]).sum(-1)
-    ranks: NDArray[np.float64] = above + (equal + 1) / 2
+    ranks = np.stack([tied_ranks(-measure.better * np.array([cell[name] for name in names])) for cell in cells])
     draws = resampling_weights(len(cells), RANK_RESAMPLES, 0) @ ranks  # [resample, method]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
+    low, high = percentile_interval(draws, CONFIDENCE)
     listed = [MeanRank(*row) for row in zip(names, ranks.mean(0).tolist(), low.tolist(), high.tolist(), strict=True)]
     return tuple(sorted(listed, key=lambda rank: rank.mean))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..core.statistics import resampling_weights
+from ..core.statistics import percentile_interval, resampling_weights
 from ..errors import InputError
 from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import CONFIDENCE, RESAMPLES, Interval
@@ -64,11 +64,10 @@ class KnockOuts:
         self, resamples: int = RESAMPLES, confidence: float = CONFIDENCE, seed: int = 0
     ) -> tuple[Interval, ...]:
         """Return the mean effect of every set with its percentile interval over resampled examples."""
-        tail = (1 - confidence) / 2
         draws = resampling_weights(len(self.full), resamples, seed) @ self.effects.T
-        lows, highs = np.quantile(draws, [tail, 1 - tail], axis=0).tolist()
-        means = self.effects.mean(1).tolist()
-        return tuple(Interval(mean, low, high, confidence) for mean, low, high in zip(means, lows, highs, strict=True))
+        lows, highs = percentile_interval(draws, confidence)
+        rows = zip(self.effects.mean(1).tolist(), lows.tolist(), highs.tolist(), strict=True)
+        return tuple(Interval(mean, low, high, confidence) for mean, low, high in rows)
 
     def __repr__(self) -> str:
         sets, examples = self.values.shape
