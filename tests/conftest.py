@@ -6,9 +6,10 @@ import copy
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 # Two test processes on two cores: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -126,6 +127,18 @@ FAMILIES: dict[str, tuple[str, dict]] = {
     "neox": ("GPTNeoXForCausalLM", NEOX | {"use_parallel_residual": True}),
     "neox-sequential": ("GPTNeoXForCausalLM", NEOX | {"use_parallel_residual": False}),
 }
+
+
+# Layer norms; grouped queries and norms of q and k; attention and MLP in parallel; norms after attention and soft caps.
+KINDS = ("gpt2", "qwen3", "neox", "gemma2")
+
+
+def first_in_every_family(argument: str, values: Iterable[Any], kinds: Sequence[str] = KINDS) -> pytest.MarkDecorator:
+    """Run a test of `family` and an argument: its first value in every family, the others in one of each kind."""
+    first, *others = values
+    pairs = [(family, first) for family in sorted(FAMILIES)]
+    pairs += [(family, value) for value in others for family in kinds]
+    return pytest.mark.parametrize(f"family, {argument}", pairs, ids=lambda value: getattr(value, "name", str(value)))
 
 
 def build(family: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.nn.Module:

@@ -4,7 +4,6 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import test_cli
 import torch
+from conftest import wait_for
 from fuzz import valid
 
 from edgewise import load_model
@@ -42,12 +42,11 @@ def gguf(tmp_path) -> Path:
 class Reader:
     """Reads a model whose weights take as many bytes as NUMBERS in float32, and counts how often."""
 
-    def __init__(self, seconds: float = 0.0, error: OSError | None = None) -> None:
-        self.times, self.seconds, self.error = 0, seconds, error
+    def __init__(self, error: OSError | None = None) -> None:
+        self.times, self.error = 0, error
 
     def __call__(self) -> tuple[SimpleNamespace, SimpleNamespace]:
         self.times += 1
-        time.sleep(self.seconds)
         model = SimpleNamespace(config=None, save_pretrained=self.save_model)
         return model, SimpleNamespace(save_pretrained=lambda folder: (folder / "tokenizer.json").write_text("{}"))
 
@@ -199,9 +198,18 @@ def test_errors_of_the_file_are_raised_and_leave_nothing(folder):
 
 
 def test_concurrent_loads_make_one_copy(folder):
-    read = Reader(seconds=0.2)
+    read, started = Reader(), []
+
+    def read_when_all_have_started():
+        wait_for(lambda: len(started) == 4, "four threads")
+        return read()
+
+    def load(_):
+        started.append(1)
+        return take("a", read_when_all_have_started)
+
     with ThreadPoolExecutor(4) as threads:
-        copies = list(threads.map(lambda _: take("a", read), range(4)))
+        copies = list(threads.map(load, range(4)))
     assert read.times == 1 and len(set(copies)) == 1
 
 

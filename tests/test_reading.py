@@ -321,7 +321,7 @@ for line in sys.stdin:
         print("read", path)
     except InputError as error:
         print("memory" if "more memory" in str(error) else "refused", path)
-    assert time.process_time() - started < 2, path
+    assert time.process_time() - started < 20, path  # not a speed: what the files claim would take minutes
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024
 """
 

@@ -120,7 +120,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(demo, tmp_path):
             if task != f"mib/ioi={tmp_path}/folder.jsonl":
                 with pytest.raises(InputError, match=rf"{name}\.jsonl"):
                     load_task(task, demo)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 20  # not a speed: reading the large file would take minutes
 
 
 def test_unknown_words_of_prompts_are_refused_by_name(demo, tmp_path):

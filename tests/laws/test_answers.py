@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY, random_task
+from conftest import VOCABULARY, first_in_every_family, random_task
 
 from edgewise import Circuit, Eap, EapIg, InputError
 from edgewise.evaluate import ABLATIONS, CPR
@@ -58,7 +58,7 @@ def sum_rows(values: np.ndarray, owner: np.ndarray) -> np.ndarray:
     return np.stack([values[owner == number].sum(0) for number in range(owner.max() + 1)])
 
 
-@pytest.mark.parametrize("metric", [LogProbability(), Kl()], ids=lambda metric: metric.name)
+@first_in_every_family("metric", [LogProbability(), Kl()])
 def test_scores_are_the_sums_over_the_tokens_of_the_answer(model, metric):
     task = several_tokens()
     singles, owner = token_by_token(task)
@@ -68,7 +68,7 @@ def test_scores_are_the_sums_over_the_tokens_of_the_answer(model, metric):
         np.testing.assert_allclose(several, sum_rows(single, owner), rtol=1e-4, atol=1e-5)  # scores are float32
 
 
-@pytest.mark.parametrize("ablation", ["patching", "zero"])
+@first_in_every_family("ablation", ["patching", "zero"])
 def test_circuits_are_the_sums_over_the_tokens_of_the_answer(model, ablation):
     """Not under means, which are over other positions."""
     task = several_tokens()
@@ -99,7 +99,7 @@ def test_weights_have_the_gradient_of_the_sum(model):
     np.testing.assert_allclose(gradients[0][1], gradients[1][1], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("pad", ["left", "right"])
+@first_in_every_family("pad", ["left", "right"])
 def test_total_log_probability_is_that_of_the_model_itself(model, loaded, pad):
     task = several_tokens()
     batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu"), pad))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import build, random_task
+from conftest import KINDS, build, first_in_every_family, random_task
 from slow import SlowExample, SlowModel
 
 from edgewise import CPR, Circuit, Eap, EapIg, InputError, TopKLearner
@@ -45,8 +45,6 @@ LINEAR = [
     Eap(), EapIg(3), CleanCorrupted(), ExpectedGradients(), EapIgActivations(2), Gim(), RelP(), RelPQk(), AttnLrp(),
     MaskIg(2),
 ]  # fmt: skip
-# Layer norms; grouped queries; attention and MLP in parallel; norms after attention.
-KINDS = ("gpt2", "qwen3", "neox", "gemma2")
 IN_KINDS = pytest.mark.parametrize("family", KINDS)
 
 
@@ -67,8 +65,9 @@ def slow_output_scores(slow: SlowModel, example, point: torch.Tensor) -> np.ndar
     return torch.stack(terms).detach().numpy()
 
 
-@pytest.mark.parametrize("scorer, shares", [(Eap(), [1.0]), (EapIg(2), [0.0, 0.5])], ids=["eap", "eap-ig"])
-def test_neuron_scores_are_those_of_autograd(loaded, model, scorer, shares):
+@first_in_every_family("scorer", [EapIg(2), Eap()])
+def test_neuron_scores_are_those_of_autograd(loaded, model, scorer):
+    shares = [1.0] if scorer == Eap() else [0.0, 0.5]
     task, slow = random_task(3, seed=5, longest=7), SlowModel(loaded)
     neurons = score_edges(model, task, scorer, level="neuron")
     assert neurons.graph == NeuronGraph(model.graph)
@@ -141,7 +140,7 @@ def random_members(model, seed: int, share: float = 0.6):
     return Circuit(NodeGraph(graph), nodes), Circuit(NeuronGraph(graph), neurons.ravel())
 
 
-@pytest.mark.parametrize("ablation", REPLACED, ids=lambda ablation: ablation.name)
+@first_in_every_family("ablation", REPLACED)
 def test_node_circuits_are_those_of_the_slow_implementation(loaded, model, ablation):
     """Nodes and neurons run together with others, some of them at the last position only."""
     task, slow = random_task(3, seed=9, longest=8), SlowModel(loaded)
@@ -152,12 +151,12 @@ def test_node_circuits_are_those_of_the_slow_implementation(loaded, model, ablat
         plain = evaluate_circuits(model, task, [circuit.plain() for circuit in circuits[::2]], ablation=ablation)
         np.testing.assert_allclose(ran.values[::2], plain.values, rtol=1e-9)
         return
-    for circuit, values in zip(circuits, ran.values, strict=True):
-        inside = circuit.graph.member_mask(circuit.mask)
-        nodes = dict(zip(model.graph.source_names, torch.tensor(inside), strict=True))
-        for example, value in zip(task.examples, values, strict=True):
-            runs = slow_example(slow, example)
-            reference = {name: z if ablation == Patching() else 0 * z for name, z in runs.corrupted.items()}
+    for column, example in enumerate(task.examples):
+        runs = slow_example(slow, example)
+        reference = {name: z if ablation == Patching() else 0 * z for name, z in runs.corrupted.items()}
+        for circuit, value in zip(circuits, ran.values[:, column], strict=True):
+            inside = circuit.graph.member_mask(circuit.mask)
+            nodes = dict(zip(model.graph.source_names, torch.tensor(inside), strict=True))
 
             def read(destination, sources, reference=reference, nodes=nodes):
                 mixed = {name: torch.where(nodes[name], now, reference[name]) for name, now in sources.items()}
@@ -168,6 +167,7 @@ def test_node_circuits_are_those_of_the_slow_implementation(loaded, model, ablat
             assert value == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
+@IN_KINDS
 @pytest.mark.parametrize("ablation", REPLACED, ids=lambda ablation: ablation.name)
 @pytest.mark.parametrize("level", ["node", "neuron"])
 def test_full_is_the_model_and_empty_the_reference(model, level, ablation):
@@ -184,6 +184,7 @@ def test_full_is_the_model_and_empty_the_reference(model, level, ablation):
     np.testing.assert_allclose(ran.values[2], expected, rtol=1e-9)
 
 
+@IN_KINDS
 @pytest.mark.parametrize("ablation", REPLACED, ids=lambda ablation: ablation.name)
 def test_all_neurons_of_nodes_are_the_nodes_to_the_last_bit(model, ablation):
     task, (nodes, _) = random_task(4, seed=11), random_members(model, 5)

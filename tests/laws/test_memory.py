@@ -201,14 +201,15 @@ SCORED_IN_WORK = {
     f"{scorer.name} {getattr(scorer, 'steps', '')}": (partial(scorer.score, metric=LogitDifference()), scorer.need)
     for scorer in SCORED
 }
-# Llama's shape in both precisions; one is enough for exact patching, which takes long to plan, and for these scorers.
+# The work of every command on every shape. Two shapes are enough for the other scorers, and one for the slowest.
+SHAPED = (("gpt2", torch.float32), ("gemma-2-2b", torch.bfloat16), ("llama-3.1-8b", torch.bfloat16))
 ESTIMATED = [
-    (name, dtype, verb)
-    for name, dtype in (("gpt2", torch.float32), ("llama-3.1-8b", torch.bfloat16), ("gemma-2-2b", torch.bfloat16))
-    for verb in WORK | SCORED_IN_WORK
-    if (name, verb) != ("llama-3.1-8b", "exact")
+    (name, dtype, verb) for name, dtype in SHAPED for verb in WORK if (name, verb) != ("llama-3.1-8b", "exact")
 ]
-ESTIMATED += [("llama-3.1-8b", torch.float32, verb) for verb in WORK]
+ESTIMATED += [("llama-3.1-8b", torch.float32, verb) for verb in ("eap", "exact")]
+ESTIMATED += [
+    (name, dtype, verb) for verb in SCORED_IN_WORK for name, dtype in SHAPED[: 1 if "activations" in verb else 2]
+]
 WORK |= SCORED_IN_WORK
 
 

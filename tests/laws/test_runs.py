@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY, build, random_task
+from conftest import VOCABULARY, build, first_in_every_family, random_task
 from slow import SlowModel
 
 from edgewise import Circuit, evaluate_circuits
@@ -73,7 +73,7 @@ def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
     torch.testing.assert_close(trace.final[0], slow.combine("logits", sources), **HF_NORM)
 
 
-@pytest.mark.parametrize("share_prefix", [True, False])
+@first_in_every_family("share_prefix", [True, False])
 def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, share_prefix):
     batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")), share_prefix)
     reference = batch.run(batch.corrupted)
@@ -83,7 +83,7 @@ def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, shar
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("ablation", [Patching(), Zero(), Mean(), PositionalMean()], ids=lambda one: one.name)
+@first_in_every_family("ablation", [Patching(), Zero(), Mean(), PositionalMean()])
 def test_circuits_do_not_depend_on_batches_or_order(model, ablation):
     task = random_task(6, seed=4)
     rng = np.random.default_rng(0)
@@ -115,7 +115,7 @@ def test_only_positions_after_the_shared_prefix_run(model):
         torch.testing.assert_close(logits, expected[0, -1], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("ablation", [Patching(), PositionalMean()], ids=lambda one: one.name)
+@first_in_every_family("ablation", [Patching(), PositionalMean()])
 def test_circuits_that_run_together_equal_each_alone(model, ablation, monkeypatch):
     """In groups of any size: with nodes that run everywhere and nodes that run at the last position only,
     equal circuits, the full and the empty one, circuits that are equal once they are pruned, and circuits that share

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import random_task
+from conftest import first_in_every_family, random_task
 from slow import SlowExample, SlowModel
 
 from edgewise import Circuit, Eap, EapIg, InputError, evaluate_circuits, score_edges
@@ -40,7 +40,7 @@ def random_circuits(graph: SpanGraph, seed: int = 0) -> list[Circuit]:
     return [Circuit(graph, rng.random(graph.n_edges) < share).prune() for share in (0.1, 0.3, 0.7)]
 
 
-@pytest.mark.parametrize("aligned", [False, True])
+@first_in_every_family("aligned", [False, True])
 def test_scores_by_span_are_those_of_the_slow_implementation(loaded, model, aligned):
     task = span_task(random_task(3, seed=1, longest=8), aligned=aligned)
     scores = score_edges(model, task, Eap(), positions=True)
@@ -79,7 +79,7 @@ def test_one_span_is_the_plain_graph(model):
     assert (values[0] == values[1]).all()
 
 
-@pytest.mark.parametrize("ablation", [Patching(), Zero()], ids=lambda one: one.name)
+@first_in_every_family("ablation", [Patching(), Zero()])
 def test_circuits_of_pairs_are_those_of_the_slow_implementation(loaded, model, ablation):
     task = span_task(random_task(3, seed=4, longest=8), seed=1)
     graph = SpanGraph(model.graph, NAMES)
@@ -106,7 +106,7 @@ def test_circuits_of_pairs_are_those_of_the_slow_implementation(loaded, model, a
             assert values[row, column] == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda one: one.name)
+@first_in_every_family("ablation", ABLATIONS)
 def test_all_spans_of_edges_are_the_plain_circuit_to_the_last_bit(model, ablation):
     task, graph = span_task(random_task(5, seed=5)), SpanGraph(model.graph, NAMES)
     rng = np.random.default_rng(1)
@@ -116,7 +116,7 @@ def test_all_spans_of_edges_are_the_plain_circuit_to_the_last_bit(model, ablatio
     assert (evaluate_circuits(model, task, all_spans, ablation=ablation).values == expected).all()
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda one: one.name)
+@first_in_every_family("ablation", ABLATIONS)
 def test_batches_and_other_circuits_change_nothing(model, ablation):
     task = span_task(random_task(5, seed=6), seed=2)
     circuits = random_circuits(SpanGraph(model.graph, NAMES), seed=3)
@@ -126,7 +126,7 @@ def test_batches_and_other_circuits_change_nothing(model, ablation):
         np.testing.assert_allclose(alone.values[0], together.values[row], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("share_prefix", [True, False])
+@first_in_every_family("share_prefix", [True, False])
 def test_the_full_circuit_is_the_clean_run_and_the_empty_one_the_reference(model, share_prefix):
     task, graph = span_task(random_task(4, seed=7)), SpanGraph(model.graph, NAMES)
     batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")), share_prefix)

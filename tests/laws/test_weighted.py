@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from conftest import VOCABULARY, build, random_task
+from conftest import VOCABULARY, build, first_in_every_family, random_task
 from slow import SlowModel
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -62,7 +62,7 @@ def random_weights(model: Model, seed: int = 0) -> torch.Tensor:
     return torch.rand(model.graph.n_edges, dtype=torch.float64, generator=generator)
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS)
+@first_in_every_family("ablation", ABLATIONS)
 def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
     """Of any size, the empty and the full one included. Under patching, unpruned circuits, too: a node that reads
     nothing of this run has the same output as in the reference."""
@@ -74,7 +74,7 @@ def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
             torch.testing.assert_close(runs.stream(torch.tensor(mask)), expected, **EXACT)
 
 
-@pytest.mark.parametrize("ablation", ["patching", "zero"])
+@first_in_every_family("ablation", ["patching", "zero"])
 def test_weighted_runs_are_those_of_the_slow_implementation(loaded, model, ablation):
     task, weights = random_task(2, seed=1, longest=7), random_weights(model)
     found = make_runs(model, task, ablation=ablation).metric(weights)
@@ -113,7 +113,7 @@ def check_gradients(model: Model, task: Task, ablation: str) -> None:
         torch.testing.assert_close(gradient @ direction, slope, rtol=1e-5, atol=1e-6 * gradient.abs().max().item())
 
 
-@pytest.mark.parametrize("ablation", ABLATIONS)
+@first_in_every_family("ablation", ABLATIONS)
 def test_gradients_are_finite_differences(model, task, ablation):
     check_gradients(model, task, ablation)
 
@@ -152,8 +152,9 @@ def test_an_example_with_weights_of_its_own_runs_as_if_it_were_alone(model, task
         torch.testing.assert_close(gradient[row], alone.gradient(weights[row]), **EXACT)
 
 
-@pytest.mark.parametrize("pad, share_prefix", [("right", True), ("right", False), ("left", False)])
-def test_neither_padding_nor_prefix_sharing_changes_anything(model, pad, share_prefix):
+@first_in_every_family("layout", [("right", True), ("right", False), ("left", False)])
+def test_neither_padding_nor_prefix_sharing_changes_anything(model, layout):
+    pad, share_prefix = layout
     task, weights = random_task(5, seed=6), random_weights(model)
     examples = [example for example in task.examples if example.shared_prefix] or task.examples
     task = Task(task.name, task.split, tuple(examples))
@@ -182,7 +183,7 @@ def test_gradients_on_the_way_from_empty_to_full_add_up_to_the_effect(model, tas
     torch.testing.assert_close(total, full - empty, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@first_in_every_family("keep", [True, False])
 def test_a_second_backward_pass_and_streams_mixed_again_give_the_same(model, task, keep):
     runs, weights = make_runs(model, task), random_weights(model).requires_grad_()
     value = runs.metric(weights, keep_streams=keep).sum()
