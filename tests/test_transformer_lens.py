@@ -1,4 +1,4 @@
-"""Models of TransformerLens: a small imitation of its classes, and the real ones where the package is installed."""
+"""Models of TransformerLens: a small imitation of its classes. test_transformer_lens_package.py has the real ones."""
 
 from __future__ import annotations
 
@@ -115,59 +115,3 @@ def test_other_structures_raise_an_input_error(imitation, option, message):
     vars(imitation.cfg).update(option)
     with pytest.raises(InputError, match=message):
         wrap_model(imitation)
-
-
-LAYER_NORMS = {"act_fn": "gelu_new", "normalization_type": "LN"}
-ROTARY = {"positional_embedding_type": "rotary", "rotary_dim": 8}
-GATED = {"act_fn": "silu", "normalization_type": "RMS", "gated_mlp": True, "final_rms": True, **ROTARY}
-STRUCTURES = {
-    "gpt2": LAYER_NORMS,
-    "neox": LAYER_NORMS | ROTARY | {"rotary_dim": 4, "parallel_attn_mlp": True},
-    "neox-sequential": LAYER_NORMS | ROTARY,
-    "llama": GATED,
-    "llama-grouped": GATED | {"n_key_value_heads": 1},
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("process", [False, True], ids=["plain", "processed"])
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_models_of_transformer_lens_have_their_own_logits(structure, process):
-    """Processed as by `from_pretrained`: folded norms, centred weights, a bias of the unembedding."""
-    lens = pytest.importorskip("transformer_lens", reason="transformer-lens isn't installed")
-    try:
-        kind, config_kind = lens.HookedTransformer, lens.HookedTransformerConfig
-    except (ImportError, AttributeError):
-        pytest.skip("transformer-lens 4 has no HookedTransformer")
-    options = STRUCTURES[structure]
-    sizes = {"n_layers": 2, "d_model": 24, "n_ctx": 32, "d_head": 8, "n_heads": 3, "d_mlp": 40, "d_vocab": VOCABULARY}
-    module = kind(config_kind(**sizes, **options, device="cpu"))
-    torch.manual_seed(0)
-    for name, weight in module.named_parameters():
-        weight.data = torch.randn_like(weight) * 0.3 + name.endswith(".w")
-        if options.get("gated_mlp") and name.endswith("b_in"):
-            weight.data.zero_()
-    if process:
-        module.process_weights_(center_writing_weights=options["normalization_type"] == "LN")
-    check_equal(wrap_model(module), module)
-
-
-@pytest.mark.parametrize("family", ["gpt2", "neox", "llama3", "qwen2"])
-@pytest.mark.parametrize("process", [False, True], ids=["plain", "processed"])
-def test_bridges_of_transformer_lens_have_their_own_logits(tmp_path, family, process):
-    pytest.importorskip("transformer_lens.model_bridge", reason="transformer-lens 3 or later isn't installed")
-    from tokenizers import Tokenizer, models
-    from transformer_lens.model_bridge import TransformerBridge
-    from transformers import PreTrainedTokenizerFast
-
-    words = Tokenizer(models.WordLevel({f"w{index}": index for index in range(VOCABULARY)}, unk_token="w0"))
-    PreTrainedTokenizerFast(tokenizer_object=words, bos_token="w1", eos_token="w1", pad_token="w1").save_pretrained(
-        tmp_path
-    )
-    build(family, torch.float32).save_pretrained(tmp_path)
-    bridge = TransformerBridge.boot_transformers(str(tmp_path), device="cpu")
-    if process:
-        bridge.enable_compatibility_mode()
-    model = wrap_model(bridge)
-    check_equal(model, bridge)
-    assert model.tokenizer is bridge.tokenizer
