@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,62 @@ from .repeat import KEY, check_same, describe_examples, describe_level, made_fro
 from .show import show_strongest
 
 
+@dataclass(frozen=True)
+class LearnerOptions:
+    """How a ranking is learned. None stands for the learner's default."""
+
+    learner: str = option("learned", "Learning", "How to learn.", choices=LEARNERS)
+    measure: str | None = option(
+        None, "Learning", "The measure to learn for (default: CMD; matryoshka: CPR).", choices=MEASURES
+    )
+    steps: int | None = option(
+        None, "Learning",
+        "Number of steps, for each mask of edge-pruning and ugs (default: 300; matryoshka: 5000).", min=1,
+    )  # fmt: skip
+    learning_rate: float | None = options.LEARNING_RATE
+    learn_from: Path | None = options.LEARN_FROM
+    resamples: int | None = option(
+        None, "Learning", "Learn this many more times, from resampled examples, for the spread."
+    )
+    loss: str | None = option(
+        None, "Learning",
+        "edge-pruning, ugs: minimise the KL divergence to the model (default), or the loss of measure and metric.",
+        choices=("kl", "measure"),
+    )  # fmt: skip
+    sizes: str | None = option(
+        None, "Learning", "edge-pruning: learn a mask for each of these shares of the edges, as 0.02,0.1."
+    )
+    penalties: str | None = option(
+        None, "Learning", "ugs: learn a mask for each of these penalties per edge, as 0.001,0.01."
+    )
+    as_published: bool = option(False, "Learning", "Use the settings of the learner's publication, and its many steps.")
+
+    def build(self, seed: int) -> Learner:
+        """Return the learner. Raise InputError for an option that it doesn't take."""
+        values: dict[str, Any] = {
+            "steps": self.steps, "rate": self.learning_rate, "resamples": self.resamples, "loss": self.loss,
+            "seed": seed,
+        }  # fmt: skip
+        if self.measure is not None:
+            values["measure"] = choose("measure", MEASURES, self.measure)
+        if self.sizes is not None:
+            values["sizes"] = parse_numbers("--sizes", self.sizes, float, "0.02,0.1")
+        if self.penalties is not None:
+            values["penalties"] = parse_numbers("--penalties", self.penalties, float, "0.001,0.01")
+        learner = choose("learner", LEARNERS, self.learner, **values)
+        if not self.as_published:
+            return learner
+        return type(learner).published(**{name: value for name, value in values.items() if value is not None})
+
+    def read_start(self, learner: Learner) -> Ranking | None:
+        """Return the ranking that learning starts from; None for the learner's own start."""
+        if self.learn_from is None:
+            return None
+        if not isinstance(learner, TopKLearner):
+            raise InputError(f"--learn-from has no effect on {self.learner}; it starts from its own parameters")
+        return read_start(self.learn_from)[learner.measure]
+
+
 def command(
     *,
     out_folder: Path = options.RANKING_FOLDER,
@@ -35,36 +91,7 @@ def command(
     ),
     ablation: str = options.ABLATION,
     level: str = option("edge", "Learning", "What the ranking is of.", choices=("edge", "node")),
-    learner_name: str = option("learned", "Learning", "How to learn.", "--learner", choices=LEARNERS),
-    measure: str | None = option(
-        None, "Learning", "The measure to learn for (default: CMD; matryoshka: CPR).", choices=MEASURES
-    ),
-    steps: int | None = option(
-        None,
-        "Learning",
-        "Number of steps, for each mask of edge-pruning and ugs (default: 300; matryoshka: 5000).",
-        min=1,
-    ),
-    learning_rate: float | None = options.LEARNING_RATE,
-    learn_from: Path | None = options.LEARN_FROM,
-    resamples: int | None = option(
-        None, "Learning", "Learn this many more times, from resampled examples, for the spread."
-    ),
-    loss: str | None = option(
-        None,
-        "Learning",
-        "edge-pruning, ugs: minimise the KL divergence to the model (default), or the loss of measure and metric.",
-        choices=("kl", "measure"),
-    ),
-    sizes: str | None = option(
-        None, "Learning", "edge-pruning: learn a mask for each of these shares of the edges, as 0.02,0.1."
-    ),
-    penalties: str | None = option(
-        None, "Learning", "ugs: learn a mask for each of these penalties per edge, as 0.001,0.01."
-    ),
-    as_published: bool = option(
-        False, "Learning", "Use the settings of the learner's publication, and its many steps."
-    ),
+    learning: LearnerOptions,
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
@@ -82,19 +109,8 @@ def command(
 
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
-    learner = build_learner(
-        learner_name,
-        as_published,
-        measure=None if measure is None else choose("measure", MEASURES, measure),
-        steps=steps,
-        rate=learning_rate,
-        resamples=resamples,
-        loss=loss,
-        sizes=None if sizes is None else parse_numbers("--sizes", sizes, float, "0.02,0.1"),
-        penalties=None if penalties is None else parse_numbers("--penalties", penalties, float, "0.001,0.01"),
-        seed=task.seed,
-    )
-    if learner.record().get("loss") == "kl" and (measure or metric):
+    learner = learning.build(task.seed)
+    if learner.record().get("loss") == "kl" and (learning.measure or metric):
         raise InputError(
             "--measure and --metric have no effect on the KL divergence; give --loss measure, or omit them"
         )
@@ -104,9 +120,7 @@ def command(
         ablation=choose("ablation", ABLATIONS, ablation),
         memory=machine.memory_bytes,
     )
-    if learn_from is not None and not isinstance(learner, TopKLearner):
-        raise InputError(f"--learn-from has no effect on {learner_name}; it starts from its own parameters")
-    start = None if learn_from is None else read_start(learn_from)[learner.measure]
+    start = learning.read_start(learner)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load(loaded, split)
@@ -148,11 +162,3 @@ def _show_ranking(ranking: Ranking, learner: Learner, n_examples: int, folder: P
     what = f"{len(details['losses'])} steps" if "losses" in details else learner.title
     measured = f"for {learner.measure.name}" if learner.record().get("loss") != "kl" else "for the KL divergence"
     say(f"{what} on {n_examples} examples {measured} in {details['seconds']:.0f} s, written to {folder}")
-
-
-def build_learner(name: str, as_published: bool, **values: Any) -> Learner:
-    """Return a learner with the given parameters that aren't None. Raise InputError for one that it doesn't take."""
-    learner = choose("learner", LEARNERS, name, **values)
-    if not as_published:
-        return learner
-    return type(learner).published(**{name: value for name, value in values.items() if value is not None})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,9 @@ from ..report.study_tables import write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import (
-    duration,
-    explain,
-    note,
-    out,
-    print_forecast,
-    print_json,
-    print_tables,
-    say,
-    show_progress,
-)
+from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress
 from .options import option, parse_numbers
 from .report import show_study
-
-PNR_GRID, RESAMPLES_GRID, KAPPA_GRID = ".3,.4,.45,.5,.55,.6,.7,.8,.9", "5,10,15", "0.5,1,2"
 
 
 @dataclass(frozen=True)
@@ -40,6 +28,26 @@ class StudyModelOptions(options.ModelOptions):
     model: list[str] | None = option(  # type: ignore[assignment]
         None, "Model", "As in `run`; several, or a list with commas. Default: demo."
     )
+
+
+@dataclass(frozen=True)
+class GridOptions:
+    """The hyper-parameters that a study tries."""
+
+    pnr_grid: str = option(".3,.4,.45,.5,.55,.6,.7,.8,.9", "Selection", "Values of PNR to try.")
+    resamples_grid: str = option("5,10,15", "Selection", "Numbers of bootstrap resamples to try.")
+    kappa_grid: str = option(
+        "0.5,1,2", "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
+    )
+
+    def build(self, time_limit: float | None) -> studies.Grid:
+        """Return the grid."""
+        return studies.Grid(
+            parse_numbers("--resamples-grid", self.resamples_grid, int, "5,10"),
+            parse_numbers("--kappa-grid", self.kappa_grid, float, "0.5,1"),
+            parse_numbers("--pnr-grid", self.pnr_grid, float, "0.3,0.5"),
+            (Greedy(), TopN(), Ilp(time_limit)),
+        )
 
 
 def command(
@@ -66,11 +74,7 @@ def command(
         "untrained: also study the same architecture with random weights. Circuits there are suspicious.",
         choices=("untrained",),
     ),
-    pnr_grid: str = option(PNR_GRID, "Selection", "Values of PNR to try."),
-    resamples_grid: str = option(RESAMPLES_GRID, "Selection", "Numbers of bootstrap resamples to try."),
-    kappa_grid: str = option(
-        KAPPA_GRID, "Selection", "Standard errors of shrinkage to try; '' for none, as in the paper."
-    ),
+    grids: GridOptions,
     out_folder: Path | None = option(
         None, "Output", "The study's folder. Default: results/study, with --scorers results/methods.", "--out"
     ),
@@ -96,38 +100,11 @@ def command(
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
         raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
-    names = _names(model.model or ["demo"])
-    tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
-    for name in tasks:
-        check_task(name)
-    if control is not None:
-        names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
-    plan = studies.Plan(
-        models=names,
-        tasks=tasks,
-        seeds=seeds,
-        examples=examples,
-        grid=studies.Grid(
-            parse_numbers("--resamples-grid", resamples_grid, int, "5,10"),
-            parse_numbers("--kappa-grid", kappa_grid, float, "0.5,1"),
-            parse_numbers("--pnr-grid", pnr_grid, float, "0.3,0.5"),
-            (Greedy(), TopN(), Ilp(common.time_limit)),
-        ),
-        settings=common.build_settings(common.build_bootstrap(10)),
-        device=model.device,
-        dtype=model.dtype,
-        bos=model.bos,
-        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
-        learner=common.build_learner(seed=0) if common.learned else None,
-        trust_remote_code=model.trust_remote_code,
-        baselines=not common.as_published,
-    )
+    plan = _build_plan(model, common, grids, task, seeds, examples, with_control=control is not None)
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
     if scorers is not None:
-        grids = {"pnr-grid": (pnr_grid, PNR_GRID), "resamples-grid": (resamples_grid, RESAMPLES_GRID),
-                 "kappa-grid": (kappa_grid, KAPPA_GRID)}  # fmt: skip
-        _check_unused(common, [name for name, (value, default) in grids.items() if value != default])
+        _check_unused(common, grids)
         folder = out_folder or Path("results/methods")
         _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, uses_cache, dry_run, json)
         return
@@ -148,10 +125,45 @@ def command(
     show_study(out_folder, study, summary, json)
 
 
-def _check_unused(common: options.RunOptions, grids: list[str]) -> None:
-    """Raise InputError for options that a comparison of scorers doesn't use; `grids` are changed grids."""
+def _build_plan(
+    model: StudyModelOptions,
+    common: options.RunOptions,
+    grids: GridOptions,
+    task: list[str] | None,
+    seeds: int,
+    examples: int | None,
+    with_control: bool,
+) -> studies.Plan:
+    """Return what a study runs."""
+    names = _names(model.model or ["demo"])
+    tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
+    for name in tasks:
+        check_task(name)
+    if with_control:
+        names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
+    return studies.Plan(
+        models=names,
+        tasks=tasks,
+        seeds=seeds,
+        examples=examples,
+        grid=grids.build(common.time_limit),
+        settings=common.build_settings(common.build_bootstrap(10)),
+        device=model.device,
+        dtype=model.dtype,
+        bos=model.bos,
+        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
+        learner=common.build_learner(seed=0) if common.learned else None,
+        trust_remote_code=model.trust_remote_code,
+        baselines=not common.as_published,
+    )
+
+
+def _check_unused(common: options.RunOptions, grids: GridOptions) -> None:
+    """Raise InputError for options that a comparison of scorers doesn't use."""
+    # A field's default is an option of typer, which has the default value.
+    changed = [field.name for field in fields(grids) if getattr(grids, field.name) != field.default.default]
     unused = [
-        *grids, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
+        *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
         *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
     ]  # fmt: skip
     if unused:
