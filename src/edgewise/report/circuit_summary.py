@@ -219,56 +219,36 @@ def describe(
     """
     if top < 1:
         raise InputError(f"the number of edges to name must be at least 1, not {top}")
-    graph, edges = circuit.graph, np.flatnonzero(circuit.mask)
-    if isinstance(graph, NodeGraph):
-        return _describe_members(graph, circuit, score, signed, top)
-    values = None if score is None else np.asarray(score, np.float64)[edges]
-    weight = np.ones(len(edges)) if values is None else np.abs(values)
-    starts, ends = graph.edge_source[edges], graph.edge_target[edges]
-    total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
-    outgoing, incoming = (np.bincount(nodes, minlength=graph.n_nodes).tolist() for nodes in (starts, ends))
-    inner = np.arange(1, graph.n_nodes - 1)  # neither input nor logits
-    used = inner[circuit.node_mask[inner]]
-    used_plain, n_heads = np.unique(graph.plain_node[used]), graph.plain.n_heads
-    n_mlps = int(((used_plain - 1) % (n_heads + 1) == n_heads).sum())
-    strongest = _list_strongest(graph, edges, values, top)
-    nodes = [
-        {"name": graph.node_names[node], "total": None if values is None else float(total[node]),
-         "edges_in": incoming[node], "edges_out": outgoing[node]}
-        for node in used[np.argsort(-total[used], kind="stable")][:top].tolist()
-    ]  # fmt: skip
-    kinds = np.bincount(edge_kinds(graph)[edges], minlength=len(KINDS)).tolist()
-    return {
-        "edges": len(edges), "of": graph.n_edges, "unit": graph.unit, "heads": len(used_plain) - n_mlps, "mlps": n_mlps,
-        "strongest": strongest, "nodes": nodes, "kinds": dict(zip(KINDS, kinds, strict=True)),
-        "signs": _count_signs(values) if signed else None,
-    }  # fmt: skip
-
-
-def _describe_members(
-    graph: NodeGraph, circuit: Circuit, score: NDArray[np.floating] | None, signed: bool, top: int
-) -> dict[str, Any]:
-    """Summarise a circuit of nodes or neurons: `edges` are these, and there are no kinds."""
-    chosen = np.flatnonzero(circuit.mask)
+    graph, chosen = circuit.graph, np.flatnonzero(circuit.mask)
     values = None if score is None else np.asarray(score, np.float64)[chosen]
-    weight, sources = np.ones(len(chosen)) if values is None else np.abs(values), graph.members[chosen] // graph.width
-    plain, edges = graph.plain, np.flatnonzero(circuit.plain().mask)
-    total = np.bincount(sources, weight, plain.n_sources)
-    counts = np.bincount(sources, minlength=plain.n_sources).tolist()
-    outgoing, incoming = (
-        np.bincount(nodes[edges], minlength=plain.n_nodes).tolist() for nodes in (plain.edge_source, plain.edge_target)
-    )
-    used = np.flatnonzero(graph.member_mask(circuit.mask)[1:].any(1)) + 1
-    n_mlps = int(((used - 1) % (plain.n_heads + 1) == plain.n_heads).sum())
+    weight = np.ones(len(chosen)) if values is None else np.abs(values)
+    kinds, neurons = {}, None
+    if isinstance(graph, NodeGraph):
+        plain, edges = graph.plain, np.flatnonzero(circuit.plain().mask)
+        members = graph.members[chosen] // graph.width
+        node_names, starts, ends = plain.node_names, plain.edge_source[edges], plain.edge_target[edges]
+        total = np.bincount(members, weight, plain.n_nodes)
+        used = plain_used = np.flatnonzero(graph.member_mask(circuit.mask)[1:].any(1)) + 1
+        if graph.width > 1:
+            neurons = np.bincount(members, minlength=plain.n_nodes)
+    else:
+        node_names, starts, ends = graph.node_names, graph.edge_source[chosen], graph.edge_target[chosen]
+        total = np.bincount(np.concatenate([starts, ends]), np.tile(weight, 2), graph.n_nodes)
+        used = np.flatnonzero(circuit.node_mask[1:-1]) + 1  # neither input nor logits
+        plain_used = np.unique(graph.plain_node[used])
+        kinds = dict(zip(KINDS, np.bincount(edge_kinds(graph)[chosen], minlength=len(KINDS)).tolist(), strict=True))
+    n_heads = graph.plain.n_heads
+    n_mlps = int(((plain_used - 1) % (n_heads + 1) == n_heads).sum())
+    outgoing, incoming = (np.bincount(nodes, minlength=len(total)).tolist() for nodes in (starts, ends))
     nodes = [
-        {"name": plain.source_names[node], "total": None if values is None else float(total[node]),
+        {"name": node_names[node], "total": None if values is None else float(total[node]),
          "edges_in": incoming[node], "edges_out": outgoing[node]}
-        | ({"neurons": counts[node]} if graph.width > 1 else {})
+        | ({} if neurons is None else {"neurons": int(neurons[node])})
         for node in used[np.argsort(-total[used], kind="stable")][:top].tolist()
     ]  # fmt: skip
     return {
-        "edges": len(chosen), "of": graph.n_edges, "unit": graph.unit, "heads": len(used) - n_mlps, "mlps": n_mlps,
-        "strongest": _list_strongest(graph, chosen, values, top), "nodes": nodes, "kinds": {},
+        "edges": len(chosen), "of": graph.n_edges, "unit": graph.unit, "heads": len(plain_used) - n_mlps,
+        "mlps": n_mlps, "strongest": _list_strongest(graph, chosen, values, top), "nodes": nodes, "kinds": kinds,
         "signs": _count_signs(values) if signed else None,
     }  # fmt: skip
 

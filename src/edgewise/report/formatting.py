@@ -74,6 +74,11 @@ def markdown_code(value: object, longest: int = MAX_CODE) -> str:
     return f"{fence}{space}{line}{space}{fence}"
 
 
+def markdown_cell(text: str) -> str:
+    """Escape text for a Markdown table: a bar would end a cell, and < would begin HTML."""
+    return one_line(text).replace("<", "&lt;").replace("|", r"\|")
+
+
 def short_name(name: str) -> str:
     """Return a model's or a task's name without its path, its owner or the location of its copy.
 

@@ -18,7 +18,7 @@ from ..study import MethodCell, MethodComparison, MethodRow, mean_ranks
 from ..study.method_choice import BASELINE, FullSizeIlp
 from .figures import figure_settings, render
 from .figures.methods import methods_figure
-from .formatting import DIGITS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
+from .formatting import DIGITS, format_interval, format_number, markdown_cell, one_line, short_name, with_minus_signs
 from .study_tables import SPREAD_LEGEND, csv_text
 from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
 
@@ -189,20 +189,20 @@ def rank_lines(content: Mapping[str, Any]) -> list[str]:
 
 def methods_markdown(content: Mapping[str, Any]) -> str:
     """Return the table as a page without a heading."""
-    lines = [f"- {_escape(describe_method_cell(cell))}" for cell in content["cells"]]
+    lines = [f"- {markdown_cell(describe_method_cell(cell))}" for cell in content["cells"]]
     plain = content["settings"]
     seeds, threads = (
         f"{n} {word}{'s' * (n > 1)}" for n, word in ((content["seeds"], "seed"), (content["threads"], "thread"))
     )
     lines += ["", f"{seeds}, {threads}; metric {_name(plain['metric'])}, ablation {_name(plain['ablation'])}, "
               f"faithfulness {_name(plain['faithfulness'])}.", ""]  # fmt: skip
-    lines += [f"- {_escape(text)}" for text in (*LEGEND, TRUTH_LEGEND)]
+    lines += [f"- {markdown_cell(text)}" for text in (*LEGEND, TRUTH_LEGEND)]
     heads = ["task, model", "method"]
     heads += [head for m in MEASURES for head in (f"{m.name} ({m.improves})", f"{m.name} minus {BASELINE}'s")]
     heads += ["s/example", "memory", "AUROC", "precision"]
     lines += ["", f"| {' | '.join(heads)} |", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
     for row in content["rows"]:
-        cells = [_escape(_cell_name(row)), f"`{_escape(row['method'])}`"]
+        cells = [markdown_cell(_cell_name(row)), f"`{markdown_cell(row['method'])}`"]
         for measure in MEASURES:
             name = measure.name
             _, number, spread = _area(row, name)
@@ -225,14 +225,9 @@ def methods_markdown(content: Mapping[str, Any]) -> str:
         for method in by_method[names[0]]:
             ranks = [by_method[name][method] for name in names]
             texts = [f"{r['mean']:.1f} {format_interval(r['low'], r['high'], digits=1)}" for r in ranks]
-            lines.append(f"| `{_escape(method)}` | {' | '.join(texts)} |")
+            lines.append(f"| `{markdown_cell(method)}` | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 
 
 def _name(record: Any) -> str:
     return str(record["name"] if isinstance(record, Mapping) else record)
-
-
-def _escape(text: str) -> str:
-    """Escape text for a Markdown table: a bar would end a cell, and < would begin HTML."""
-    return one_line(safe_text(text).plain).replace("<", "&lt;").replace("|", r"\|")

@@ -21,7 +21,16 @@ from ..study import Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
 from .figures import figure_settings, render
 from .figures.curves import study_figure
-from .formatting import MINUS, format_interval, format_number, one_line, safe_text, short_name, with_minus_signs
+from .formatting import (
+    MINUS,
+    format_interval,
+    format_number,
+    markdown_cell,
+    one_line,
+    safe_text,
+    short_name,
+    with_minus_signs,
+)
 from .readme import study_page, write_readme
 from .tables import AREA_MARKS_LEGEND, mark_words, number_tables
 
@@ -64,7 +73,7 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
         "entries": records(tables, bool(published)),
     }  # fmt: skip
     intro = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
-    intro += "".join(f"- {_page(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
+    intro += "".join(f"- {markdown_cell(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
     remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
     write_text(folder / "tables.md", intro + markdown(tables, sentences))
     write_text(folder / "tables.csv", csv_text(content["entries"]))
@@ -140,20 +149,15 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
 
 def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
     """Return all tables as a page without a heading."""
-    lines = [FILE_LEGEND, "", *(f"- {_page(sentence(verdict, MINUS))}" for verdict in verdicts)]
+    lines = [FILE_LEGEND, "", *(f"- {markdown_cell(sentence(verdict, MINUS))}" for verdict in verdicts)]
     for table in tables:
-        heads = " | ".join(_page(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
-        lines += ["", f"**{_page(table.caption)}**", "", f"| recipe | {heads} |"]
+        heads = " | ".join(markdown_cell(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
+        lines += ["", f"**{markdown_cell(table.caption)}**", "", f"| recipe | {heads} |"]
         lines.append("|---" + "|---:" * len(table.columns) + "|")
         for row in table.rows:
             cells = [_markdown_cell(cell) if cell else "" for cell in _cells(table, row)]
-            lines.append(f"| {_page(row.label)} | {' | '.join(cells)} |")
+            lines.append(f"| {markdown_cell(row.label)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
-
-
-def _page(text: str) -> str:
-    """Escape text for a Markdown table: a bar would end a cell, and < would begin HTML."""
-    return one_line(text).replace("<", "&lt;").replace("|", r"\|")
 
 
 def _markdown_cell(cell: _Cell) -> str:
@@ -161,7 +165,7 @@ def _markdown_cell(cell: _Cell) -> str:
     number = f"**{cell.number}**" if cell.is_best else cell.number
     parts = (cell.marks, number, cell.spread and f"±{cell.spread}", cell.interval)
     text = with_minus_signs(" ".join(filter(None, parts)))
-    return f"{text} <br>{_page(cell.note)}" if cell.note else text
+    return f"{text} <br>{markdown_cell(cell.note)}" if cell.note else text
 
 
 def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:

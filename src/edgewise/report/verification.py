@@ -16,7 +16,7 @@ from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..io.records import read_json
 from .figures.style import figure_settings, render
 from .figures.verification import random_figure
-from .formatting import format_interval, format_number, format_score
+from .formatting import DIGITS, format_interval, format_number, format_score
 from .tables import number_tables
 
 FILE_PATTERN = r"verification\.json|report\.html|random\.(png|svg)|minimal\.json"
@@ -72,11 +72,7 @@ def verdict_tables(record: Mapping[str, Any], width: int) -> list[Table]:
 
 def condition_tables(record: Mapping[str, Any], width: int) -> list[Table]:
     """Return the table of the conditions of robustness; none if it was not tested."""
-    rows = [
-        (row["condition"], format_number(row["faithfulness"], digits=3), format_number(row["share"], digits=2),
-         format_p(row["p"]), "passes" if row["passes"] else "fails")
-        for row in _details(record, "robustness", "conditions")
-    ]  # fmt: skip
+    rows = _condition_rows(record, digits=3)
     heads = ("robustness", "faithfulness", "beats", "p", "verdict")
     return number_tables(heads, rows, width, left=(4,)) if rows else []
 
@@ -118,11 +114,7 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
          "superfluous" if row["superfluous"] else "")
         for row in sorted(edges, key=lambda row: -abs(effects[row["edge"]]))
     ]  # fmt: skip
-    conditions = [
-        (row["condition"], format_number(row["faithfulness"]), format_number(row["share"], digits=2),
-         format_p(row["p"]), "passes" if row["passes"] else "fails")
-        for row in _details(record, "robustness", "conditions")
-    ]  # fmt: skip
+    conditions = _condition_rows(record, DIGITS)
     nodes = sorted(record["node_effects"].items(), key=lambda item: -abs(item[1]))
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
@@ -159,6 +151,15 @@ def write_verification(folder: Path, record: Mapping[str, Any], circuit: str, ov
         with figure_settings():
             for kind, data in render(random_figure(record)).items():
                 write_bytes(draft / f"random.{kind}", data)
+
+
+def _condition_rows(record: Mapping[str, Any], digits: int) -> list[tuple[str, ...]]:
+    """Return the cells of the conditions of robustness; `digits` are those of faithfulness."""
+    return [
+        (row["condition"], format_number(row["faithfulness"], digits=digits), format_number(row["share"], digits=2),
+         format_p(row["p"]), "passes" if row["passes"] else "fails")
+        for row in _details(record, "robustness", "conditions")
+    ]  # fmt: skip
 
 
 def _details(record: Mapping[str, Any], name: str, key: str) -> list[dict[str, Any]]:
