@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +160,8 @@ def _build_plan(
 
 def _check_unused(common: options.RunOptions, grids: GridOptions) -> None:
     """Raise InputError for options that a comparison of scorers doesn't use."""
-    # A field's default is an option of typer, which has the default value.
-    changed = [field.name for field in fields(grids) if getattr(grids, field.name) != field.default.default]
+    # The attributes of the class are typer's options, which have the default values.
+    changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
     unused = [
         *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
         *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
