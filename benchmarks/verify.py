@@ -57,20 +57,32 @@ def cost(repeats: int) -> None:
 
 
 def power(models: list[str], examples: int, circuits: int) -> None:
-    """Print how often the test of minimality detects a random path that was added to a true circuit."""
+    """Print how often the test of minimality detects a random path that was added to a true circuit.
+
+    A random path may matter. It is superfluous by the definition of the test if the change of one of its edges exceeds
+    less than `quantile` of those of random paths. This is estimated with the reference draws of all other seeds.
+    """
     for name in models:
         model, truth = load_model(name, device="cpu"), known_circuit(name)
         task = load_task(name, model, "test", examples)
-        n_paths = n_edges = n_added = n_wrong = 0
+        rows, random, n_wrong = [], [], 0
         for seed in range(SEEDS):
             larger, added = add_path(truth, np.random.default_rng([seed, 1]))
             settings = VerifySettings(n_circuits=circuits, seed=seed)
-            superfluous = set(verify_circuit(model, task, larger, settings, tests=["minimality"]).superfluous)
-            detected = superfluous & {model.graph.edge_names[edge] for edge in added}
-            n_paths, n_edges, n_added = n_paths + bool(detected), n_edges + len(detected), n_added + len(added)
-            n_wrong += bool(superfluous & set(truth.edges))
+            details = verify_circuit(model, task, larger, settings, tests=["minimality"]).test("minimality").details
+            names = {model.graph.edge_names[edge] for edge in added}
+            rows.append([row for row in details["edges"] if row["edge"] in names])
+            random.append(details["random"])
+            n_wrong += bool(set(details["superfluous"]) - names)
+        detected = np.array([any(row["superfluous"] for row in path) for path in rows])
+        least = np.array([min(row["change"] for row in path) for path in rows])
+        others = [np.concatenate(random[:seed] + random[seed + 1 :]) for seed in range(SEEDS)]
+        shares = np.array([(change > other).mean() for change, other in zip(least, others, strict=True)])
+        superfluous = shares < VerifySettings().quantile
+        edges = [row["superfluous"] for path in rows for row in path]
         print(
-            f"{name}: path detected in {n_paths} of {SEEDS} seeds, {n_edges} of {n_added} added edges; "
+            f"{name}: path detected in {detected.sum()} of {SEEDS} seeds, {sum(edges)} of {len(edges)} added edges; "
+            f"of the {superfluous.sum()} superfluous paths {(detected & superfluous).sum()}; "
             f"a true edge called superfluous in {n_wrong} seeds",
             flush=True,
         )

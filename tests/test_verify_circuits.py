@@ -30,7 +30,7 @@ from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit
-from edgewise.verify.verify_circuit import distance
+from edgewise.verify.comparisons import distance
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 SETTINGS = VerifySettings(n_circuits=40, tolerance=0.05)

@@ -11,6 +11,7 @@ import pytest
 
 from edgewise import Circuit, Graph, InputError
 from edgewise.verify import VerifySettings, add_path, draw_circuit, draw_matched, hsic, plan_verification
+from edgewise.verify.comparisons import necessity, sufficiency
 from edgewise.verify.completeness import completeness, draw_node_sets
 from edgewise.verify.equivalence import equivalence
 from edgewise.verify.exact_tests import (
@@ -23,10 +24,8 @@ from edgewise.verify.exact_tests import (
 )
 from edgewise.verify.independence import independence, permutation_p
 from edgewise.verify.minimality import minimality
-from edgewise.verify.necessity import necessity
 from edgewise.verify.random_circuits import draw_paths
 from edgewise.verify.robustness import Condition, robustness
-from edgewise.verify.sufficiency import sufficiency
 
 GRAPH = Graph(3, 4, 16)
 SETTINGS = VerifySettings()
@@ -140,7 +139,7 @@ def test_too_few_draws_say_how_many_are_needed():
     assert few.verdict == "too few" and str(examples_needed(0.1, 0.05)) in few.advice
     assert "examples" in independence(np.zeros(3), np.arange(3.0), np.zeros(3), SETTINGS).advice
     assert "added paths" in minimality(np.ones(9), np.ones(2), list("abcdefghi"), SETTINGS).advice
-    assert "54" in robustness([Condition(str(n), 1.0, 30, 30) for n in range(14)], (), SETTINGS).advice
+    assert "54" in robustness([Condition(str(n), 1.0, 30, 30) for n in range(14)], SETTINGS).advice
     assert completeness(np.ones(10), np.ones(10), 1.0, SETTINGS).verdict == "too few"
 
 
@@ -180,8 +179,8 @@ def test_hsic_is_its_definition():
 
 def test_robustness_needs_every_condition():
     good, bad = Condition("good", 1.0, 100, 100), Condition("bad", 0.3, 80, 100)
-    assert robustness([good] * 5, (), SETTINGS).passes
-    test = robustness([good, bad], ["same metric"], SETTINGS)
+    assert robustness([good] * 5, SETTINGS).passes
+    test = robustness([good, bad, Condition("same metric", float("nan"), 0, 100)], SETTINGS)
     assert test.verdict == "fails" and test.statistic == 0.5 and test.details["skipped"] == ["same metric"]
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from edgewise.verify import VerifySettings, hsic
+from edgewise.verify.comparisons import distance, necessity, sufficiency
 from edgewise.verify.exact_tests import binomial_at_most
 from edgewise.verify.minimality import minimality
-from edgewise.verify.necessity import necessity
-from edgewise.verify.sufficiency import sufficiency
-from edgewise.verify.verify_circuit import distance
 
 SETTINGS = VerifySettings()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..recipes.forecast import Work
     from ..runtime.session import Session
     from ..verify import VerifySettings
-    from ..verify.verify_circuit import VerificationPlan
+    from ..verify.plan import VerificationPlan
 
 # With 60 draws and 80 examples every test can reach significance. So many operations take about ten seconds on two
 # cores.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..models import Model
     from ..recipes.forecast import Work
     from ..recipes.settings import Settings
-    from ..verify.verify_circuit import VerificationPlan
+    from ..verify.plan import VerificationPlan
 
 ALL = "all"
 # Robustness runs the circuit under so many other ablations and metrics: without its own, and auto is one of the others.

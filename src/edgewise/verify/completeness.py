@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
+from .comparisons import count_wins
 from .random_circuits import Rng
 from .settings import CircuitTest, VerifySettings
-from .sufficiency import count_wins
 
 FloatArray = NDArray[np.float64]
 
@@ -49,8 +49,7 @@ def completeness(circuit: FloatArray, model: FloatArray, span: float, settings: 
         f"For at most {settings.quantile:.0%} of the sets of its nodes, cutting the set from the circuit and from the "
         f"model leaves metrics within {limit:.0%} of each other.",
         f"share of node sets with a difference of at most {limit:.0%}",
-        int((differences <= limit).sum()),
-        len(differences),
+        differences <= limit,
         settings,
         {"mean_difference": float(differences.mean()), "largest_difference": float(differences.max())},
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .comparisons import ROUNDING
 from .exact_tests import equivalence_p, examples_needed
-from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+from .settings import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
-# Differences below this share of the span are rounding errors.
-ROUNDING = 1e-6
 
 
 def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
@@ -35,6 +34,7 @@ def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: V
     is_tie = np.abs(difference) <= max(ROUNDING, settings.tolerance)
     wins, ties, n = int(((difference > 0) & ~is_tie).sum()), int(is_tie.sum()), len(difference)
     p, needed = equivalence_p(wins, ties, n, settings.epsilon), examples_needed(settings.epsilon, settings.alpha)
+    verdict, advice = judge(p <= settings.alpha, n, needed, "examples")
     low, high = 0.5 - settings.epsilon, 0.5 + settings.epsilon
     return CircuitTest(
         name="equivalence",
@@ -42,7 +42,7 @@ def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: V
         measured="share of examples on which it beats the model",
         statistic=(wins + ties / 2) / n,
         p=p,
-        verdict=TOO_FEW if n < needed else PASSES if p <= settings.alpha else FAILS,
-        advice=f"needs at least {needed} examples, not {n}" if n < needed else "",
+        verdict=verdict,
+        advice=advice,
         details={"examples": n, "wins": wins, "ties": ties, "difference": float(difference.mean())},
     )

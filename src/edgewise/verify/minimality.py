@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from .exact_tests import binomial_at_most, draws_needed, holm
 from .random_circuits import Rng, add_path
-from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+from .settings import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def minimality(
     corrected = holm([p_by_wins[count] for count in wins.tolist()])
     is_superfluous = corrected <= settings.alpha
     needed = draws_needed(1 - settings.quantile, settings.alpha, len(edges))
-    verdict = TOO_FEW if draws < needed else FAILS if is_superfluous.any() else PASSES
+    verdict, advice = judge(not is_superfluous.any(), draws, needed, "added paths")
     rows = [
         {"edge": edge, "change": change, "share": count / draws, "p": p, "superfluous": bool(flag)}
         for edge, change, count, p, flag in zip(
@@ -69,7 +69,7 @@ def minimality(
         statistic=float(is_superfluous.mean()),
         p=float(corrected.min()),
         verdict=verdict,
-        advice=f"needs at least {needed} added paths, not {draws}" if draws < needed else "",
+        advice=advice,
         details={
             "draws": draws,
             "superfluous": [edge for edge, flag in zip(edges, is_superfluous, strict=True) if flag],

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..core.circuit import Circuit
+from ..evaluate.ablations import ABLATIONS
+from ..evaluate.faithfulness import MIB
+from ..evaluate.run_circuits import Evaluation, evaluate_circuits
+from ..models import Model
+from ..tasks import Metric, Task
+from ..tasks.metrics import METRICS
+from .comparisons import distance
 from .exact_tests import binomial_at_least, draws_needed, holm
-from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+from .settings import CircuitTest, VerifySettings, judge
 
-FloatArray = NDArray[np.float64]
+# Prompts of one length are a condition if there are at least this many.
+MIN_PROMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,7 @@ class Condition:
     """A circuit under one condition.
 
     name          such as 'ablation: zero'
-    faithfulness  of the circuit
+    faithfulness  of the circuit; NaN if the model and the empty circuit have the same metric
     wins, draws   how many of the random circuits it beats
     """
 
@@ -29,15 +38,13 @@ class Condition:
     draws: int
 
 
-def robustness(conditions: Sequence[Condition], skipped: Sequence[str], settings: VerifySettings) -> CircuitTest:
+def robustness(conditions: Sequence[Condition], settings: VerifySettings) -> CircuitTest:
     """Test sufficiency under every condition, corrected for their number.
 
     Parameters
     ----------
     conditions
-        At least one.
-    skipped
-        Names of conditions under which the model and the empty circuit have the same metric.
+        Those without faithfulness are skipped; at least one has it.
     settings
         Quantile and significance level.
 
@@ -46,10 +53,13 @@ def robustness(conditions: Sequence[Condition], skipped: Sequence[str], settings
     CircuitTest
         The circuit passes if it is sufficient under every condition. The detail `conditions` has a row for each.
     """
+    skipped = [condition.name for condition in conditions if np.isnan(condition.faithfulness)]
+    conditions = [condition for condition in conditions if condition.name not in skipped]
     corrected = holm([binomial_at_least(c.wins, c.draws, settings.quantile) for c in conditions])
     is_met = corrected <= settings.alpha
     needed = draws_needed(settings.quantile, settings.alpha, len(conditions))
     draws = min(condition.draws for condition in conditions)
+    verdict, advice = judge(bool(is_met.all()), draws, needed, "random circuits")
     rows = [
         {"condition": c.name, "faithfulness": c.faithfulness, "share": c.wins / c.draws, "p": p, "passes": bool(met)}
         for c, p, met in zip(conditions, corrected.tolist(), is_met, strict=True)
@@ -61,7 +71,47 @@ def robustness(conditions: Sequence[Condition], skipped: Sequence[str], settings
         measured="share of conditions under which it is sufficient",
         statistic=float(is_met.mean()),
         p=float(corrected.max()),
-        verdict=TOO_FEW if draws < needed else PASSES if is_met.all() else FAILS,
-        advice=f"needs at least {needed} random circuits, not {draws}" if draws < needed else "",
-        details={"draws": draws, "conditions": rows, "skipped": list(skipped)},
+        verdict=verdict,
+        advice=advice,
+        details={"draws": draws, "conditions": rows, "skipped": skipped},
     )
+
+
+def run_conditions(
+    model: Model,
+    task: Task,
+    circuits: Sequence[Circuit],
+    ran: Evaluation,
+    metric: Metric,
+    other_tasks: Mapping[str, Task],
+    how: Mapping[str, Any],
+) -> Iterator[Condition]:
+    """Yield a circuit under other conditions: each length of prompts, other ablations, other metrics, other examples.
+
+    circuits  the circuit, and random circuits of its size
+    ran       what `evaluate_circuits` returned for them and `metric` on `task`
+    how       further arguments of `evaluate_circuits`
+    """
+    # Prompts of one length are those of a few templates.
+    lengths = np.array([example.length for example in task.examples])
+    sizes, counts = np.unique(lengths, return_counts=True)
+    for size in sizes[counts >= MIN_PROMPTS].tolist() if len(sizes) > 1 else []:
+        chosen = lengths == size
+        part = replace(ran, values=ran.values[:, chosen], full=ran.full[chosen], empty=ran.empty[chosen])
+        yield _condition(f"prompts of {size} tokens", part)
+    ablations = [kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name]
+    metrics = {metric.name: metric for metric in (kind().for_task(task) for kind in METRICS.values())}
+    jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
+    jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
+    jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
+    for name, examples, each_metric, ablation in jobs:
+        yield _condition(name, evaluate_circuits(model, examples, circuits, each_metric, ablation, **how))
+
+
+def _condition(name: str, ran: Evaluation) -> Condition:
+    """Return a condition from the evaluation of a circuit and of random circuits."""
+    own, random, full, empty = ran.values[0], ran.values[1:], ran.full, ran.empty
+    own_faithfulness = float(MIB.compute(own.mean(), full.mean(), empty.mean()))
+    span = float(full.mean() - empty.mean())
+    wins = 0 if np.isnan(own_faithfulness) else (distance(own, full, span) < distance(random, full, span)).sum()
+    return Condition(name, own_faithfulness, int(wins), len(random))

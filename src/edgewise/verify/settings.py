@@ -9,6 +9,9 @@ from typing import Any
 from ..errors import InputError
 
 PASSES, FAILS, TOO_FEW = "passes", "fails", "too few"
+TESTS = (
+    "sufficiency", "necessity", "minimality", "equivalence", "independence", "completeness", "robustness",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class VerifySettings:
                 raise InputError(f"{name} must be a share of at least 0 and less than 1, not {getattr(self, name)}")
 
 
+DEFAULTS = VerifySettings()
+
+
 @dataclass(frozen=True)
 class CircuitTest:
     """The result of one test of a circuit.
@@ -77,3 +83,10 @@ class CircuitTest:
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self) | {"details": dict(self.details)}
+
+
+def judge(is_passed: bool, count: int, needed: int, what: str) -> tuple[str, str]:
+    """Return the verdict and the advice of a test of `count` draws or examples, if it needs at least `needed`."""
+    if count < needed:
+        return TOO_FEW, f"needs at least {needed} {what}, not {count}"
+    return (PASSES if is_passed else FAILS), ""

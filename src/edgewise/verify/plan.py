@@ -1,0 +1,91 @@
+"""plan_verification: draw the circuits that the tests of a circuit run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core.circuit import Circuit
+from ..errors import InputError
+from .completeness import draw_node_sets, inner_nodes
+from .minimality import draw_reference
+from .random_circuits import draw_circuit, draw_matched, edge_graph
+from .settings import DEFAULTS, TESTS, VerifySettings
+
+
+@dataclass(frozen=True, eq=False)
+class VerificationPlan:
+    """The circuits that the tests run, by purpose.
+
+    circuit    the tested circuit, pruned
+    groups     purpose -> circuits
+    """
+
+    circuit: Circuit
+    groups: Mapping[str, tuple[Circuit, ...]]
+
+    @property
+    def circuits(self) -> tuple[Circuit, ...]:
+        """All circuits, in the order of the groups."""
+        return tuple(circuit for group in self.groups.values() for circuit in group)
+
+
+def plan_verification(
+    circuit: Circuit, settings: VerifySettings = DEFAULTS, tests: Sequence[str] = TESTS
+) -> VerificationPlan:
+    """Draw the circuits that the tests need. Equal settings draw equal circuits.
+
+    Parameters
+    ----------
+    circuit
+        The circuit to test. It is pruned first.
+    settings
+        Number of random circuits, seed, and what the tests need.
+    tests
+        Some of `TESTS`.
+
+    Returns
+    -------
+    VerificationPlan
+
+    Raises
+    ------
+    InputError
+        If the circuit is empty or full: it can not be compared with random circuits of its size.
+    """
+    if unknown := [name for name in tests if name not in TESTS]:
+        raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
+    if not tests:
+        raise InputError(f"no test is to be run; choose from {', '.join(TESTS)}")
+    pruned, graph, n = circuit.prune(), edge_graph(circuit), settings.n_circuits
+    if not pruned.n_edges:
+        lost = f" (none of its {circuit.n_edges:,} edges is on a path from input to logits)" if circuit.n_edges else ""
+        raise InputError(f"the circuit is empty{lost}: there is nothing to test; select a larger one")
+    if pruned.n_edges == graph.n_edges:
+        raise InputError("the circuit is the whole model: there is nothing to test; select a smaller one")
+    # A generator per purpose: what one test draws does not depend on which others are run.
+    rngs = [np.random.default_rng([settings.seed, number]) for number in range(5)]
+    groups: dict[str, list[Circuit]] = {"circuit": [pruned], "complement": [], "random": [], "matched": []}
+    if {"necessity", "independence"} & set(tests):
+        groups["complement"] = [pruned.complement()]
+    if {"sufficiency", "necessity", "robustness"} & set(tests):
+        groups["random"] = [draw_circuit(graph, pruned.n_edges, rngs[0]) for _ in range(n)]
+    if "sufficiency" in tests:
+        groups["matched"] = [draw_matched(pruned, rngs[1]) for _ in range(n)]
+    if "necessity" in tests:
+        groups["random complement"] = [random.complement() for random in groups["random"]]
+        with suppress(InputError):  # hardly any path shares no edge with a large circuit
+            outside = [draw_circuit(graph, pruned.n_edges, rngs[4], pruned) for _ in range(n)]
+            groups["outside complement"] = [random.complement() for random in outside]
+    if "minimality" in tests:
+        groups["without edge"] = [pruned.without(edge) for edge in pruned.edges]
+        groups["without node"] = [pruned.without(node) for node in inner_nodes(pruned)]
+        groups["with path"], groups["without path edge"] = draw_reference(pruned, n, rngs[2])
+    if "completeness" in tests and inner_nodes(pruned):
+        sets, full = draw_node_sets(pruned, n, rngs[3]), Circuit.full(graph)
+        groups["cut circuit"] = [pruned.without(nodes) for nodes in sets]
+        groups["cut model"] = [full.without(nodes) for nodes in sets]
+    return VerificationPlan(pruned, {name: tuple(circuits) for name, circuits in groups.items()})
