@@ -241,34 +241,10 @@ def test_custom_methods_are_read_back_as_placeholders(inputs, tmp_path):
         outcome.measure.height(np.ones(1))
 
 
-def as_version_2(folder):
-    """Rewrite run.json and curve.json as version 2 had them."""
-    result = read_result(folder)
-    run = result_summary(result)
-    run["graph"] |= {"edges": result.run.graph.n_edges}
-    (folder / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 2} | run))
-    curves = json.loads((folder / "curve.json").read_text())
-    for curve, outcome in zip(curves, result.outcomes, strict=True):
-        del curve["alias"], curve["chosen_on"]
-        curve["solver"], curve["faithfulness"] = outcome.recipe.solver.name, "mib"
-        curve["sizes"] = [row | size for row, size in zip(outcome.curve.rows(), curve["sizes"], strict=True)]
-    (folder / "curve.json").write_text(json.dumps(curves))
-
-
-def test_folders_of_version_2_are_read(result, copied):
-    as_version_2(copied)
-    read = read_result(copied)
-    assert [(o.measure, o.recipe, o.chosen_on, o.choices) for o in read.outcomes] == [
-        (o.measure, o.recipe, o.chosen_on, o.choices) for o in result.outcomes
-    ]
-    assert [o.circuits for o in read.outcomes] == [o.circuits for o in result.outcomes]
-    assert result_summary(read) == result_summary(result)
+def test_folders_of_other_versions_are_refused(copied):
     path = copied / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"circuits": 3}))
-    with pytest.raises(InputError, match="version 2 is damaged"):
-        read_result(copied)
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
-    with pytest.raises(InputError, match="version 3"):
+    with pytest.raises(InputError, match="version 1; this edgewise reads edgewise-result version 3"):
         read_result(copied)
 
 

@@ -27,6 +27,13 @@ demo = test_tasks.demo
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
 
 
+def test_token_0_counts_among_several_answers(demo):
+    (example,) = make_task([IDS | {"correct_id": [6, 0], "incorrect_id": [7, 8]}], demo)
+    assert (example.also_correct, example.also_incorrect) == ((0,), (8,))
+    (example,) = make_task([IDS | {"incorrect_id": [7, 0, 8]}], demo)
+    assert (example.incorrect, example.also_incorrect) == (7, (0, 8))
+
+
 STRANGE = [True, "0", "1_0", "12", 4.0, 4.5, None, [4], {}, float("nan"), 1e400]
 
 

@@ -1,14 +1,11 @@
-"""What the JSON files of a result folder hold, and the upgrade of version 2."""
+"""What the JSON files of a result folder hold."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from ..errors import InputError
-from ..method import parameters
-from ..recipes.recipe import PORTFOLIO, TUNED, Recipe
-from ..recipes.run_info import Prompt, RunInfo
+from ..recipes.run_info import Prompt
 from ..select import Status
 
 
@@ -87,31 +84,3 @@ class ExamplesRecord(TypedDict):
     split: str
     prompts: list[Prompt]
     left_out: int
-
-
-def upgrade_version_2(run: dict[str, Any], curves: list[dict[str, Any]]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return run.json and curve.json of version 2 as those of version 3."""
-    try:
-        names = (*parameters(RunInfo), "settings", "tuning", "overlap")
-        upgraded = {name: run[name] for name in names} | {
-            "graph": {key: value for key, value in run["graph"].items() if key != "edges"},
-            "overlap": {
-                measure: {recipe: overlap["sizes"] for recipe, overlap in by_recipe.items()}
-                for measure, by_recipe in run["overlap"].items()
-            },
-        }
-        records = []
-        for curve in curves:
-            method, measure = curve["method"], curve["benchmark"]
-            chosen_on = run["circuits"][measure]["chosen_on"] if method in (PORTFOLIO, TUNED) else ""
-            recipe = {"alias": ""} | {key: curve[key] for key in ("solver", "filter", "pnr", "learner")}
-            if recipe["solver"] == "ilp":  # version 2 has no time limit
-                recipe["solver"] = {"name": "ilp", "time_limit": None}
-            if Recipe.from_record(recipe).name != method:
-                recipe["alias"] = method
-            sizes = [{k: v for k, v in size.items() if k not in ("metric", "faithfulness")} for size in curve["sizes"]]
-            upgraded_curve = curve | recipe | {"chosen_on": chosen_on, "sizes": sizes}
-            records.append({name: upgraded_curve[name] for name in CurveRecord.__annotations__})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"run.json or curve.json of version 2 is damaged ({error!r})") from None
-    return upgraded, records

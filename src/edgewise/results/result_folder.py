@@ -58,7 +58,6 @@ from .records import (
     LearnedFile,
     LearnedRecord,
     SelectionRecord,
-    upgrade_version_2,
 )
 
 FORMAT, VERSION = "edgewise-result", 3
@@ -129,17 +128,12 @@ def read_result(folder: str | Path) -> Discovery:
         return scores
 
     try:
-        content = read_json(folder / "run.json")
-        is_old = isinstance(content, dict) and content.get("version") == 2
-        record = read_versioned_json(folder / "run.json", FORMAT, 2 if is_old else VERSION)
-        curves = read_json(folder / "curve.json")
-        if is_old:
-            record, curves = upgrade_version_2(record, curves)
-        # Earlier versions, and Python, record nothing in made_from.
+        record = read_versioned_json(folder / "run.json", FORMAT, VERSION)
+        # 0.2.0 has no made_from.
         info = {"made_from": {}} | {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
         extra: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
-        curves = convert_record(list[CurveRecord], curves, "curve.json")
+        curves = convert_record(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
         settings = Settings.from_record(extra["settings"])
         outcomes = _read_outcomes(folder, run, settings, curves)
         return Discovery(
@@ -368,13 +362,13 @@ def _write_learned(folder: Path, result: Discovery) -> None:
 
 
 def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
-    """Return learner -> ranking. Folders of early versions have none."""
-    path, names = folder / "learned.npz", _learner_names(outcomes)
-    if not os.path.isfile(path):
+    """Return learner -> ranking."""
+    names = _learner_names(outcomes)
+    if not names:
         return {}
-    arrays = read_arrays(path, {name: ("f", (graph.n_edges,)) for name in names.values()})
+    arrays = read_arrays(folder / "learned.npz", {name: ("f", (graph.n_edges,)) for name in names.values()})
     records: Mapping[str, LearnedRecord] = {}
-    if os.path.isfile(folder / "learned.json"):
+    if os.path.isfile(folder / "learned.json"):  # 0.2.0 has none
         content = read_versioned_json(folder / "learned.json", LEARNED_FORMAT, LEARNED_VERSION)
         records = convert_record(LearnedFile, content, "learned.json")["learned"]
     return {
@@ -393,10 +387,8 @@ def _write_prompts(folder: Path, result: Discovery) -> None:
 
 
 def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
-    """Return the prompts of a run's evaluated examples, or of the first of them. Early versions wrote none."""
+    """Return the prompts of a run's evaluated examples, or of the first of them."""
     path = folder / "examples.json"
-    if not os.path.isfile(path):
-        return ()
     record: ExamplesRecord = convert_record(
         ExamplesRecord, read_versioned_json(path, EXAMPLES_FORMAT, EXAMPLES_VERSION), str(path)
     )

@@ -52,7 +52,7 @@ def _solution(problem: SelectionProblem, seed: int, draw: Callable[[Rng], Circui
     if problem.budget < n_edges:
         rng = np.random.default_rng([seed, problem.budget])
         drawn = draw(rng).mask if problem.budget else ~mask
-        surplus = np.flatnonzero(drawn & ~problem.required)[problem.budget - int(problem.required.sum()) :]
+        surplus = np.flatnonzero(drawn & ~problem.required)[problem.budget - problem.n_required :]
         mask = drawn | problem.required
         mask[surplus] = False
     return Solution(mask, Status.HEURISTIC, problem.upper_bound)

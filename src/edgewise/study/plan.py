@@ -174,5 +174,4 @@ class Plan:
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
             raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
-        older: dict[str, Any] = {"baselines": False}  # fields that plans of earlier versions lack
-        return convert_record(cls, older | dict(record), "plan", decoders)
+        return convert_record(cls, {"baselines": False} | dict(record), "plan", decoders)  # 0.2.0 has no baselines

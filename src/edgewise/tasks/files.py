@@ -325,10 +325,9 @@ def _parse_tokens(
         ]
         if not all(answers):
             raise InputError("a list of answers is empty")
-        (correct, *right), (incorrect, *wrong) = answers[0], answers[1] if answers[1:] else (None,)
-        example = Example(
-            clean, corrupted, correct, incorrect, also_correct=tuple(right), also_incorrect=tuple(filter(None, wrong))
-        )
+        right, wrong = answers[0], answers[1] if answers[1:] else ()
+        incorrect = wrong[0] if wrong else None
+        example = Example(clean, corrupted, right[0], incorrect, also_correct=right[1:], also_incorrect=wrong[1:])
         spans = () if row.get("spans") is None else parse_spans(row["spans"], None)
         if names := span_names or name_spans(spans):
             offsets = [(position, position + 1) for position in range(example.length)]

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Any
 
 from ..errors import InputError, warn
-from ..io.reading import first_line
 from .draw import SPLITS, TENTHS
 from .files import TEXT, TOKENS, VALIDATION_NAMES, task_of_rows
-from .mib import EXTRA, Row
+from .mib import Row, load_data_set
 from .task import Task, TokenReader
 
 PREFIX = "hub:"
@@ -59,15 +58,8 @@ def read_hub(
 
 
 def _rows(name: str, split: str, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    try:
-        import datasets
-    except ImportError:
-        raise InputError(f"reading {name} needs the package `datasets`, which isn't installed: {EXTRA}") from None
     repository, _, config = name.partition(":")
-    try:
-        parts: Any = datasets.load_dataset(repository, config or None, streaming=True)
-    except Exception as error:  # the package raises many kinds of errors
-        raise InputError(f"{name} can't be loaded as a data set: {first_line(error)}") from None
+    parts = load_data_set(name, repository, config or None, streaming=True)
     known = {"validation" if part in VALIDATION_NAMES else str(part): part for part in parts}
     missing = [each for each in SPLITS if each not in known]
     if "train" not in known and split not in known:

@@ -174,19 +174,23 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
 
 def hub_rows(repository: str, config: str | None, split: str, advice: str) -> Iterator[Row]:
     """Yield the rows of a data set on the hub, in order. The package `datasets` caches downloads."""
+    name = f"{repository}, split {split!r}"
+    for number, values in enumerate(load_data_set(name, repository, config, f"; {advice}", split=split), start=1):
+        yield Row(values, f"{name}, row {number}")
+
+
+def load_data_set(name: str, repository: str, config: str | None, advice: str = "", **options: Any) -> Any:
+    """Return what the package `datasets` loads. Errors name the data set by `name` and end with `advice`."""
     try:
         import datasets
     except ImportError:
         raise InputError(
-            f"reading {repository} from the hub needs the package `datasets`, which isn't installed: {EXTRA}; {advice}"
+            f"reading {name} needs the package `datasets`, which isn't installed: {EXTRA}{advice}"
         ) from None
     try:
-        rows: Any = datasets.load_dataset(repository, config, split=split)
+        return datasets.load_dataset(repository, config, **options)
     except Exception as error:  # the package raises many kinds of errors
-        reason = first_line(error)
-        raise InputError(f"{repository}, split {split!r} can't be loaded from the hub: {reason}; {advice}") from None
-    for number, values in enumerate(rows, start=1):
-        yield Row(values, f"{repository}, split {split!r}, row {number}")
+        raise InputError(f"{name} can't be loaded as a data set: {first_line(error)}{advice}") from None
 
 
 def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
