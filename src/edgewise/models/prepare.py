@@ -16,21 +16,12 @@ from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
+from .contract import Segments, contract, contract_outputs, find_segments
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
-from .gradients import (
-    Differences,
-    Gradients,
-    Segments,
-    contract,
-    contract_outputs,
-    destination_gradients,
-    dropped_layer_gradients,
-    find_segments,
-    source_differences,
-    source_outputs,
-)
+from .gradients import Gradients, destination_gradients, dropped_layer_gradients
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
+from .sources import Sources, source_differences, source_outputs
 from .transformer import Transformer
 from .weighted import run_weighted
 
@@ -138,15 +129,15 @@ class Prepared:
         """
         return dropped_layer_gradients(self.model, trace, loss)
 
-    def sources(self, trace: Trace) -> Differences:
+    def sources(self, trace: Trace) -> Sources:
         """Return what every source adds to the stream in a run."""
         return source_outputs(self.model, trace)
 
-    def differences(self, clean: Trace, corrupted: Trace) -> Differences:
+    def differences(self, clean: Trace, corrupted: Trace) -> Sources:
         """Return the output of every source in the corrupted run minus that in the clean run."""
         return source_differences(self.model, clean, corrupted)
 
-    def contract(self, differences: Differences, runs: Iterable[Gradients]) -> Tensor:
+    def contract(self, differences: Sources, runs: Iterable[Gradients]) -> Tensor:
         """Return the scores [example, edge]: source difference times destination gradient, the mean over runs.
 
         If the batch is to be scored by span, they are [example, pair], `edge * n_spans + span`.

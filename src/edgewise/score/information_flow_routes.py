@@ -60,7 +60,7 @@ def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:
     # One reader for the heads of a layer, one for its MLP, and the logits.
     streams = [stream for layer in zip(trace.attention_in, trace.mlp_in, strict=True) for stream in layer]
     readers = torch.stack([stream.to(batch.clean.device) for stream in (*streams, trace.final)], 2)
-    proximity = torch.cat([_proximity(part, readers) for part in batch.sources(trace)], 2)
+    proximity = torch.cat([_proximity(part, readers) for part in batch.sources(trace).parts], 2)
     blocks = []
     for reader, block in enumerate(graph.blocks):
         n_sources = graph.n_sources
