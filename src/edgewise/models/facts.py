@@ -10,9 +10,9 @@ import torch
 
 from ..graph import Graph
 from ..io.reading import wrap_read_errors
-from .cache import find_config
 from .config import read_config
 from .families import FAMILIES
+from .gguf_cache import find_config
 from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model import ModelSource, bos_name, choose_dtype, dtype_name
 from .model_files import MODEL_CHOICES, ModelFiles, find_model_files

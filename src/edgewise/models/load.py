@@ -13,20 +13,19 @@ import torch
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from ..io.torch_file import check_pickled_weights
-from .cache import find_or_make_copy
 from .check_module import check_module, check_weights, remove_hooks
 from .config import least_parameters, read_config
 from .facts import inspect_source
 from .families import build_transformer
+from .gguf_cache import find_or_make_copy
 from .gguf_header import check_header
-from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name
-from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_state, find_model_files
+from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name, weights_digest
+from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_model_files
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model
 from .transformers_settings import block_custom_generate, silence_transformers
-from .weights_digest import weights_digest
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
@@ -80,14 +79,9 @@ def load_source(source: ModelSource) -> Model:
     """Load the model that `source` describes; see `load_model`. For callers that never edit its weights."""
     source = replace(source)  # the old one may remember the content of files that have changed since
     with silence_transformers(), default_torch_modes():
-        before = files_state(source.name, source.trust_remote_code)
         module, tokenizer = _load_module(source)
         check_module(module, source.name)
-        _ = source.content  # now, so that the weights and the digest are those of the same files
-        if files_state(source.name, source.trust_remote_code) != before:
-            raise InputError(
-                f"the files of model {source.name!r} changed while they were read; load it again when they are complete"
-            )
+        _ = source.content  # now, before the files change
         model = _wrap_module(module, tokenizer, source.name, source.bos)
         return replace(model, source=source)
 

@@ -14,7 +14,6 @@ from ..graph import Graph
 from .model_files import DEMO, content_digest
 from .placement import choose_devices
 from .transformer import Transformer
-from .weights_digest import weights_digest
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 BOS_CHOICES = ("auto", "yes", "no")
@@ -118,6 +117,20 @@ class Model:
     def __repr__(self) -> str:
         device, dtype = self.transformer.device_names, dtype_name(self.transformer.dtype)
         return f"Model({self.name!r}, {self.graph}, {dtype} on {device})"
+
+
+def weights_digest(module: Any) -> str:
+    """Return the SHA-256 of a module's config and of every byte of its parameters and buffers.
+
+    It takes 0.7 s for 135 million parameters of four bytes. Checksums of torch's own sums are hardly faster, and miss
+    edits.
+    """
+    digest = hashlib.sha256(module.config.to_json_string().encode())
+    # Not of its `state_dict`, which lacks buffers such as the frequencies of rotary embeddings.
+    for name, tensor in sorted((*module.named_parameters(), *module.named_buffers()), key=lambda item: item[0]):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def dtype_name(dtype: str | torch.dtype) -> str:

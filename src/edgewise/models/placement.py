@@ -45,10 +45,9 @@ def free_bytes(device: torch.device) -> int | None:
 
     For a CPU, this is the smaller of the machine's free memory and what the process's control group has left.
     """
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
-        return None
+        accelerator = torch.get_device_module(device)
+        return accelerator.mem_get_info(device)[0] if hasattr(accelerator, "mem_get_info") else None
     amounts = []
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -1,8 +1,8 @@
 """Keep de-quantised copies of .gguf files in the user's cache: a copy loads in a second, a .gguf in a minute.
 
 A copy is a folder in HuggingFace's layout. Its name holds a hash of everything that it depends on: the file's name and
-content, the dtype, and the versions of the libraries that read it. It lists its files with their digests; a damaged
-copy is made again. If the cache can't be used, a warning says why, and the .gguf itself is read.
+content, the dtype, and the versions of the libraries that read it. A folder appears when it is complete. If the cache
+can't be used, a warning says why, and the .gguf itself is read.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ import torch
 from filelock import FileLock
 
 from ..errors import InputError
-from ..io.atomic import atomic_folder, file_digest, remove, remove_drafts, write_json
-from ..io.reading import file_size, first_line
-from ..io.records import read_versioned_json
+from ..io.atomic import atomic_folder, remove, remove_drafts
+from ..io.reading import first_line
 from .memory import parse_bytes
 
 log = getLogger(__name__)
-COPY_FORMAT, COPY_VERSION = "edgewise-cached-model", 1
-LIST_FILE, CONFIG_FILE = "cached.json", "config.json"
+COPY_VERSION = 2
 FOLDER_VARIABLE, LIMIT_VARIABLE = "EDGEWISE_CACHE", "EDGEWISE_CACHE_LIMIT"
 DEFAULT_LIMIT = "20GB"
 LIBRARIES = ("transformers", "gguf")
@@ -71,7 +69,7 @@ def find_or_make_copy(
     """
     copy = _copy_path(gguf, content, str(dtype).removeprefix("torch."))
     try:
-        if copy.is_dir() and not _find_damage(copy):
+        if copy.is_dir():
             with suppress(OSError):  # a cache that can only be read
                 os.utime(copy)
         else:
@@ -83,10 +81,9 @@ def find_or_make_copy(
 
 
 def find_config(gguf: Path, content: str) -> Path | None:
-    """Return the folder of a copy of a .gguf in any dtype whose config is intact; None if there is none."""
+    """Return the folder of a copy of a .gguf in any dtype, for its config; None if there is none."""
     prefix = _copy_path(gguf, content, "")
-    copies = prefix.parent.glob(f"{prefix.name}*")
-    return next((copy for copy in copies if not _find_damage(copy, only=CONFIG_FILE)), None)
+    return next(prefix.parent.glob(f"{prefix.name}*"), None)
 
 
 def _copy_path(gguf: Path, content: str, dtype: str) -> Path:
@@ -105,11 +102,8 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
         )
     copy.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(copy.with_name(f".{copy.name}.lock")):
-        if not (damage := _find_damage(copy)):
+        if copy.is_dir():
             return
-        if copy.exists():
-            log.warning("%s is damaged: %s; it is made again", copy, damage)
-            remove(copy)
         _make_room(copy.parent, limit - size)
         free = shutil.disk_usage(copy.parent).free
         if size > free:
@@ -125,28 +119,10 @@ def _make_copy(gguf: Path, copy: Path, size: int, read: Callable[[], tuple[Any, 
             with atomic_folder(copy) as draft:
                 model.save_pretrained(draft)
                 tokenizer.save_pretrained(draft)
-                files = {path.name: [path.stat().st_size, file_digest(path)] for path in sorted(draft.iterdir())}
-                record = {"format": COPY_FORMAT, "version": COPY_VERSION, "of": gguf.name, "files": files}
-                write_json(draft / LIST_FILE, record)
         except Exception as error:  # saving failed, but the model itself was read: load it without a copy
             raise _NotCachedError(first_line(error)) from None
     taken = _format_bytes(_folder_bytes(copy))
     log.info("%s was de-quantised once, kept in %s (%s): from now on it loads in seconds", gguf.name, copy, taken)
-
-
-def _find_damage(copy: Path, only: str = "") -> str:
-    """Return what is wrong with a copy, or with one of its files; '' if nothing is."""
-    try:
-        files = read_versioned_json(copy / LIST_FILE, COPY_FORMAT, COPY_VERSION).get("files")
-        files = files if isinstance(files, dict) else {}
-        if not only and {path.name for path in copy.iterdir()} != {LIST_FILE, *files}:
-            return "it has other files than it was written with"
-        for name in [only] if only else files:
-            if files.get(name) != [file_size(copy / name), file_digest(copy / name)]:
-                return f"{name} isn't as it was written"
-    except (OSError, InputError) as error:
-        return first_line(error)
-    return ""
 
 
 def _make_room(folder: Path, room: int) -> None:
