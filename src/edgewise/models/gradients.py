@@ -222,10 +222,11 @@ def stream_gradient(layer: Layer, gradient: AttentionGradient) -> Tensor:
     batch, length, _, n_heads, _ = gradient.scaled.shape
     at_stream = gradient.scaled.new_empty((batch, 3, n_heads, length, layer.out.shape[0]))
     numbers, directions = zip(*gradient.along, strict=True) if gradient.along else ((), ())
-    # One projection at a time: all three together would need several copies of hundreds of megabytes for wide models.
+    # One projection at a time, and no name for its folded weight: copies have hundreds of megabytes for wide models.
     for letter, projection in enumerate(layer.qkv):
-        weight = _fold_centred_norm(layer, projection)
-        at_stream[:, letter] = torch.einsum("bphe,hed->bhpd", gradient.scaled[:, :, letter], weight)
+        at_stream[:, letter] = torch.einsum(
+            "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_centred_norm(layer, projection)
+        )
         if numbers:
             along = torch.stack(numbers, -1)[:, :, letter]
             at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along, torch.stack(directions, 1))
@@ -236,8 +237,9 @@ def summed_stream_gradient(layer: Layer, gradient: AttentionGradient) -> Tensor:
     """Return the gradient [batch, position, d_model] at the stream, summed over all readers of a layer."""
     total = torch.zeros((), device=gradient.scaled.device)
     for letter, projection in enumerate(layer.qkv):
-        weight = _fold_centred_norm(layer, projection)
-        total = total + torch.einsum("bphe,hed->bpd", gradient.scaled[:, :, letter], weight)
+        total = total + torch.einsum(
+            "bphe,hed->bpd", gradient.scaled[:, :, letter], _fold_centred_norm(layer, projection)
+        )
     for numbers, direction in gradient.along:
         total = total - numbers.sum((2, 3))[..., None] * direction
     return total
