@@ -80,231 +80,6 @@ def build_transformer(model: Any) -> Transformer:
     return check_config(model.config).build(model)
 
 
-def _gpt2(model: Any) -> Transformer:
-    config, body = model.config, model.transformer
-    heads, width = config.n_head, config.n_embd
-    d_head = width // heads
-
-    def layer(block: Any) -> Layer:
-        weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
-        weights, biases = (x.unflatten(0, (3, heads, d_head)) for x in (weight, bias))
-        q, k, v = (Projection(*part) for part in zip(weights, biases, strict=True))
-        return Layer(
-            attention_norm=_layer_norm(block.ln_1),
-            qkv=(q, k, v),
-            project=lambda y, rules: F.linear(y, weight, bias).unflatten(-1, (3, heads, d_head)).unbind(-3),
-            out=block.attn.c_proj.weight.T.unflatten(1, (heads, d_head)),
-            out_bias=block.attn.c_proj.bias,
-            mlp_norm=_layer_norm(block.ln_2),
-            mlp=_gpt2_mlp(block.mlp, config.activation_function),
-        )
-
-    return Transformer(
-        graph=Graph(config.n_layer, heads, width),
-        d_head=d_head,
-        layers=tuple(layer(block) for block in body.h),
-        embed=_embedding(body.wte, body.wte, body.h[0].attn.c_proj.weight),
-        positions=body.wpe.weight,
-        rotary=None,
-        final_norm=_layer_norm(body.ln_f),
-        unembed=model.lm_head.weight,
-        unembed_bias=model.lm_head.bias,
-        attention_scale=d_head**-0.5,
-        max_length=config.n_positions,
-        mlp_kept=config.n_inner or 4 * width,
-    )
-
-
-def _gpt_neox(model: Any) -> Transformer:
-    config, body = model.config, model.gpt_neox
-    heads = config.num_attention_heads
-    d_head = config.hidden_size // heads
-
-    def layer(block: Any) -> Layer:
-        fused, dense = block.attention.query_key_value, block.attention.dense
-        weight = fused.weight.unflatten(0, (heads, 3, d_head))
-        bias = None if fused.bias is None else fused.bias.unflatten(0, (heads, 3, d_head))
-        q, k, v = (Projection(weight[:, i], None if bias is None else bias[:, i]) for i in range(3))
-        return Layer(
-            attention_norm=_layer_norm(block.input_layernorm),
-            qkv=(q, k, v),
-            project=lambda y, rules: fused(y).unflatten(-1, (heads, 3, d_head)).unbind(-2),
-            out=dense.weight.unflatten(1, (heads, d_head)),
-            out_bias=dense.bias,
-            mlp_norm=_layer_norm(block.post_attention_layernorm),
-            mlp=Mlp(block.mlp, block.mlp.dense_h_to_4h, block.mlp.act, block.mlp.dense_4h_to_h),
-        )
-
-    unembed = getattr(model, "embed_out", None) or model.lm_head
-    return Transformer(
-        graph=Graph(config.num_hidden_layers, heads, config.hidden_size, config.use_parallel_residual),
-        d_head=d_head,
-        layers=tuple(layer(block) for block in body.layers),
-        embed=_embedding(body.embed_in, body.embed_in, body.layers[0].attention.dense.weight),
-        positions=None,
-        rotary=lambda like, positions, kind: body.rotary_emb(like, positions),
-        final_norm=_layer_norm(body.final_layer_norm),
-        unembed=unembed.weight,
-        unembed_bias=unembed.bias,
-        attention_scale=d_head**-0.5,
-        max_length=config.max_position_embeddings,
-        mlp_kept=config.intermediate_size,
-    )
-
-
-def _opt(model: Any) -> Transformer:
-    config, body = model.config, model.model.decoder
-    heads = config.num_attention_heads
-    d_head = config.hidden_size // heads
-
-    def layer(block: Any) -> Layer:
-        attention = block.self_attn
-        modules = (attention.q_proj, attention.k_proj, attention.v_proj)
-        q, k, v = (_projection(module.weight, module.bias, heads, d_head) for module in modules)
-        return Layer(
-            attention_norm=_layer_norm(block.self_attn_layer_norm),
-            qkv=(q, k, v),
-            project=lambda y, rules: (q.project(y), k.project(y), v.project(y)),
-            out=attention.out_proj.weight.unflatten(1, (heads, d_head)),
-            out_bias=attention.out_proj.bias,
-            mlp_norm=_layer_norm(block.final_layer_norm),
-            mlp=Mlp(lambda x: block.fc2(block.activation_fn(block.fc1(x))), block.fc1, block.activation_fn, block.fc2),
-        )
-
-    return Transformer(
-        graph=Graph(config.num_hidden_layers, heads, config.hidden_size),
-        d_head=d_head,
-        layers=tuple(layer(block) for block in body.layers),
-        embed=_embedding(body.embed_tokens, body.embed_tokens, body.layers[0].self_attn.out_proj.weight),
-        positions=body.embed_positions.weight[body.embed_positions.offset :],
-        rotary=None,
-        final_norm=_layer_norm(body.final_layer_norm),
-        unembed=model.lm_head.weight,
-        unembed_bias=model.lm_head.bias,
-        attention_scale=d_head**-0.5,
-        max_length=config.max_position_embeddings,
-        mlp_kept=2 * config.ffn_dim,  # before and after the activation
-    )
-
-
-def _llama(model: Any) -> Transformer:
-    """Build Llama and the families with its structure.
-
-    Gemma adds norms, soft caps and its own query scale. OLMo-2 has norms only after attention and MLP, and norms of q
-    and k over all heads. Phi-3 stores projections in one matrix.
-    """
-    config, body = model.config, model.model
-    heads = config.num_attention_heads
-    d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    is_gemma, is_olmo = config.model_type.startswith("gemma"), config.model_type == "olmo2"
-    norm = _gemma_norm if is_gemma else _rms_norm
-    kinds = getattr(config, "layer_types", None) if config.model_type.startswith("gemma3") else None
-    query_scale = config.query_pre_attn_scalar if is_gemma else d_head
-    embed = _gemma_embedding(body.embed_tokens, config.hidden_size) if is_gemma else body.embed_tokens
-
-    def layer(index: int, block: Any) -> Layer:
-        attention = block.self_attn
-        has_post_norms, has_head_norms = is_gemma or is_olmo, hasattr(attention, "q_norm") and not is_olmo
-        qkv = _llama_projections(attention, heads, d_head, config.model_type)
-        if is_olmo:
-            attention_norm = mlp_norm = None
-        else:
-            attention_norm = norm(block.input_layernorm)
-            mlp_norm = norm(block.pre_feedforward_layernorm if is_gemma else block.post_attention_layernorm)
-        return Layer(
-            attention_norm=attention_norm,
-            qkv=qkv,
-            project=lambda y, rules: (qkv[0].project(y, rules), qkv[1].project(y, rules), qkv[2].project(y)),
-            out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
-            out_bias=attention.o_proj.bias,
-            mlp_norm=mlp_norm,
-            mlp=_llama_mlp(block.mlp, norm(block.post_feedforward_layernorm) if has_post_norms else None),
-            window=_window(config, index),
-            rotary_kind=None if kinds is None else kinds[index],
-            q_norm=norm(attention.q_norm) if has_head_norms else None,
-            k_norm=norm(attention.k_norm) if has_head_norms else None,
-            post_norm=norm(block.post_attention_layernorm) if has_post_norms else None,
-        )
-
-    def rotary(like: Tensor, positions: Tensor, kind: str | None) -> tuple[Tensor, Tensor]:
-        if kind is None:
-            return body.rotary_emb(like, positions)
-        if hasattr(body, "rotary_emb_local"):  # transformers 4 has one module per kind of layer
-            module = body.rotary_emb_local if kind == "sliding_attention" else body.rotary_emb
-            return module(like, positions)
-        return body.rotary_emb(like, positions, kind)
-
-    return Transformer(
-        graph=Graph(config.num_hidden_layers, heads, config.hidden_size),
-        d_head=d_head,
-        layers=tuple(layer(index, block) for index, block in enumerate(body.layers)),
-        embed=_embedding(embed, body.embed_tokens, body.layers[0].self_attn.o_proj.weight),
-        positions=None,
-        rotary=rotary,
-        final_norm=norm(body.norm),
-        unembed=model.lm_head.weight,
-        unembed_bias=model.lm_head.bias,
-        attention_scale=query_scale**-0.5,
-        max_length=_longest_prompt(config),
-        mlp_kept=3 * config.intermediate_size,  # the gate before and after its activation, and the gated values
-        attention_cap=getattr(config, "attn_logit_softcapping", None) if is_gemma else None,
-        logit_cap=getattr(config, "final_logit_softcapping", None) if is_gemma else None,
-    )
-
-
-def _llama_projections(attention: Any, heads: int, d_head: int, kind: str) -> tuple[Projection, Projection, Projection]:
-    """Return the projections to q, k and v of a layer of Llama's kind."""
-    if kind == "phi3":
-        n_shared = attention.num_key_value_heads * d_head
-        q, k, v = attention.qkv_proj.weight.split([heads * d_head, n_shared, n_shared])
-        return (
-            _projection(q, None, heads, d_head),
-            _projection(k, None, heads, d_head),
-            _projection(v, None, heads, d_head),
-        )
-    norms = (_rms_norm(attention.q_norm), _rms_norm(attention.k_norm)) if kind == "olmo2" else (None, None)
-    modules = (attention.q_proj, attention.k_proj, attention.v_proj)
-    q, k, v = (
-        _projection(module.weight, module.bias, heads, d_head, norm)
-        for module, norm in zip(modules, (*norms, None), strict=True)
-    )
-    return q, k, v
-
-
-def _llama_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
-    """Return an MLP of Llama's kind, whose gate and up projections may be stored in one matrix."""
-    if not hasattr(mlp, "gate_up_proj"):
-        return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
-    gate, up = mlp.gate_up_proj.weight.chunk(2)
-    return Mlp(
-        mlp, partial(F.linear, weight=up), mlp.activation_fn, mlp.down_proj, partial(F.linear, weight=gate), post_norm
-    )
-
-
-def _longest_prompt(config: Any) -> int:
-    """Return the longest prompt in tokens.
-
-    With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
-    `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
-    """
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    is_long = "longrope" in (parameters.get("rope_type"), parameters.get("type"))
-    original = parameters.get("original_max_position_embeddings") or getattr(
-        config, "original_max_position_embeddings", None
-    )
-    longest = config.max_position_embeddings
-    return min(longest, original) if is_long and original else longest
-
-
-def _window(config: Any, layer: int) -> int | None:
-    """Return the sliding window of a layer, or None if it attends to all positions."""
-    window = getattr(config, "sliding_window", None)
-    if window is None or getattr(config, "use_sliding_window", True) is False:
-        return None
-    kinds = getattr(config, "layer_types", None)
-    return window if kinds is None or kinds[layer] == "sliding_attention" else None
-
-
 def _layer_norm(module: nn.LayerNorm) -> Norm:
     return Norm(module.weight, module.bias, module.eps, centred=True)
 
@@ -317,16 +92,185 @@ def _gemma_norm(module: Any) -> Norm:
     return Norm(module.weight, None, module.eps, centred=False, is_minus_one=True)
 
 
-def _gemma_embedding(module: Any, width: int) -> Callable[[Tensor], Tensor]:
-    """Return Gemma's embedding, scaled by the root of the width; newer versions of transformers scale in the module."""
-    if hasattr(module, "embed_scale"):
-        return module
-    return lambda tokens: module(tokens) * module.weight.new_tensor(width**0.5)
+def _transformer(
+    model: Any, layers: tuple[Layer, ...], final_norm: Norm, mlp_kept: int, is_parallel: bool = False, **parts: Any
+) -> Transformer:
+    """Return the Transformer of a model with these layers; config attributes that it lacks have their usual value."""
+    config, head = model.config, model.get_output_embeddings()
+    embed = parts.pop("embed", model.get_input_embeddings())
+    embedding, (width, n_heads, d_head) = model.get_input_embeddings().weight, layers[0].out.shape
+    return Transformer(
+        graph=Graph(len(layers), n_heads, width, is_parallel),
+        d_head=d_head,
+        layers=layers,
+        embed=lambda tokens: embed(tokens.to(embedding.device)).to(layers[0].device),
+        final_norm=final_norm,
+        unembed=head.weight,
+        unembed_bias=head.bias,
+        attention_scale=(getattr(config, "query_pre_attn_scalar", None) or d_head) ** -0.5,
+        attention_cap=getattr(config, "attn_logit_softcapping", None),
+        logit_cap=getattr(config, "final_logit_softcapping", None),
+        max_length=_longest_prompt(config),
+        mlp_kept=mlp_kept,
+        **parts,
+    )
 
 
-def _embedding(embed: Callable[[Tensor], Tensor], module: Any, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return an embedding that runs on the device of `module`, and moves its output to the device of `like`."""
-    return lambda tokens: embed(tokens.to(module.weight.device)).to(like.device)
+def _gpt2(model: Any) -> Transformer:
+    config, body = model.config, model.transformer
+    size = (3, config.n_head, config.n_embd // config.n_head)
+
+    def layer(block: Any) -> Layer:
+        weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
+        q, k, v = (Projection(*part) for part in zip(weight.unflatten(0, size), bias.unflatten(0, size), strict=True))
+        return Layer(
+            attention_norm=_layer_norm(block.ln_1),
+            qkv=(q, k, v),
+            project_all=lambda y: F.linear(y, weight, bias).unflatten(-1, size).unbind(-3),
+            out=block.attn.c_proj.weight.T.unflatten(1, size[1:]),
+            out_bias=block.attn.c_proj.bias,
+            mlp_norm=_layer_norm(block.ln_2),
+            mlp=_gpt2_mlp(block.mlp, config.activation_function),
+        )
+
+    layers, inner = tuple(layer(block) for block in body.h), config.n_inner or 4 * config.n_embd
+    return _transformer(model, layers, _layer_norm(body.ln_f), inner, positions=body.wpe.weight)
+
+
+def _gpt_neox(model: Any) -> Transformer:
+    config, body = model.config, model.gpt_neox
+    size = (config.num_attention_heads, 3, config.hidden_size // config.num_attention_heads)
+
+    def layer(block: Any) -> Layer:
+        fused, dense = block.attention.query_key_value, block.attention.dense
+        weight = fused.weight.unflatten(0, size)
+        bias = None if fused.bias is None else fused.bias.unflatten(0, size)
+        q, k, v = (Projection(weight[:, i], None if bias is None else bias[:, i]) for i in range(3))
+        return Layer(
+            attention_norm=_layer_norm(block.input_layernorm),
+            qkv=(q, k, v),
+            project_all=lambda y: fused(y).unflatten(-1, size).unbind(-2),
+            out=dense.weight.unflatten(1, (size[0], size[2])),
+            out_bias=dense.bias,
+            mlp_norm=_layer_norm(block.post_attention_layernorm),
+            mlp=Mlp(block.mlp, block.mlp.dense_h_to_4h, block.mlp.act, block.mlp.dense_4h_to_h),
+        )
+
+    return _transformer(
+        model,
+        tuple(layer(block) for block in body.layers),
+        _layer_norm(body.final_layer_norm),
+        config.intermediate_size,
+        config.use_parallel_residual,
+        rotary=lambda like, positions, kind: body.rotary_emb(like, positions),
+    )
+
+
+def _opt(model: Any) -> Transformer:
+    config, body = model.config, model.model.decoder
+    heads, d_head = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+
+    def layer(block: Any) -> Layer:
+        return Layer(
+            attention_norm=_layer_norm(block.self_attn_layer_norm),
+            qkv=_projections(block.self_attn, heads, d_head),
+            out=block.self_attn.out_proj.weight.unflatten(1, (heads, d_head)),
+            out_bias=block.self_attn.out_proj.bias,
+            mlp_norm=_layer_norm(block.final_layer_norm),
+            mlp=Mlp(lambda x: block.fc2(block.activation_fn(block.fc1(x))), block.fc1, block.activation_fn, block.fc2),
+        )
+
+    layers, inner = tuple(layer(block) for block in body.layers), 2 * config.ffn_dim  # before and after the activation
+    positions = body.embed_positions.weight[body.embed_positions.offset :]
+    return _transformer(model, layers, _layer_norm(body.final_layer_norm), inner, positions=positions)
+
+
+def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) -> Transformer:
+    """Build Llama and the families with its structure, which the names of their modules tell.
+
+    Gemma and OLMo-2 have norms after attention and MLP; OLMo-2 has none before them. q and k may have norms, per head
+    or over all heads. Projections may be stored in one matrix, as in Phi-3.
+    """
+    config, body = model.config, model.model
+    heads = config.num_attention_heads
+    d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
+    kinds, rope = getattr(config, "layer_types", None), getattr(config, "rope_parameters", None) or {}
+    # Gemma 3 has a rotary embedding per kind of layer: two modules in transformers 4, two entries in transformers 5.
+    has_local_module = hasattr(body, "rotary_emb_local")
+    rotary_kinds = kinds if kinds and (has_local_module or kinds[0] in rope) else None
+
+    def layer(index: int, block: Any) -> Layer:
+        def find_norm(name: str, parent: Any = block) -> Norm | None:
+            return norm(getattr(parent, name)) if hasattr(parent, name) else None
+
+        attention, has_post_norms = block.self_attn, hasattr(block, "post_feedforward_layernorm")
+        q_norm, k_norm = find_norm("q_norm", attention), find_norm("k_norm", attention)
+        is_per_head = q_norm is not None and q_norm.stored_weight.shape[0] == d_head
+        return Layer(
+            attention_norm=find_norm("input_layernorm"),
+            qkv=_projections(attention, heads, d_head, (None, None) if is_per_head else (q_norm, k_norm)),
+            out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
+            out_bias=attention.o_proj.bias,
+            mlp_norm=find_norm("pre_feedforward_layernorm" if has_post_norms else "post_attention_layernorm"),
+            mlp=_gated_mlp(block.mlp, find_norm("post_feedforward_layernorm")),
+            window=_window(config, index),
+            rotary_kind=None if rotary_kinds is None else rotary_kinds[index],
+            q_norm=q_norm if is_per_head else None,
+            k_norm=k_norm if is_per_head else None,
+            post_norm=find_norm("post_attention_layernorm") if has_post_norms else None,
+        )
+
+    def rotary(like: Tensor, positions: Tensor, kind: str | None) -> tuple[Tensor, Tensor]:
+        if kind is None:
+            return body.rotary_emb(like, positions)
+        if has_local_module:
+            module = body.rotary_emb_local if kind == "sliding_attention" else body.rotary_emb
+            return module(like, positions)
+        return body.rotary_emb(like, positions, kind)
+
+    layers = tuple(layer(index, block) for index, block in enumerate(body.layers))
+    inner = 3 * config.intermediate_size  # the gate before and after its activation, and the gated values
+    return _transformer(model, layers, norm(body.norm), inner, rotary=rotary, **parts)
+
+
+def _gemma(model: Any) -> Transformer:
+    """Build Gemma: norms whose stored weight is the weight minus 1, and embeddings scaled by the root of the width."""
+    embed = model.get_input_embeddings()
+    if not hasattr(embed, "embed_scale"):  # newer versions of transformers scale in the module
+        scale = embed.weight.new_tensor(model.config.hidden_size**0.5)
+        return _llama(model, _gemma_norm, embed=lambda tokens: embed(tokens) * scale)
+    return _llama(model, _gemma_norm)
+
+
+def _projections(
+    attention: Any, heads: int, d_head: int, norms: tuple[Norm | None, Norm | None] = (None, None)
+) -> tuple[Projection, Projection, Projection]:
+    """Return the projections to q, k and v, split into heads. `norms` are those of q and k over all heads.
+
+    heads  the number of query heads, which may share keys and values
+    """
+    if hasattr(attention, "qkv_proj"):
+        weight = attention.qkv_proj.weight
+        n_shared = (len(weight) - heads * d_head) // 2
+        stored = [(part, None) for part in weight.split([heads * d_head, n_shared, n_shared])]
+    else:
+        stored = [(part.weight, part.bias) for part in (attention.q_proj, attention.k_proj, attention.v_proj)]
+
+    def split(weight: Tensor, bias: Tensor | None, norm: Norm | None) -> Projection:
+        size = (weight.shape[0] // d_head, d_head)
+        split_bias = None if bias is None else bias.unflatten(0, size)
+        return Projection(weight.unflatten(0, size), split_bias, heads // size[0], norm)
+
+    q, k, v = (split(*part, norm) for part, norm in zip(stored, (*norms, None), strict=True))
+    return q, k, v
+
+
+def _gated_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
+    """Return an MLP of Llama's kind, whose gate and up projections may be stored in one matrix."""
+    if not hasattr(mlp, "gate_up_proj"):
+        return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
+    gate, up = (partial(F.linear, weight=weight) for weight in mlp.gate_up_proj.weight.chunk(2))
+    return Mlp(mlp, up, mlp.activation_fn, mlp.down_proj, gate, post_norm)
 
 
 def _gpt2_mlp(module: Any, activation: str) -> Mlp:
@@ -337,11 +281,26 @@ def _gpt2_mlp(module: Any, activation: str) -> Mlp:
     return Mlp(lambda x: module.c_proj(gelu(module.c_fc(x))), module.c_fc, gelu, module.c_proj)
 
 
-def _projection(weight: Tensor, bias: Tensor | None, heads: int, d_head: int, norm: Norm | None = None) -> Projection:
-    """Return a projection split into heads; `heads` is the number of query heads, which may share keys and values."""
-    n_stored = weight.shape[0] // d_head
-    split_bias = None if bias is None else bias.unflatten(0, (n_stored, d_head))
-    return Projection(weight.unflatten(0, (n_stored, d_head)), split_bias, heads // n_stored, norm)
+def _longest_prompt(config: Any) -> int:
+    """Return the longest prompt in tokens.
+
+    With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
+    `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
+    """
+    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    is_long = "longrope" in (parameters.get("rope_type"), parameters.get("type"))
+    name, longest = "original_max_position_embeddings", config.max_position_embeddings
+    original = parameters.get(name) or getattr(config, name, None)
+    return min(longest, original) if is_long and original else longest
+
+
+def _window(config: Any, layer: int) -> int | None:
+    """Return the sliding window of a layer, or None if it attends to all positions."""
+    window = getattr(config, "sliding_window", None)
+    if window is None or getattr(config, "use_sliding_window", True) is False:
+        return None
+    kinds = getattr(config, "layer_types", None)
+    return window if kinds is None or kinds[layer] == "sliding_attention" else None
 
 
 _COMMON = frozenset(
@@ -384,6 +343,6 @@ FAMILIES: dict[str, Family] = {
     "olmo2": Family(_llama, _LLAMA - {"mlp_bias"}, _DECODER),
     "phi3": Family(_llama, _PHI3, _DECODER),
     "opt": Family(_opt, _OPT, _OPT_DEMANDS, {"word_embed_proj_dim": "hidden_size"}),
-    "gemma2": Family(_llama, _GEMMA, _GEMMA_DEMANDS),
-    "gemma3_text": Family(_llama, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
+    "gemma2": Family(_gemma, _GEMMA, _GEMMA_DEMANDS),
+    "gemma3_text": Family(_gemma, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
 }

@@ -214,7 +214,6 @@ class Layer:
 
     attention_norm  None if attention reads the stream itself; only then may projections have a norm over all heads
     qkv             the projections to queries, keys and values, in the order of the graph's destinations
-    project         [..., d_model] and rules -> q, k and v [..., head, d_head], one for every query head
     out             [d_model, head, d_head] the output projection; `out_bias` [d_model] belongs to no node
     mlp_norm        None if the MLP reads the stream itself
     mlp             the MLP without `mlp_norm`, but with a norm that follows it
@@ -222,11 +221,12 @@ class Layer:
     rotary_kind     which of the model's rotary embeddings it uses
     q_norm, k_norm  norms of q and k, per head
     post_norm       the norm of the sum of all heads, before it is added to the stream
+    project_all     [..., d_model] -> q, k and v [..., head, d_head] at once, which is faster; None if `qkv` are stored
+                    apart, share keys and values, or have norms
     """
 
     attention_norm: Norm | None
     qkv: tuple[Projection, Projection, Projection]
-    project: Callable[[Tensor, BackwardRules], tuple[Tensor, Tensor, Tensor]]
     out: Tensor
     out_bias: Tensor | None
     mlp_norm: Norm | None
@@ -236,6 +236,7 @@ class Layer:
     q_norm: Norm | None = None
     k_norm: Norm | None = None
     post_norm: Norm | None = None
+    project_all: Callable[[Tensor], tuple[Tensor, ...]] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -249,7 +250,9 @@ class Layer:
 
     def read_qkv(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v [..., head, d_head] if all heads read the same stream [..., d_model]."""
-        return self.project(stream if self.attention_norm is None else self.attention_norm(stream, rules), rules)
+        x = stream if self.attention_norm is None else self.attention_norm(stream, rules)
+        q, k, v = self.project_all(x) if self.project_all else (part.project(x, rules) for part in self.qkv)
+        return q, k, v
 
     def run_mlp(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
         """Return the output of the MLP for the stream [..., d_model] that it reads."""
@@ -276,13 +279,13 @@ class Transformer:
     d_head: int
     layers: tuple[Layer, ...]
     embed: Callable[[Tensor], Tensor]
-    positions: Tensor | None
-    rotary: Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]] | None
     final_norm: Norm
     unembed: Tensor
     attention_scale: float
     max_length: int
     mlp_kept: int
+    positions: Tensor | None = None
+    rotary: Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]] | None = None
     attention_cap: float | None = None
     logit_cap: float | None = None
     unembed_bias: Tensor | None = None
