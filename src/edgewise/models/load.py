@@ -162,7 +162,7 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
     devices = choose_devices(source.device)
-    files.check_text_files()
+    files.check_folder()
     config = read_config(source, files)
     limit, required = files.max_parameters, least_parameters(config)
     if required > limit:  # transformers would fill the missing weights with random numbers, however many
@@ -182,8 +182,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         free = {device: free_bytes(device) or 0 for device in devices}
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
         device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.total(1)), free)
-    load = _draw_weights if files.untrained else _read_weights
-    module = load(files, source, config, dtype)
+    module = _draw_weights(source, config, dtype) if files.untrained else _read_weights(source, files, dtype)
     # The runner uses the weights directly and runs a layer where its weights are, so no hooks are needed.
     for part, device in device_map.items():
         module.get_submodule(part).to(device)
@@ -194,7 +193,7 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
     return module, load_tokenizer(files, source.trust_remote_code)
 
 
-def _read_weights(files: ModelFiles, source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
+def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) -> Any:
     """Return the HuggingFace model with its own weights."""
     import transformers
 
@@ -214,7 +213,7 @@ def _read_weights(files: ModelFiles, source: ModelSource, config: Any, dtype: to
     return module
 
 
-def _draw_weights(files: ModelFiles, source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
+def _draw_weights(source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
     """Return the HuggingFace model with the random weights that training would begin with, always the same."""
     import transformers
 

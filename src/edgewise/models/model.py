@@ -86,18 +86,18 @@ class Model:
     @property
     def _digests(self) -> tuple[str, str]:
         """The digest and the content."""
-        if self.is_pinned and "_pinned_digests" in self.__dict__:
-            return self.__dict__["_pinned_digests"]
-        if self.source is not None and not self.loaded_weights:
-            return self.source.digest, self.source.content
-        content = weights_digest(self.module)
+        return self._pinned_digests if self.is_pinned else self._compute_digests()
+
+    @cached_property
+    def _pinned_digests(self) -> tuple[str, str]:
+        return self._compute_digests()
+
+    def _compute_digests(self) -> tuple[str, str]:
+        content = weights_digest(self.module) if self.source is None or self.loaded_weights else ""
         if self.source is not None and content == self.loaded_weights:
-            digests = (self.source.digest, self.source.content)
-        else:
-            parts = (content, self.bos, self.transformer.device.type)
-            digests = (hashlib.sha256(repr(parts).encode()).hexdigest(), content)
-        self.__dict__["_pinned_digests"] = digests
-        return digests
+            return self.source.digest, self.source.content
+        parts = (content, self.bos, self.transformer.device.type)
+        return hashlib.sha256(repr(parts).encode()).hexdigest(), content
 
     @property
     def max_length(self) -> int:

@@ -75,18 +75,19 @@ class ModelFiles:
             return NUMBERS_PER_BYTE * (Path(self.location) / self.gguf).stat().st_size
         return sum(file.stat().st_size for file in self.list_weight_files()) or inf
 
-    def check_text_files(self) -> None:
-        """Raise InputError if a config, tokenizer or template of a local folder is far too large to be one."""
-        if self.is_local:
-            if (Path(self.location) / ADAPTER_FILE).exists():
-                raise InputError(
-                    f"{self.location} has an adapter ({ADAPTER_FILE}), whose model may be anywhere; "
-                    "save the merged model instead: PEFT's merge_and_unload()"
-                )
-            folder = Path(self.location)
-            for path in (*folder.iterdir(), *folder.glob(f"{TEMPLATES_FOLDER}/*")):
-                if path.suffix in TEXT_SUFFIXES and path.is_file():
-                    file_size(path, MAX_TEXT_BYTES)
+    def check_folder(self) -> None:
+        """Raise InputError if a local folder has an adapter, or a config, tokenizer or template that is too large."""
+        folder = Path(self.location)
+        if not self.is_local:
+            return
+        if (folder / ADAPTER_FILE).exists():
+            raise InputError(
+                f"{self.location} has an adapter ({ADAPTER_FILE}), whose model may be anywhere; "
+                "save the merged model instead: PEFT's merge_and_unload()"
+            )
+        for path in (*folder.iterdir(), *folder.glob(f"{TEMPLATES_FOLDER}/*")):
+            if path.suffix in TEXT_SUFFIXES and path.is_file():
+                file_size(path, MAX_TEXT_BYTES)
 
     def list_weight_files(self) -> list[Path]:
         """Return the weight files of a local folder, of the kind that transformers loads.
