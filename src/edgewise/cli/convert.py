@@ -24,8 +24,7 @@ def command(
         ..., help="A score folder, a result folder, a file (npz, EAP-IG json or pt), or a folder of circuits."
     ),
     target: Path = typer.Argument(
-        ...,
-        help="Output: a .json, .pt or .npz file, or a new folder (with --submission: the submission's folder).",
+        ..., help="Output: a .json, .pt or .npz file, or a new folder (with --submission: the submission's folder)."
     ),
     submission: str | None = option(
         None, "Submission", "Write a folder of a MIB submission.", choices=("importances", "circuits")
