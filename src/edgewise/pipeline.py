@@ -28,7 +28,7 @@ from .recipes.learning_plan import check_minutes, plan_learning
 from .recipes.outcome import Outcome
 from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
 from .recipes.run_info import ModelAccuracy, decode_prompts, describe_run, warn_of_failure
-from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings, published_words
+from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings
 from .recipes.stages import (
     MeasureRecipe,
     evaluate_selections,
@@ -174,8 +174,7 @@ def _default_recipes(
 ) -> Recipes:
     """Return the recipes of the paper, and those on rankings that can be learned within the budget."""
     recipes = paper_recipes(settings.bootstrap)
-    can_learn = settings.metric.differentiable and not settings.positions and settings.level != "neuron"
-    if not learn_budget or not can_learn or published_words(settings) is not None:
+    if not learn_budget or not settings.can_learn:
         return recipes
     plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
     return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))

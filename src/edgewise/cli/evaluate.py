@@ -25,7 +25,7 @@ from ..tasks.checks import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonResult, describe_examples, describe_positions, made_from, resume
+from .repeat import JsonResult, describe_examples, made_from, resume
 from .show import weighted_edges
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
             circuits=[str(path) for path in paths], edges=masks_digest(opened), per_example=per_example,
-            batch_size=batch_size, memory=memory, **describe_positions(has_spans, examples),
+            batch_size=batch_size, memory=memory, positions=[examples.span_digest] if has_spans else None,
         )  # fmt: skip
         record = result.read(inputs)
         if record is None:

@@ -19,7 +19,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import print_json, say, show_forecast
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, describe_examples, describe_level, made_from, resume
+from .repeat import KEY, check_same, describe_examples, made_from, resume
 from .show import show_strongest
 
 
@@ -131,7 +131,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
             ablation=settings.ablation, memory=settings.memory, learn_from=None if start is None else start.digest,
-            **describe_level(level),
+            level=None if level == "edge" else level,
         )  # fmt: skip
         if is_made:
             ranking = Ranking.load(out_folder)

@@ -29,8 +29,11 @@ MAX_TEXT = 10**9
 
 
 def made_from(**inputs: Any) -> dict[str, Any]:
-    """Return everything that a result depends on as plain data, as it will be read back from JSON."""
-    values = {name: plain(value) for name, value in inputs.items()} | {"versions": versions()}
+    """Return everything that a result depends on as plain data, as it will be read back from JSON.
+
+    None is left out: it stands for an option that isn't used, and that earlier versions may not have had.
+    """
+    values = {name: plain(value) for name, value in inputs.items() if value is not None} | {"versions": versions()}
     return dict(json.loads(json.dumps(values, default=to_plain)))
 
 
@@ -38,21 +41,6 @@ def describe_examples(model: Model, name: str, task: Task) -> dict[str, Any]:
     """Return a model and the examples of a task, as inputs for `made_from`."""
     examples = {"split": task.split, "examples": len(task), "prompts": task.digest}
     return {"model": model.digest, "task": name, **examples}
-
-
-def describe_positions(positions: bool, *tasks: Task) -> dict[str, Any]:
-    """Return the spans of tasks, as inputs for `made_from`; nothing if results don't depend on positions."""
-    return {"positions": [task.span_digest for task in tasks]} if positions else {}
-
-
-def describe_prompts(chat: bool, spans: str | None) -> dict[str, Any]:
-    """Return the options that change how prompts are written and divided, as inputs for `made_from`: those in use."""
-    return ({"chat": True} if chat else {}) | ({} if spans is None else {"spans": spans})
-
-
-def describe_level(level: str) -> dict[str, Any]:
-    """Return the level, as an input for `made_from`; nothing for edges, as in results of all versions."""
-    return {} if level == "edge" else {"level": level}
 
 
 def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:

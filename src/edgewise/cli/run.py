@@ -24,7 +24,7 @@ from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
 from . import options
 from .console import duration, explain, note, print_json, show_forecast
 from .options import option
-from .repeat import check_same, describe_positions, describe_prompts, made_from, resume
+from .repeat import check_same, made_from, resume
 from .report import show_published, show_run
 from .run_verification import forecast_tests, verify_run
 from .verify import show_verdicts
@@ -123,9 +123,9 @@ def command(
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
-            **describe_positions(common.positions, train, test), **describe_prompts(task.chat, task.spans),
-            # By default, whether the circuit is tested depends on nothing but the other inputs.
-            **({} if verify is None else {"verify": verify}),
+            positions=[train.span_digest, test.span_digest] if common.positions else None,
+            chat=task.chat or None, spans=task.spans,
+            verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
         )  # fmt: skip
         if is_made and not dry_run:
             _show(folder, _read_made(folder, inputs), read_verification(folder), json)
@@ -196,10 +196,7 @@ def _choose_learning(
 ) -> tuple[TopKLearner | None, float | None]:
     """Return the learner, None if nothing is learned, and the minutes that it may take, None for any number."""
     minutes = LEARN_MINUTES if learn_budget is None else learn_budget
-    learns = common.learned
-    if learns is None:
-        can_learn = not common.as_published and not common.positions and common.level != "neuron"
-        learns = can_learn and minutes > 0 and settings.metric.differentiable
+    learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
     common.check_learning(learns)
     return common.build_learner(seed) if learns else None, minutes if learns and common.learned is None else None
 

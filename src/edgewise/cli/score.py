@@ -14,7 +14,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import print_json, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, describe_level, describe_positions, made_from, resume
+from .repeat import KEY, check_same, describe_examples, made_from, resume
 from .show import show_strongest
 
 
@@ -63,7 +63,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
             batch_size=batch_size, memory=memory, custom=custom_digests([scorer]) or None,
-            **describe_positions(positions, examples), **describe_level(level),
+            positions=[examples.span_digest] if positions else None, level=None if level == "edge" else level,
         )  # fmt: skip
         if is_made:
             scores = EdgeScores.load(out_folder)

@@ -70,6 +70,12 @@ class Settings:
         object.__setattr__(self, "memory", memory)
         self.scorer.check(self.metric)
 
+    @property
+    def can_learn(self) -> bool:
+        """Whether rankings can be learned. The paper's public script learns none."""
+        is_learnable = self.metric.differentiable and not self.positions and self.level != "neuron"
+        return is_learnable and published_words(self) is None
+
     def graph(self, plain: Graph, task: Task) -> BaseGraph:
         """Return the graph that circuits are selected from, for a model's graph and a task."""
         return task.span_graph(plain) if self.positions else graph_of_level(plain, self.level)
