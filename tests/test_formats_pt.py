@@ -198,9 +198,10 @@ def test_half_precision_flags_as_numbers_and_names_as_keys_are_read(tmp_path):
         data["src_nodes"] = dict.fromkeys(data["src_nodes"], True)
 
     plain = read_edge_file(broken(tmp_path, lambda data: None))
-    held = read_edge_file(broken(tmp_path, change))
+    path = broken(tmp_path, change)
+    held = read_edge_file(path)
     assert held.graph == plain.graph and np.array_equal(held.require_mask(), plain.require_mask())
-    np.testing.assert_allclose(EdgeScores.of_file(held).values[0], plain.score, rtol=2**-8)
+    np.testing.assert_allclose(EdgeScores.load(path).values[0], plain.score, rtol=2**-8)
 
 
 def test_circuits_of_neurons_raise(tmp_path):

@@ -95,17 +95,14 @@ class Circuit:
         --------
         >>> discovery.best("CMD").circuit(0.05).to_frame(discovery.mean_scores)
         """
-        return data_frame(self._columns(score))
-
-    def _columns(self, score: ArrayLike | None) -> dict[str, list[Any]]:
         edges = np.flatnonzero(self.mask)
-        columns: dict[str, list[Any]] = {**edge_columns(self.graph, edges.tolist())}
+        columns = edge_columns(self.graph, edges.tolist())
         if score is not None:
             values = np.asarray(score, np.float64)
             if values.shape != self.mask.shape:
                 raise InputError(f"score has shape {values.shape}, but the graph has {self.graph.n_edges} edges")
             columns["score"] = values[edges].tolist()
-        return columns
+        return data_frame(columns)
 
     @property
     def node_mask(self) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..graph import BaseGraph
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
-from ..io.edge_file import EdgeFile, check_level
+from ..io.edge_file import check_level
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_versioned_json
 from .notebook import data_frame, edge_columns, html_table, strongest
@@ -100,7 +100,8 @@ class EdgeScores:
         """
         path = Path(path)
         if not os.path.isdir(path) and path.suffix:
-            return cls.of_file(read_edge_file(path, level))
+            content = read_edge_file(path, level)
+            return cls(content.graph, content.require_scores()[None], {"file": path.name})
         folder = path / "scores" if os.path.isdir(path / "scores") else path
         if not os.path.isfile(folder / "scores.json"):
             raise InputError(
@@ -115,11 +116,6 @@ class EdgeScores:
             return cls(record["graph"], values, record["provenance"])
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
-
-    @classmethod
-    def of_file(cls, content: EdgeFile) -> EdgeScores:
-        """Return the scores of a file as one row."""
-        return cls(content.graph, content.require_scores()[None], {"file": content.path.name})
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
         """Write a folder of scores atomically."""

@@ -48,7 +48,6 @@ class Patching(Ablation):
     shares_prefix: ClassVar[bool] = True
 
     def reference(self, batch: Prepared) -> Trace:
-        """Return the corrupted run."""
         return batch.run(batch.corrupted)
 
 
@@ -59,7 +58,6 @@ class Zero(Ablation):
     name: ClassVar[str] = "zero"
 
     def reference(self, batch: Prepared) -> Trace:
-        """Return a run in which every source is 0."""
         n_layers, zeros = batch.model.graph.n_layers, batch.clean * 0
         heads = batch.clean.new_zeros((*batch.clean.shape[:2], batch.model.graph.n_heads, batch.model.d_head))
         return batch.run_from_sources(zeros, [heads] * n_layers, [zeros] * n_layers)
@@ -105,7 +103,6 @@ class Means(Ablation):
     means: tuple[Tensor, ...]
 
     def reference(self, batch: Prepared) -> Trace:
-        """Return a run in which every source is its mean."""
         positions, dtype = batch.frame.positions, batch.clean.dtype
         means = [mean[positions.to(mean.device)].to(dtype) for mean in self.means]
         n_layers = batch.model.graph.n_layers

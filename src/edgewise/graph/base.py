@@ -188,7 +188,6 @@ class Graph(BaseGraph):
 
     @property
     def n_edges(self) -> int:
-        """The number of edges, computed without making them."""
         readers = 3 * self.n_heads + 1
         read = self.n_layers + (self.n_heads + 1) * self.n_layers * (self.n_layers - 1) // 2
         return read * readers + (0 if self.parallel else self.n_layers * self.n_heads) + self.n_sources
@@ -312,16 +311,13 @@ class Graph(BaseGraph):
 
     @cached_property
     def edge_target(self) -> NDArray[np.int32]:
-        """[edge] The node that an edge ends in."""
         return freeze(self.destination_node[self.edge_destination])
 
     @cached_property
     def plain_node(self) -> NDArray[np.int32]:
-        """[node] The node itself."""
         return freeze(np.arange(self.n_nodes, dtype=np.int32))
 
     def edge_name(self, edge: int) -> str:
-        """Return the name of one edge, without making the names of all."""
         return f"{self.source_names[self.edge_source[edge]]}->{self.destination_names[self.edge_destination[edge]]}"
 
     @cached_property
@@ -336,7 +332,6 @@ class Graph(BaseGraph):
         return {name: index for index, name in enumerate(self.edge_names)}
 
     def edge_index(self, name: str) -> int:
-        """Return the index of the edge with a name."""
         try:
             return self._index_of_edge[name]
         except KeyError:
@@ -359,15 +354,12 @@ class Graph(BaseGraph):
         return np.flatnonzero(self.edge_source == self.source_names.index(name))
 
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return the mask itself."""
         return mask
 
     def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
-        """Return the scores themselves."""
         return score
 
     def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the values themselves."""
         return values
 
     def __str__(self) -> str:

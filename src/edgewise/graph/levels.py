@@ -97,7 +97,6 @@ class NodeGraph(BaseGraph):
 
     @property
     def plain_node(self) -> NDArray[np.int32]:
-        """[node] The node of `plain` that a node is a part of."""
         return freeze(np.array([0, self.plain.n_sources], np.int32))
 
     @cached_property
@@ -196,7 +195,6 @@ class NeuronGraph(NodeGraph):
 
     @property
     def width(self) -> int:
-        """The number of neurons of a node."""
         return self.plain.d_model
 
     def edge_name(self, edge: int) -> str:
@@ -205,12 +203,10 @@ class NeuronGraph(NodeGraph):
         return f"{self.plain.source_names[source]}:{dimension}"
 
     def _member(self, name: str) -> int:
-        """Return the place of a name among all neurons; -1 if there is none."""
         node, _, dimension = name.partition(":")
         source = self._source_index.get(node, -1)
         is_number = dimension.isdecimal() and len(dimension) < 10 and int(dimension) < self.width
         return source * self.width + int(dimension) if source >= 0 and is_number else -1
 
     def output_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return [source, d_model] which dimensions of node outputs a circuit has."""
         return self.member_mask(mask)

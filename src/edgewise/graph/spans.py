@@ -58,7 +58,6 @@ class SpanGraph(BaseGraph):
 
     @property
     def n_edges(self) -> int:
-        """The number of pairs."""
         return self.plain.n_edges * self.n_spans
 
     @property
@@ -68,7 +67,6 @@ class SpanGraph(BaseGraph):
 
     @cached_property
     def plain_node(self) -> NDArray[np.int32]:
-        """[node] The node of `plain` that a node is a part of."""
         return freeze(np.repeat(np.arange(self.plain.n_nodes, dtype=np.int32), self._copies))
 
     @cached_property
@@ -96,12 +94,10 @@ class SpanGraph(BaseGraph):
 
     @cached_property
     def edge_source(self) -> NDArray[np.int32]:
-        """[pair] The node that a pair begins at."""
         return self._nodes(self.plain.edge_source)
 
     @cached_property
     def edge_target(self) -> NDArray[np.int32]:
-        """[pair] The node that a pair ends in."""
         return self._nodes(self.plain.edge_target)
 
     def edge_name(self, edge: int) -> str:
@@ -110,7 +106,6 @@ class SpanGraph(BaseGraph):
         return f"{self.plain.edge_name(plain_edge)}@{self.spans[span]}"
 
     def edge_index(self, name: str) -> int:
-        """Return the index of the pair with a name."""
         edge, _, span = name.partition("@")
         return self.plain.edge_index(edge) * self.n_spans + self._span_index(span)
 

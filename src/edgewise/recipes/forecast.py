@@ -89,13 +89,11 @@ class ScoreWork(Work):
     """Scoring all edges on a task."""
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        """Plan one pass of the scorer."""
         graph = self.settings.graph(model.graph, self.task)
         need = score_need(self.settings.scorer, graph, model, self.task)
         return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
-        """Time a batch."""
         return replace(stage, seconds=self.score(timer)[0] * len(self.task))
 
     def score(self, timer: Timer) -> tuple[float, EdgeScores]:
@@ -117,7 +115,6 @@ class SelectWork(Work):
     recipes: tuple[MeasureRecipe, ...]
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        """Plan one pass per recipe."""
         label = f"{self.task.name} ({self.task.split})"
         return Stage("select", label, len(self.task), 0, 0, 0, len(self.recipes), 0, 0, pieces=1)
 
@@ -141,7 +138,6 @@ class EvaluateWork(Work):
     name: str = "evaluate"
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        """Plan one pass per circuit."""
         n_selected = 0 if self.selected is None else len(self.selected.recipes) * len(self.settings.sizes)
         n_circuits = len(self.circuits) + n_selected
         need = circuit_need(model.transformer.shape, self.task.longest)
@@ -188,7 +184,6 @@ class LearnWork(Work):
     learner: Learner = field(default_factory=TopKLearner)
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        """Plan the steps of all rankings."""
         cost, settings = self._cost(model), replace(self.settings, batch_size=None)
         stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"

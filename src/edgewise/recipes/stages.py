@@ -12,7 +12,7 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
 from ..evaluate import Curve, Measure
-from ..evaluate.run_circuits import evaluate_circuits
+from ..evaluate.run_circuits import Evaluation, evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
 from ..models import Model
@@ -20,7 +20,7 @@ from ..runtime.session import Session
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import score_edges
 from ..select import Selection
-from ..tasks import Accuracy, LogitDifference, Task
+from ..tasks import Accuracy, LogitDifference, Metric, Task
 from .outcome import Outcome
 from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .run_info import ModelAccuracy
@@ -156,24 +156,9 @@ def evaluate_selections(
 ) -> tuple[tuple[Outcome, ...], ModelAccuracy]:
     """Return one outcome per recipe, and how well the model itself does the task. Distinct circuits run once."""
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
-    parts, total = [], len(circuits) * len(task)
     has_incorrect = all(example.incorrect is not None for example in task.examples)
     of_model = (TOP_ANSWER, ANSWER_DIFFERENCE) if has_incorrect else (TOP_ANSWER,)
-    for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
-        before = start * len(task)
-
-        def report_part(stage: str, done: int, _: int, before: int = before) -> None:
-            session.report(f"{stage} ({task.split})", before + done, max(1, total))
-
-        parts.append(
-            evaluate_circuits(
-                model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
-                of_model=() if start else of_model, batch_size=settings.batch_size,
-                memory=settings.memory, session=session.with_progress(report_part),
-            )
-        )  # fmt: skip
-        session.report(f"evaluate ({task.split})", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
-    evaluation = replace(parts[0], values=np.concatenate([part.values for part in parts]))
+    evaluation = _evaluate_in_chunks(model, task, circuits, of_model, settings, session)
     row_of = {circuit: row for row, circuit in enumerate(circuits)}
     outcomes = []
     for entry, row in zip(ranked, selections, strict=True):
@@ -189,3 +174,30 @@ def evaluate_selections(
         outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
     beats = float((evaluation.of_model[ANSWER_DIFFERENCE.name] > 0).mean()) if has_incorrect else None
     return tuple(outcomes), ModelAccuracy(float(evaluation.of_model[TOP_ANSWER.name].mean()), beats)
+
+
+def _evaluate_in_chunks(
+    model: Model,
+    task: Task,
+    circuits: Sequence[Circuit],
+    of_model: Sequence[Metric],
+    settings: Settings,
+    session: Session,
+) -> Evaluation:
+    """Evaluate circuits, a chunk at a time, so that a stopped run loses little."""
+    parts, total = [], len(circuits) * len(task)
+    for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
+        before = start * len(task)
+
+        def report_part(stage: str, done: int, _: int, before: int = before) -> None:
+            session.report(f"{stage} ({task.split})", before + done, max(1, total))
+
+        parts.append(
+            evaluate_circuits(
+                model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
+                of_model=() if start else of_model, batch_size=settings.batch_size,
+                memory=settings.memory, session=session.with_progress(report_part),
+            )
+        )  # fmt: skip
+        session.report(f"evaluate ({task.split})", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
+    return replace(parts[0], values=np.concatenate([part.values for part in parts]))

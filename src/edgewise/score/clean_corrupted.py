@@ -25,7 +25,6 @@ class CleanCorrupted(Scorer):
         return scoring_need(shape, length, 2, kept_traces=1)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Run both ends with gradients."""
         clean = batch.run(batch.clean.detach().requires_grad_())
         readout = batch.read_out(clean, metric.reads_all_logits)
         clean_readout = as_constant(readout)

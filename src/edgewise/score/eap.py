@@ -21,5 +21,4 @@ class Eap(Scorer):
     at_clean: ClassVar[bool] = True
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Multiply the source differences with the gradient of the clean run."""
         return score_at_clean(batch, metric)

@@ -29,5 +29,4 @@ class EapIg(Scorer):
         return scoring_need(shape, length, self.steps)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Multiply the source differences with the mean gradient. Step 0 is the corrupted run."""
         return score_on_path(batch, metric, self.steps)

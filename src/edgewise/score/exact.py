@@ -60,7 +60,6 @@ class Exact(Scorer):
         return ExactEdges(tuple(np.sort(order).tolist()))
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Patch all edges."""
         if self.best is not None:
             raise InputError(f"exact patching of the best {self.best} edges reads all examples: call score_edges")
         return ExactEdges(tuple(range(batch.graph.n_edges))).score(batch, metric)

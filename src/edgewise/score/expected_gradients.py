@@ -32,7 +32,6 @@ class ExpectedGradients(Scorer):
         return scoring_need(shape, length, kept_traces=0)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Run the clean, the corrupted and the random embedding."""
         import torch
 
         corrupted, clean = batch.run(batch.corrupted), batch.run(batch.clean)

@@ -40,11 +40,9 @@ class RuleScorer(Scorer, ABC):
         return self.steps is None
 
     def need(self, shape: Shape, length: int) -> Need:
-        """Return the memory of EAP or EAP-IG."""
         return scoring_need(shape, length, self.steps or 1)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        """Score as EAP or EAP-IG does, with the rules."""
         if self.steps is None:
             return score_at_clean(batch, metric, self.rules)
         return score_on_path(batch, metric, self.steps, self.rules)

@@ -49,12 +49,10 @@ class RandomRanking(Learner):
     seed: int = 0
 
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
-        """Draw one value per edge."""
         graph = problem.graph
         return Ranking(graph, np.random.default_rng(self.seed).random(graph.n_edges), signed=False)
 
     def cost(self, problem: LearningProblem) -> LearningCost:
-        """Return a cost of nothing."""
         return LearningCost(0, 1, Need(0, 0, 0), lambda *_: None)
 
     def check(self, metric: Metric) -> None:

@@ -108,7 +108,6 @@ class TaskMetric(Metric):
     name: ClassVar[str] = "auto"
 
     def for_task(self, task: Task) -> Metric:
-        """Return the metric that suits a task."""
         if any(example.incorrect is None for example in task.examples):
             return LogProbability()
         return ProbabilityDifference() if any(e.also_incorrect for e in task.examples) else LogitDifference()
