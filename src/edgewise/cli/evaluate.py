@@ -25,7 +25,7 @@ from ..tasks.checks import warn_of_sample
 from . import options
 from .console import note, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonResult, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, resume
 from .show import weighted_edges
 
 if TYPE_CHECKING:
@@ -48,10 +48,7 @@ def command(
     level: str | None = options.FILE_LEVEL,
     batch_size: int | None = options.BATCH_SIZE,
     per_example: bool = option(False, "Output", "With --json or --out: include the metric of every example."),
-    out_file: Path | None = options.OUT_FILE,
-    overwrite: bool = options.OVERWRITE,
-    dry_run: bool = options.DRY_RUN,
-    json: bool = options.JSON,
+    output: JsonOptions,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
@@ -62,15 +59,14 @@ def command(
     from ..recipes.forecast import EvaluateWork
 
     model, task = complete_options(circuits, model, task)
-    result = JsonResult.check(out_file, overwrite, [*circuits, model.model, task.task])
-    if out_file is not None and out_file.suffix.lower() not in ("", ".json"):
-        raise InputError(f"the result is written as JSON, but {out_file} ends in {out_file.suffix}; use .json")
-    options.check_per_example(per_example, json, out_file)
+    output.check([*circuits, model.model, task.task], per_example)
+    if (file := output.out_file) is not None and file.suffix.lower() not in ("", ".json"):
+        raise InputError(f"the result is written as JSON, but {file} ends in {file.suffix}; use .json")
     metric, ablation, memory = evaluation.build_metric(), evaluation.build_ablation(), machine.memory_bytes
     definition = evaluation.build_faithfulness()
     paths = [file for path in circuits for file in (list_circuits(path) if path.is_dir() else [path])]
     files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
-    with machine.session(out_file, dry_run) as session:
+    with machine.session(output.out_file, output.dry_run) as session:
         loaded = model.load()
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)
@@ -82,14 +78,14 @@ def command(
         metric = metric.for_task(examples)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
-        if (dry_run or not result.is_made) and show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,
             circuits=[str(path) for path in paths], edges=masks_digest(opened), per_example=per_example,
             batch_size=batch_size, memory=memory, positions=[examples.span_digest] if has_spans else None,
         )  # fmt: skip
-        record = result.read(inputs)
+        record = output.read(inputs)
         if record is None:
             with resume(session) as session:
                 ran = evaluate_circuits(
@@ -99,8 +95,8 @@ def command(
                 beats = float((ran.full > 0).mean())
                 warn_of_failure(ModelAccuracy(beats, beats))
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
-            record = result.write(about | _record(paths, opened, ran, definition, per_example), inputs)
-    print_json(record) if json else _show(record, definition)
+            record = output.write(about | _record(paths, opened, ran, definition, per_example), inputs)
+    print_json(record) if output.json else _show(record, definition)
 
 
 def complete_options(

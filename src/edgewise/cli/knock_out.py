@@ -18,7 +18,7 @@ from ..tasks.checks import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonResult, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, resume
 
 if TYPE_CHECKING:
     from ..verify import KnockOuts
@@ -41,10 +41,7 @@ def command(
     batch_size: int | None = options.BATCH_SIZE,
     top: int = option(20, "Output", "Number of knock-outs to list, from the largest effect.", min=1),
     per_example: bool = option(False, "Output", "With --json or --out: include the effect on every example."),
-    out_file: Path | None = options.OUT_FILE,
-    overwrite: bool = options.OVERWRITE,
-    dry_run: bool = options.DRY_RUN,
-    json: bool = options.JSON,
+    output: JsonOptions,
 ) -> None:
     """Cut nodes and edges from the model, and measure how far the metric falls.
 
@@ -55,8 +52,7 @@ def command(
     from ..recipes.forecast import EvaluateWork
     from ..verify.knock_outs import knock_out, knock_out_each
 
-    result = JsonResult.check(out_file, overwrite, [model.model, task.task, circuit])
-    options.check_per_example(per_example, json, out_file)
+    output.check([model.model, task.task, circuit], per_example)
     if not names and not each:
         raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
     if circuit is not None and (names or not each):
@@ -65,7 +61,7 @@ def command(
     opened = None if circuit is None else open_circuit(circuit).circuit
     if circuit is not None and opened is not None:
         options.check_edges(circuit, opened)
-    with machine.session(out_file, dry_run) as session:
+    with machine.session(output.out_file, output.dry_run) as session:
         loaded = model.load()
         if circuit is not None and opened is not None:
             options.check_model(circuit, opened, loaded)
@@ -76,13 +72,13 @@ def command(
         examples = task.load(loaded, split)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
-        if (dry_run or not result.is_made) and show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, sets=sets,
             per_example=per_example, batch_size=batch_size, memory=memory,
         )  # fmt: skip
-        record = result.read(inputs)
+        record = output.read(inputs)
         if record is None:
             with resume(session) as session:
                 how: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "session": session}
@@ -91,8 +87,8 @@ def command(
                 else:
                     ran = knock_out(loaded, examples, sets[0], metric, ablation, **how)
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
-            record = result.write(about | _record(ran, per_example), inputs)
-    print_json(record) if json else _show(record, top)
+            record = output.write(about | _record(ran, per_example), inputs)
+    print_json(record) if output.json else _show(record, top)
 
 
 def _list_sets(graph: Graph, names: list[str], each: bool, circuit: Circuit | None) -> list[tuple[str, ...]]:

@@ -126,7 +126,7 @@ def command(
         examples = task.load(loaded, split)
         settings = replace(settings, metric=settings.metric.for_task(examples))
         work = [LearnWork(examples, settings, learner)]
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,

@@ -224,7 +224,6 @@ BATCH_SIZE = option(
     None, "Machine",
     "Examples per batch; by default as many as fit. Another batch size changes rounding (up to 1.5e-6).", min=1,
 )  # fmt: skip
-OUT_FILE = option(None, "Output", "Also write the result to this JSON file.", "--out")
 RANKING_FOLDER = option(..., "Output", "The folder to write the ranking to.", "--out")
 TOP = option(8, "Output", "Number of edges and nodes to list.", min=1)
 OVERWRITE = option(False, "Output", "Replace an earlier result.")
@@ -342,12 +341,6 @@ def check_model(path: Path, circuit: Circuit, model: models.Model) -> None:
     graph = circuit.graph.plain
     if graph != model.graph:
         raise InputError(f"{path} is a circuit of {graph}, but model {model.name!r} has {model.graph}")
-
-
-def check_per_example(per_example: bool, json: bool, out_file: Path | None) -> None:
-    """Raise InputError if the values of every example would be shown nowhere."""
-    if per_example and not json and out_file is None:
-        raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
 
 
 def check_kind(positions: bool, level: str) -> None:

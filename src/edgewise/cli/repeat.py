@@ -15,6 +15,7 @@ from ..io.records import read_json
 from ..method import plain
 from ..recipes.run_info import versions
 from .console import note, show_progress
+from .options import DRY_RUN, JSON, OVERWRITE, option
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -76,35 +77,40 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class JsonResult:
-    """The JSON file that a command may write its result to. `is_made`: it is there, and is to be shown."""
+class JsonOptions:
+    """Whether a result is printed as JSON, and the JSON file that it is written to."""
 
-    path: Path | None
-    overwrite: bool
-    is_made: bool
+    out_file: Path | None = option(None, "Output", "Also write the result to this JSON file.", "--out")
+    overwrite: bool = OVERWRITE
+    dry_run: bool = DRY_RUN
+    json: bool = JSON
 
-    @classmethod
-    def check(cls, path: Path | None, overwrite: bool, sources: Iterable[str | Path | None]) -> JsonResult:
-        """Return the file. Raise InputError if it can't be written, or is one of the inputs of the command."""
-        is_made = not overwrite and path is not None and path.is_file()
-        if path is not None:
-            check_file(path, overwrite or is_made, [source for source in sources if source is not None])
-        return cls(path, overwrite, is_made)
+    @property
+    def is_made(self) -> bool:
+        """Whether the file is there already, and is to be shown."""
+        return not self.overwrite and self.out_file is not None and self.out_file.is_file()
+
+    def check(self, sources: Iterable[str | Path | None], per_example: bool) -> None:
+        """Raise InputError if the file can't be written or is one of the sources, or if there is no place for JSON."""
+        if self.out_file is not None:
+            check_file(self.out_file, self.overwrite or self.is_made, [source for source in sources if source])
+        elif per_example and not self.json:
+            raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
 
     def read(self, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result that the same inputs made before; None if there is none."""
-        if self.path is None or not self.is_made:
+        if self.out_file is None or not self.is_made:
             return None
-        record = read_record(self.path)
-        check_same(self.path, record.get(KEY), inputs)
+        record = read_record(self.out_file)
+        check_same(self.out_file, record.get(KEY), inputs)
         return record
 
     def write(self, record: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         """Return a result together with its inputs, after writing it if there is a file to write to."""
         record = record | {KEY: inputs}
-        if self.path is not None:
-            check_file(self.path, self.overwrite)  # another program may have written it meanwhile
-            write_json(self.path, record)
+        if self.out_file is not None:
+            check_file(self.out_file, self.overwrite)  # another program may have written it meanwhile
+            write_json(self.out_file, record)
         return record
 
 

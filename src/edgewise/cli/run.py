@@ -136,7 +136,7 @@ def command(
         work = _list_work(recipes, settings, train, test, validation)
         if verify is not False:
             work += forecast_tests(loaded, test, settings, task.seed, is_forced=verify is True)
-        if show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, dry_run, json, is_made=False):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return

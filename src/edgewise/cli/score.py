@@ -58,7 +58,7 @@ def command(
         chosen_metric = chosen_metric.for_task(examples)
         settings = replace(settings, metric=chosen_metric)
         work = [ScoreWork(examples, settings)]
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,

@@ -106,7 +106,7 @@ def command(
         others = _load_others(loaded, task, split) if "robustness" in wanted else {}
         warn_of_sample(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, wanted)
-        if (dry_run or not is_made) and show_forecast(loaded, work, session, dry_run, json):
+        if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
