@@ -60,7 +60,7 @@ def test_differences_of_runs_lose_nothing(family):
     model = wrap_model(build(family, torch.bfloat16))
     batch = prepare_task(model)
     clean, corrupted = batch.run(batch.clean), batch.run(batch.corrupted)
-    (found,) = batch.differences(clean, corrupted)
+    (found,) = batch.differences(clean, corrupted).parts
     for index, layer in enumerate(batch.model.layers):
         mix = corrupted.mix[index].double() - clean.mix[index].double()
         heads = torch.einsum("bphe,dhe->bhpd", mix, layer.out.double())

@@ -29,7 +29,7 @@ from ..io.reading import first_line
 from .memory import parse_bytes
 
 log = getLogger(__name__)
-COPY_VERSION = 2
+COPY_VERSION = 1
 FOLDER_VARIABLE, LIMIT_VARIABLE = "EDGEWISE_CACHE", "EDGEWISE_CACHE_LIMIT"
 DEFAULT_LIMIT = "20GB"
 LIBRARIES = ("transformers", "gguf")

@@ -115,30 +115,29 @@ def scoring_need(
                  run, for a scorer that computes the differences after it
     keeps_graph  whether what autograd needs is kept for several backward passes, with the gradients at the streams
 
-    It holds the differences of all sources, and the gradients at all destinations, which are summed over runs except
-    for one stream per layer and run. On top comes the largest of: a run with its gradients, two runs whose differences
-    are computed, or the gradients of one layer's heads. All but the runs is at least float32.
+    It holds the differences of all sources, and the most that one of three steps needs: a run with its gradients, the
+    subtraction of two runs, or the products of differences with gradients. All but the runs is at least float32.
     """
     graph, itemsize = shape.graph, shape.sum_itemsize
     gradients = graph.n_layers * (3 * shape.heads_width + 2) + 1
     # A backward pass frees what it no longer needs while the gradients are created.
     running = max(shape.backward_bytes(length), shape.trace_bytes + gradients * (itemsize + shape.itemsize))
     subtracting = 2 * shape.trace_bytes + (gradients + graph.n_heads) * itemsize
-    contracting = (gradients + 4 * graph.n_heads) * itemsize
-    if shape.post_norm:  # each run is contracted alone, with its own differences
-        contracting += (graph.n_sources + graph.n_layers) * itemsize
-    else:
-        summed = gradients + graph.n_layers * (runs - 1)
-        contracting += (summed - gradients + runs) * itemsize
-        running += summed * itemsize if runs > 1 else 0
-    traces = (kept_traces or 0) * shape.trace_bytes
-    running, contracting = running + traces, contracting + traces
+    multiplying = (gradients + 4 * graph.n_heads) * itemsize
+    if shape.post_norm:  # the gradients of each run are multiplied alone, with differences of their own
+        multiplying += (graph.n_sources + graph.n_layers) * itemsize
+    else:  # the gradients are summed over runs, except for one stream per layer and run
+        streams = graph.n_layers * (runs - 1)
+        multiplying += (streams + runs) * itemsize
+        running += (gradients + streams) * itemsize if runs > 1 else 0
+    kept = (kept_traces or 0) * shape.trace_bytes
+    running, multiplying = running + kept, multiplying + kept
     if runs == 1 and kept_traces is None:  # the differences come later, from the clean and the corrupted trace
         running = 0
-        contracting += 2 * shape.trace_bytes
+        multiplying += 2 * shape.trace_bytes
     if keeps_graph:
-        contracting += shape.backward_bytes(length) - shape.trace_bytes + graph.n_layers * shape.itemsize
-    each = graph.n_sources * itemsize + max(running, subtracting, contracting)
+        multiplying += shape.backward_bytes(length) - shape.trace_bytes + graph.n_layers * shape.itemsize
+    each = graph.n_sources * itemsize + max(running, subtracting, multiplying)
     fixed = shape.projection_size * (2 * itemsize + shape.itemsize)
     return _scale_need(shape, length, fixed, each, 4 * graph.n_heads * itemsize)
 
