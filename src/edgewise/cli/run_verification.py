@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ..verify import VerifySettings
     from ..verify.plan import VerificationPlan
 
-# With 60 draws and 80 examples every test can reach significance. So many operations take about ten seconds on two
-# cores.
+# With 60 draws and 80 examples every test can reach significance. 1e12 operations take about ten seconds on two cores.
 QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12
 
 

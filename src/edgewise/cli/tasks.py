@@ -94,8 +94,7 @@ def _show_tokens(example: Example, tokenizer: Any) -> None:
         for place, (clean, corrupted, name) in enumerate(zip(prompt.clean, prompt.corrupted, names, strict=True))
     ]
     columns = ["position", "clean", "corrupted", *["span"] * bool(example.span_names), ""]
-    kept = [row if example.span_names else (*row[:3], row[4]) for row in rows]
-    out.print(list_table(columns, kept))
+    out.print(list_table(columns, [row if example.span_names else (*row[:3], row[4]) for row in rows]))
 
 
 def _describe(example: Example) -> dict[str, Any]:

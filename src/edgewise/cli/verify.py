@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..verify.plan import VerificationPlan
 
 ALL = "all"
-# Robustness runs the circuit under so many other ablations and metrics: without its own, and auto is one of the others.
+# The number of other ablations and metrics of the robustness test: without its own, and auto is one of the others.
 OTHER_CONDITIONS = len(ABLATIONS) - 1 + len(METRICS) - 2
 
 
@@ -92,25 +92,25 @@ def command(
     if minimal is not None:
         check_file(minimal, overwrite, [circuit, model.model, task.task])
     settings = VerifySettings(circuits, quantile, epsilon, tolerance, alpha=alpha, seed=task.seed)
-    wanted = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
-    if minimal is not None and "minimality" not in wanted:
+    test_names = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
+    if minimal is not None and "minimality" not in test_names:
         raise InputError("--minimal needs the test of minimality; add it to --tests")
     metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
     opened = chosen.open(circuit)
     options.check_edges(circuit, opened.circuit)
-    plan = plan_verification(opened.circuit, settings, wanted)
+    plan = plan_verification(opened.circuit, settings, test_names)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         _check_model(circuit, opened.circuit, loaded)
         examples = task.load(loaded, split)
-        others = _load_others(loaded, task, split) if "robustness" in wanted else {}
+        others = _load_others(loaded, task, split) if "robustness" in test_names else {}
         warn_of_sample(examples)
-        work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, wanted)
+        work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
-            circuit=masks_digest([plan.circuit]), settings=settings, tests=wanted, metric=metric, ablation=ablation,
+            circuit=masks_digest([plan.circuit]), settings=settings, tests=test_names, metric=metric, ablation=ablation,
             batch_size=batch_size, memory=memory,
         )  # fmt: skip
         if is_made and out_folder is not None:
@@ -119,7 +119,7 @@ def command(
         else:
             with resume(session) as session:
                 result = verify_circuit(
-                    loaded, examples, opened.circuit, settings, tests=wanted, metric=metric, ablation=ablation,
+                    loaded, examples, opened.circuit, settings, tests=test_names, metric=metric, ablation=ablation,
                     other_tasks=others, batch_size=batch_size, memory=memory, session=session,
                 )  # fmt: skip
             record = {"circuit": opened.name} | result.record() | {KEY: inputs}

@@ -122,7 +122,7 @@ def _shared_runs(
     with torch.no_grad():
         reference = ablation.reference(batch)
         clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-    if any(kept[0] is not transformer for kept in _KEPT_RUNS):
+    if any(stored_key[0] is not transformer for stored_key in _KEPT_RUNS):
         _KEPT_RUNS.clear()
     if len(_KEPT_RUNS) < n_kept:
         _KEPT_RUNS[key] = batch, reference, clean

@@ -131,21 +131,21 @@ def count_shared(here: Circuit, there: Circuit) -> dict[str, float]:
     return {"shared": shared, **only, "overlap": overlap}
 
 
-def pair_circuits(one: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Record:
+def pair_circuits(first: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Record:
     """Compare two circuits of one graph: counts, and the strongest edges; shared ones have the first one's score."""
-    here, there = one.circuit, other.circuit
+    here, there = first.circuit, other.circuit
     counts = count_shared(here, there)
 
     def strongest(mask: NDArray[np.bool_], score: NDArray[np.floating] | None) -> list[Record]:
         return describe(Circuit(here.graph, mask), score, top=top)["strongest"]  # type: ignore[no-any-return]
 
     parts = {
-        "shared": strongest(here.mask & there.mask, one.score if one.score is not None else other.score),
-        "only_here": strongest(here.mask & ~there.mask, one.score),
+        "shared": strongest(here.mask & there.mask, first.score if first.score is not None else other.score),
+        "only_here": strongest(here.mask & ~there.mask, first.score),
         "only_there": strongest(there.mask & ~here.mask, other.score),
     }
     return {
-        "one": one.name, "other": other.name, "scores": [one.kind, other.kind], "unit": here.graph.unit, **counts,
+        "one": first.name, "other": other.name, "scores": [first.kind, other.kind], "unit": here.graph.unit, **counts,
         "strongest": parts,
     }  # fmt: skip
 
@@ -160,7 +160,7 @@ def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
 
 
 def pair_exported(
-    one: Path,
+    first: Path,
     other: Path,
     measure: str,
     recipes: tuple[str | None, str | None] = (None, None),
@@ -171,14 +171,14 @@ def pair_exported(
 
     Without names of recipes, circuits are those that the runs exported; without a size, the first has its default.
     """
-    here = open_circuit(one, recipes[0], measure, size)
+    here = open_circuit(first, recipes[0], measure, size)
     assert here.row is not None
     share = here.row.curve.shares[here.place]
     size = f"{share:.17g}" if share in read_result(other).settings.sizes else None
     return pair_circuits(here, open_circuit(other, recipes[1], measure, size), top)
 
 
-def pair_runs(one: str | Path, other: str | Path) -> Record:
+def pair_runs(first: str | Path, other: str | Path) -> Record:
     """Compare two result folders by the recipes that both have.
 
     Returns
@@ -191,10 +191,10 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
     overlap  for each recipe, the shared edges of its circuits at the sizes that both runs have and that ask for an edge
     areas    for each recipe, its areas and their difference. Empty if areas can't be compared.
     """
-    here, there = read_result(one), read_result(other)
+    here, there = read_result(first), read_result(other)
     if here.run.graph != there.run.graph:
         raise InputError(
-            f"circuits of two graphs have no edges to share: {one} has {here.run.graph.describe()}, {other} "
+            f"circuits of two graphs have no edges to share: {first} has {here.run.graph.describe()}, {other} "
             f"{there.run.graph.describe()}"
         )
     settings, others = here.settings, there.settings
@@ -207,7 +207,7 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
         if (match.measure, match.name.lower()) == (row.measure, row.name.lower())
     ]
     if not pairs:
-        raise InputError(f"{one} and {other} have no recipe in common: nothing can be compared")
+        raise InputError(f"{first} and {other} have no recipe in common: nothing can be compared")
     overlap, areas = [], []
     for row, match in pairs:
         names = {"benchmark": plain(row.measure), "method": row.name}
@@ -238,7 +238,7 @@ def pair_runs(one: str | Path, other: str | Path) -> Record:
             notes.append(f"another {name}: {fact} here, {other_facts[name]} there")
     if settings.sizes != others.sizes:
         notes.append("the runs have other sizes, so their areas aren't compared")
-    record = {"one": str(one), "other": str(other), "unit": here.run.graph.unit, "paired": paired, "notes": notes}
+    record = {"one": str(first), "other": str(other), "unit": here.run.graph.unit, "paired": paired, "notes": notes}
     return record | {"overlap": overlap, "areas": areas}
 
 
