@@ -50,7 +50,8 @@ def test_examples_batches_passes_memory_and_disk(model):
     score, learn, evaluate = result.stages
     assert [stage.passes for stage in result.stages] == [1, 10, 12]
     assert (score.examples, score.batches, score.batch_size, score.length) == (7, math.ceil(7 / 3), 3, task.longest)
-    assert learn.batch_size == 7 and evaluate.batches == 3
+    # A step runs four circuits on four examples.
+    assert learn.batch_size == 4 and evaluate.batches == 3
     assert result.disk == 7 * model.graph.n_edges * 4
     assert result.weights == sum(weight.nbytes for weight in model.module.parameters())
     assert all(0 < stage.least <= stage.need for stage in result.stages)

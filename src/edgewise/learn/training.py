@@ -35,8 +35,9 @@ STEP_PART = 4
 SAVE_SECONDS = 15.0
 # The loss shown is the mean of this many steps: a single loss depends on the size that its step drew.
 AVERAGED_STEPS = 20
-# How often parameters are evaluated on validation examples, and after how many checks without gain training stops.
-CHECKS, PATIENCE = 8, 3
+# How often parameters are evaluated on validation examples at most, the fewest steps between two checks, and after how
+# many checks without gain training stops.
+CHECKS, STEPS_PER_CHECK, PATIENCE = 8, 10, 3
 STATE_ARRAYS = ("theta", "mean", "square", "average", "best")
 
 
@@ -250,7 +251,8 @@ class Training:
         seconds_before, saved_step = state.seconds, state.step
         gradient_of = self.prepare()
         # Whether to check depends on the number of steps only, so that a resumed training has the same checks.
-        check_steps = {round(self.steps * (number + 1) / CHECKS) for number in range(CHECKS)} | {0}
+        n_checks = max(1, min(CHECKS, self.steps // STEPS_PER_CHECK))
+        check_steps = {round(self.steps * (number + 1) / n_checks) for number in range(n_checks)} | {0}
         session.report("learn", state.step, self.steps)
         while True:
             if self.check is not None and state.step in check_steps and state.step not in dict(state.checks):

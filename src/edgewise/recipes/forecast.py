@@ -187,7 +187,12 @@ class LearnWork(Work):
         cost, settings = self._cost(model), replace(self.settings, batch_size=None)
         stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
-        return replace(stage, task=label, pieces=cost.pieces * -(-cost.batch // stage.batch_size))
+        # A batch of another size than a step's would take another time per example.
+        size = min(stage.batch_size, cost.batch)
+        batches, pieces = -(-len(self.task) // size), cost.pieces * -(-cost.batch // size)
+        return replace(
+            stage, task=label, batches=batches, batch_size=size, need=cost.need.total(size), pieces=pieces
+        )  # fmt: skip
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time one step."""
