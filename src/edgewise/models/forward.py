@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from ..tasks.metrics import Readout
 from .batch import Batch
 from .rules import NO_RULES, BackwardRules
-from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap, take
+from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
 # A half-precision unembedding is converted to float32 in blocks of this many tokens.
@@ -179,7 +179,7 @@ def attend(
         q, k = q.detach(), k.detach()
     k, v = _norm_and_rotate(k, block.k_norm, frame, block, rules).transpose(1, 2), v.transpose(1, 2)
     if frame.past is not None:
-        past_k, past_v = (part if heads is None else take(part, 1, heads) for part in frame.past[layer])
+        past_k, past_v = (part if heads is None else part[:, heads] for part in frame.past[layer])  # heads may repeat
         k, v = torch.cat([past_k, k], 2), torch.cat([past_v, v], 2)
     mix = _pattern(model, block, q, k, query_frame or frame, rules).to(v.dtype) @ v
     return (halve_gradient(mix) if rules.halve_matmuls else mix).transpose(1, 2)
