@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +99,12 @@ def test_the_command_line_reports_a_new_copy_and_obeys_no_cache(edgewise, gguf, 
     code, _, err = edgewise(*words)
     assert code == 0 and f"note: tiny.gguf was de-quantised once, kept in {folder}" in err.replace("\n", "")
     assert "kept" not in edgewise(*words)[2]
+    weights = next(folder.glob(f"tiny-*/{WEIGHTS}"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+    code, _, err = edgewise(*words)
+    assert code == 2 and f"{weights.parent}; if it is damaged, delete it" in " ".join(err.split())
+    shutil.rmtree(weights.parent)
+    assert edgewise(*words)[0] == 0
 
 
 def test_model_sources_are_equal_with_and_without_cache():

@@ -442,6 +442,24 @@ def test_scores_of_a_model_whose_files_were_replaced_after_loading_are_its_own(s
         np.testing.assert_array_equal(score_edges(model, task, session=session).values, score_edges(model, task).values)
 
 
+@pytest.mark.parametrize("same_times", [False, True])
+def test_files_that_change_while_they_are_read_raise_an_input_error(saved, monkeypatch, same_times):
+    """Written in place, or replaced by a file of the same size and time."""
+
+    def change_files(files, trust_remote_code):
+        weights, times = saved / "pytorch_model.bin", (saved / "pytorch_model.bin").stat()
+        if same_times:
+            shutil.copy(weights, saved / "new")
+            os.replace(saved / "new", weights)
+            os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
+        else:
+            weights.write_bytes(weights.read_bytes())
+
+    monkeypatch.setattr("edgewise.models.load.load_tokenizer", change_files)
+    with pytest.raises(InputError, match="changed while they were read; load it again"):
+        load_model(saved)
+
+
 def test_a_source_that_has_read_old_files_loads_the_new_ones(saved):
     source = ModelSource(str(saved))
     before = source.content

@@ -20,7 +20,7 @@ from .families import build_transformer
 from .gguf_cache import find_or_make_copy
 from .gguf_header import check_header
 from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name, weights_digest
-from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, find_model_files
+from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_state, find_model_files
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .tokenizer import choose_bos, load_tokenizer
 from .torch_modes import default_torch_modes
@@ -79,9 +79,14 @@ def load_source(source: ModelSource) -> Model:
     """Load the model that `source` describes; see `load_model`. For callers that never edit its weights."""
     source = replace(source)  # the old one may remember the content of files that have changed since
     with silence_transformers(), default_torch_modes():
+        before = files_state(source.name, source.trust_remote_code)
         module, tokenizer = _load_module(source)
         check_module(module, source.name)
-        _ = source.content  # now, before the files change
+        _ = source.content  # now, so that the weights and the digest are those of the same files
+        if files_state(source.name, source.trust_remote_code) != before:
+            raise InputError(
+                f"the files of model {source.name!r} changed while they were read; load it again when they are complete"
+            )
         model = _wrap_module(module, tokenizer, source.name, source.bos)
         return replace(model, source=source)
 
@@ -157,7 +162,13 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
     dtype = choose_dtype(source.dtype, None, choose_devices(source.device)[0])
     dequantise = partial(_load_files, files, replace(source, device="cpu"))
     copy = find_or_make_copy(path, source.content, dtype, check_header(path), dequantise)
-    return _load_files(files if copy is None else ModelFiles(str(copy)), source)
+    if copy is None:
+        return _load_files(files, source)
+    try:
+        return _load_files(ModelFiles(str(copy)), source)
+    except InputError as error:
+        message = f"{error} (read from the copy in the cache, {copy}; if it is damaged, delete it)"
+        raise InputError(message) from error
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:

@@ -152,6 +152,16 @@ def content_digest(name: str, include_code: bool = False) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
+def files_state(name: str, include_code: bool = False) -> object:
+    """Return what changes when the files of a model change: their sizes and times, or the commit on the hub."""
+    model_files = find_model_files(name)
+    if not model_files.is_local:
+        return _hub_commit(model_files.location)
+    with wrap_read_errors(f"model {name!r}"):
+        states = [(path.name, path.stat()) for path in _content_paths(model_files, include_code)]
+        return [(name, state.st_size, state.st_mtime_ns, state.st_ino) for name, state in states]
+
+
 def _content_paths(model_files: ModelFiles, include_code: bool) -> list[Path]:
     """Return the files of a local model that its outputs depend on."""
     folder = Path(model_files.location)
