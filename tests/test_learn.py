@@ -43,12 +43,12 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.evaluate import Curve, Measure, Patching, Zero, resample_heights
+from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights
 from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
 from edgewise.learn.top_k_parameters import loss_trend
 from edgewise.learn.top_k_training import hard_top_k, soft_top_k, split_validation
-from edgewise.learn.training import GradientJob, TrainingState
+from edgewise.learn.training import GradientJob, StepRunner, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.choice import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
@@ -410,6 +410,25 @@ def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients(
         alone, of_alone = replace(job, weights=row)(model, task.examples)
         assert alone == pytest.approx(loss)
         np.testing.assert_allclose(of_alone, gradient, rtol=1e-5, atol=1e-7)
+
+
+def test_a_wide_model_runs_circuits_apart_and_keeps_the_runs_that_they_share(monkeypatch):
+    """Kept runs change no bit, and there are none without memory for them or after learning."""
+    model, task = wrap_model(build("llama")).pin(), random_task(5)
+    weights = torch.tensor(np.random.default_rng(0).uniform(size=(3, model.graph.n_edges)) < 0.3).float()
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 10**9)
+    loss, gradient = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
+    monkeypatch.setattr(training, "is_narrow_model", lambda _: False)
+    runner = StepRunner(problem, IN_PROCESS, CMD, 5, 0)
+    apart = [runner.run(task.examples, weights) for _ in range(2)]
+    assert len(training._KEPT_RUNS) == 2  # of parts of four examples and one
+    np.testing.assert_allclose(apart[0][0], loss, rtol=1e-5)
+    np.testing.assert_allclose(apart[0][1], gradient, rtol=1e-4, atol=1e-6)
+    np.testing.assert_array_equal(apart[0][1], apart[1][1])
+    learn_ranking(model, task, TopKLearner(steps=2, validate=False), session=QUIET)
+    assert not training._KEPT_RUNS
+    StepRunner(replace(problem, memory=1), IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
+    assert not training._KEPT_RUNS
 
 
 def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_range(tiny):

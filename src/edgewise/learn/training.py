@@ -17,7 +17,7 @@ from ..evaluate import CMD, Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
 from ..models.forward import Trace
-from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
+from ..models.memory import can_keep_streams, choose_batch_size, parse_bytes, weighted_need
 from ..models.prepare import Prepared, prepare
 from ..runtime.engine import Engine, WorkItem, is_narrow_model, restore_order
 from ..runtime.progress import ignore_progress
@@ -361,12 +361,15 @@ def choose_part_size(problem: LearningProblem) -> int:
 def _choose_n_kept(problem: LearningProblem, part_size: int) -> int:
     """Return for how many parts of batches the runs that all circuits share fit into memory, beside a running part.
 
-    References of other ablations than patching depend on more than the examples, so they aren't kept.
+    References of other ablations than patching depend on more than the examples, so they aren't kept. Nor are runs of
+    narrow models, whose batches are copied for each circuit.
     """
+    if not problem.ablation.shares_prefix or is_narrow_model(problem.model):
+        return 0
     shape, longest = problem.model.transformer.shape, problem.task.longest
     need = weighted_need(shape, longest, can_keep_streams(shape, longest))
     run_bytes = shape.trace_bytes * shape.graph.d_model * longest * part_size
-    return max(0, int((problem.memory - need.total(part_size)) / run_bytes)) if problem.ablation.shares_prefix else 0
+    return max(0, int((parse_bytes(problem.memory) - need.total(part_size)) / run_bytes))
 
 
 def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
