@@ -59,8 +59,8 @@ def cost(repeats: int) -> None:
 def power(models: list[str], examples: int, circuits: int) -> None:
     """Print how often the test of minimality detects a random path that was added to a true circuit.
 
-    A random path may matter. It counts as superfluous, by the definition of the test, if the change of one of its edges exceeds
-    less than `quantile` of those of random paths. This is estimated with the reference draws of all other seeds.
+    A random path may matter. It counts as superfluous, by the definition of the test, if the change of one of its edges
+    exceeds less than `quantile` of those of random paths. This is estimated with the reference draws of other seeds.
     """
     for name in models:
         model, truth = load_model(name, device="cpu"), known_circuit(name)
