@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from functools import cache
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
+import test_cli
 import torch
 
 from edgewise import (
@@ -30,7 +30,6 @@ from edgewise import (
     read_result,
     score_edges,
 )
-from edgewise.cli import main
 from edgewise.evaluate.check_truth import MAX_OUTSIDE, MIN_INSIDE, check_truth
 from edgewise.evaluate.known import CUTS, read_truth
 from edgewise.evaluate.roc import auroc, precision_at_true_size
@@ -38,6 +37,7 @@ from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN
 
+edgewise = test_cli.edgewise
 EDGES = Graph(3, 4, 64)  # that of known/induction
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 
@@ -145,19 +145,6 @@ def test_names_and_files_of_known_circuits(tmp_path):
     for read in (known_circuit, read_truth, load_model):
         with pytest.raises(InputError, match=r"'known/nothing'; choose one of: .*induction"):
             read("known/nothing")
-
-
-@pytest.fixture
-def edgewise(monkeypatch, capsys):
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["edgewise", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return (end.value.code or 0, *capsys.readouterr())
-
-    return run
 
 
 def test_a_run_of_a_known_model_uses_its_task_and_its_rankings_are_compared_with_the_truth(edgewise, tmp_path):
