@@ -37,6 +37,7 @@ from edgewise.recipes import as_published, overlap, select_circuits
 from edgewise.recipes.settings import PUBLISHED, published_words
 from edgewise.recipes.stability import recipe_overlap
 from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task
+from edgewise.runtime import Session
 
 edgewise = test_cli.edgewise
 GRAPH = Graph(2, 2, 4)
@@ -194,6 +195,13 @@ def test_circuits_are_evaluated_on_examples_that_did_not_select_them(tuned, monk
     record = json.loads(json.dumps(result.record()))
     assert record["chosen"]["CMD"]["area"] == result.best(CMD).area and record["examples"] == 24
     assert tune(model, task, given, settings) == result
+
+
+def test_tuning_reports_its_folds():
+    model, task, calls = wrap_model(build("gpt2")), random_task(8), []
+    session = Session(progress=lambda *call: calls.append(call))
+    tune(model, task, score_edges(model, task), recipes={CMD: [Recipe()]}, session=session)
+    assert calls == [("tune", fold, FOLDS) for fold in range(FOLDS + 1)]
 
 
 def test_tuning_does_not_use_test_examples():
