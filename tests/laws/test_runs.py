@@ -136,7 +136,8 @@ def test_circuits_that_run_together_equal_each_alone(model, ablation, monkeypatc
 
 def test_circuits_share_the_nodes_before_an_edge_that_one_of_them_lacks():
     graph, rng = Graph(n_layers=3, n_heads=2, d_model=8), np.random.default_rng(0)
-    circuit = Circuit(graph, rng.random(graph.n_edges) < 0.5).prune()
+    circuit = Circuit(graph, rng.random(graph.n_edges) < 0.9).prune()
+    assert circuit.n_edges > 50
     for edge in np.flatnonzero(circuit.mask).tolist():
         smaller = circuit.without(graph.edge_name(edge)).prune()
         numbers = number_nodes([circuit, smaller])
