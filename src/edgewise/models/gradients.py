@@ -221,15 +221,14 @@ def stream_gradient(layer: Layer, gradient: AttentionGradient) -> Tensor:
     """Return the gradient [batch, (qkv, head), position, d_model] at the stream, of each reader of a layer."""
     batch, length, _, n_heads, _ = gradient.scaled.shape
     at_stream = gradient.scaled.new_empty((batch, 3, n_heads, length, layer.out.shape[0]))
-    numbers, directions = zip(*gradient.along, strict=True) if gradient.along else ((), ())
+    along = [torch.stack(parts, -1) for parts in zip(*gradient.along, strict=True)]
     # One projection at a time, and no name for its folded weight: copies have hundreds of megabytes for wide models.
     for letter, projection in enumerate(layer.qkv):
         at_stream[:, letter] = torch.einsum(
             "bphe,hed->bhpd", gradient.scaled[:, :, letter], _fold_centred_norm(layer, projection)
         )
-        if numbers:
-            along = torch.stack(numbers, -1)[:, :, letter]
-            at_stream[:, letter] -= torch.einsum("bphr,brpd->bhpd", along, torch.stack(directions, 1))
+        if along:
+            at_stream[:, letter] -= torch.einsum("bphr,bpdr->bhpd", along[0][:, :, letter], along[1])
     return at_stream.flatten(1, 2)
 
 
