@@ -235,9 +235,9 @@ class Layer:
         return self.out.device
 
     def part(self, heads: Tensor) -> Layer:
-        """Return the layer with some of its heads for `qkv` and `out`; `project` is still for all."""
+        """Return the layer with some of its heads; norms over all heads keep the projections of all."""
         q, k, v = (projection.part(heads) for projection in self.qkv)
-        return replace(self, qkv=(q, k, v), out=take(self.out, 1, heads))
+        return replace(self, qkv=(q, k, v), out=take(self.out, 1, heads), project_all=None)
 
     def read_qkv(self, stream: Tensor, rules: BackwardRules = NO_RULES) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and v [..., head, d_head] if all heads read the same stream [..., d_model]."""
