@@ -412,23 +412,18 @@ def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients(
         np.testing.assert_allclose(of_alone, gradient, rtol=1e-5, atol=1e-7)
 
 
-def test_a_wide_model_runs_circuits_apart_and_keeps_the_runs_that_they_share(monkeypatch):
-    """Kept runs change no bit, and there are none without memory for them or after learning."""
+@pytest.mark.parametrize("n_workers", [1, 2, 5])
+def test_workers_share_the_circuits_of_a_step_of_a_wide_model(monkeypatch, n_workers):
+    """Their results are those of a narrow model, which runs all circuits as one batch."""
     model, task = wrap_model(build("llama")).pin(), random_task(5)
     weights = torch.tensor(np.random.default_rng(0).uniform(size=(3, model.graph.n_edges)) < 0.3).float()
     problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 10**9)
     loss, gradient = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
     monkeypatch.setattr(training, "is_narrow_model", lambda _: False)
-    runner = StepRunner(problem, IN_PROCESS, CMD, 5, 0)
-    apart = [runner.run(task.examples, weights) for _ in range(2)]
-    assert len(training._KEPT_RUNS) == 2  # of parts of four examples and one
-    np.testing.assert_allclose(apart[0][0], loss, rtol=1e-5)
-    np.testing.assert_allclose(apart[0][1], gradient, rtol=1e-4, atol=1e-6)
-    np.testing.assert_array_equal(apart[0][1], apart[1][1])
-    learn_ranking(model, task, TopKLearner(steps=2, validate=False), session=QUIET)
-    assert not training._KEPT_RUNS
-    StepRunner(replace(problem, memory=1), IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
-    assert not training._KEPT_RUNS
+    monkeypatch.setattr(type(IN_PROCESS), "workers", lambda *_: n_workers)
+    shared_loss, shared_gradient = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
+    np.testing.assert_allclose(shared_loss, loss, rtol=1e-5)
+    np.testing.assert_allclose(shared_gradient, gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_range(tiny):

@@ -16,9 +16,8 @@ from ..errors import InputError
 from ..evaluate import CMD, Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
-from ..models.forward import Trace
-from ..models.memory import can_keep_streams, choose_batch_size, parse_bytes, weighted_need
-from ..models.prepare import Prepared, prepare
+from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
+from ..models.prepare import prepare
 from ..runtime.engine import Engine, WorkItem, is_narrow_model, restore_order
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
@@ -26,7 +25,6 @@ from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import check_contrast
 from ..tasks import Example, Metric
-from ..tasks.metrics import Readout
 from .base import Learner, LearningCost, LearningProblem
 
 # A step of a wide model is split into parts of at most this many examples, so that workers can share it.
@@ -50,7 +48,6 @@ class GradientJob:
     ends     example -> (metric of the model, metric of the empty circuit)
     span     mean difference between the two
     rows     example -> row of `weights`; None if all examples have the same
-    n_kept   for how many batches a process keeps the runs that don't depend on the weights
     """
 
     measure: Measure
@@ -60,7 +57,6 @@ class GradientJob:
     ends: Mapping[Example, tuple[float, float]]
     span: float
     rows: Mapping[Example, int] | None = None
-    n_kept: int = 0
 
     def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float | list[float], Tensor]:
         """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge].
@@ -89,7 +85,11 @@ class GradientJob:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return, for the weights of each circuit, the losses [example] and the gradient of their sum."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
-        batch, reference, clean = _shared_runs(model, self.ablation, examples, all_logits, self.n_kept)
+        batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
+        with torch.no_grad():
+            reference = self.ablation.reference(batch)
+            # Metrics that read only the answers' logits don't need the clean run.
+            clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
         full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).T
         losses, gradients = [], []
         for circuit in circuits:
@@ -101,33 +101,6 @@ class GradientJob:
             losses.append(loss.detach().cpu())
             gradients.append(gradient.float().cpu())
         return losses, gradients
-
-
-# What `_shared_runs` keeps in this process, for one model. Steps repeat their batches, and circuits share them.
-SharedRuns = tuple[Prepared, Trace, Readout | None]
-_KEPT_RUNS: dict[tuple[Any, ...], SharedRuns] = {}
-
-
-def _shared_runs(
-    model: Model, ablation: Ablation, examples: Sequence[Example], all_logits: bool, n_kept: int
-) -> SharedRuns:
-    """Return a batch, its reference and its clean logits, which metrics need that read all logits.
-
-    They are kept for the first `n_kept` batches of a model.
-    """
-    transformer = model.transformer
-    key = (transformer, ablation, all_logits, *examples)
-    if n_kept and key in _KEPT_RUNS:
-        return _KEPT_RUNS[key]
-    batch = prepare(transformer, make_batch(examples, transformer.device), ablation.shares_prefix)
-    with torch.no_grad():
-        reference = ablation.reference(batch)
-        clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-    if any(stored_key[0] is not transformer for stored_key in _KEPT_RUNS):
-        _KEPT_RUNS.clear()
-    if len(_KEPT_RUNS) < n_kept:
-        _KEPT_RUNS[key] = batch, reference, clean
-    return batch, reference, clean
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,11 +206,7 @@ class Training:
         finished = store.find(key)
         if finished is not None:
             return finished
-        try:
-            state = self._run_steps(key, session)
-        finally:
-            _KEPT_RUNS.clear()
-        unit = store.save(key, self.describe(state))
+        unit = store.save(key, self.describe(self._run_steps(key, session)))
         if (saved := store.latest(key)) is not None:
             store.delete(f"{key}.{saved[0]}")  # only now that the ranking is stored
         return unit
@@ -295,7 +264,6 @@ class StepRunner:
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
         self.span = float((full - empty).mean())
         self.part_size = choose_part_size(problem)
-        self.n_kept = _choose_n_kept(problem, self.part_size)
         # [edge] the node whose weight an edge has; None if edges have weights of their own
         sources = torch.tensor(model.graph.edge_source.astype(np.int64))
         self.edge_node = sources if problem.level == "node" else None
@@ -324,24 +292,23 @@ class StepRunner:
         """Return the loss and the gradient for weights of edges. Workers share parts, and circuits of wide models."""
         model = self.problem.model
         ends = {example: self.ends[example] for example in examples}
-        job = GradientJob(
-            self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, self.n_kept
-        )  # fmt: skip
-        by_circuit = rows is None and weights.ndim == 2 and not is_narrow_model(model)
-        circuits: list[Any] = [*range(len(weights))] if by_circuit else [...]
-        starts = range(0, len(examples), self.part_size)
-        places = [(circuit, start) for circuit in circuits for start in starts]
+        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
+        groups: list[Any] = [...]
+        if rows is None and weights.ndim == 2 and not is_narrow_model(model):
+            # Circuits of one group share the runs that don't depend on the weights.
+            groups = np.array_split(np.arange(len(weights)), min(len(weights), self.engine.workers(model)))
+        places = [(group, start) for group in groups for start in range(0, len(examples), self.part_size)]
         items = [
-            WorkItem(replace(job, weights=weights[circuit]), examples[start : start + self.part_size])
-            for circuit, start in places
+            WorkItem(replace(job, weights=weights[group]), examples[start : start + self.part_size])
+            for group, start in places
         ]
         loss, total = np.zeros(weights.shape[:-1] if rows is None else ()), torch.zeros(weights.shape)
         for index, parts in restore_order(self.engine.run(model, items)):
-            circuit, start = places[index]
+            group, start = places[index]
             for done, (part_loss, gradient) in parts:
                 if rows is None:
-                    loss[circuit] += part_loss
-                    total[circuit] += gradient
+                    loss[group] += part_loss
+                    total[group] += gradient
                 else:
                     loss += part_loss
                     total.index_add_(0, torch.tensor([rows[examples[start + place]] for place in done]), gradient)
@@ -356,20 +323,6 @@ def choose_part_size(problem: LearningProblem) -> int:
     shape, longest = problem.model.transformer.shape, problem.task.longest
     fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
     return min(fits, STEP_PART) if not is_narrow_model(problem.model) else fits
-
-
-def _choose_n_kept(problem: LearningProblem, part_size: int) -> int:
-    """Return for how many parts of batches the runs that all circuits share fit into memory, beside a running part.
-
-    References of other ablations than patching depend on more than the examples, so they aren't kept. Nor are runs of
-    narrow models, whose batches are copied for each circuit.
-    """
-    if not problem.ablation.shares_prefix or is_narrow_model(problem.model):
-        return 0
-    shape, longest = problem.model.transformer.shape, problem.task.longest
-    need = weighted_need(shape, longest, can_keep_streams(shape, longest))
-    run_bytes = shape.trace_bytes * shape.graph.d_model * longest * part_size
-    return max(0, int((parse_bytes(problem.memory) - need.total(part_size)) / run_bytes))
 
 
 def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
