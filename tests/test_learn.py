@@ -494,14 +494,14 @@ def test_greedy_selects_the_circuits_that_a_ranking_was_composed_of():
 
 
 def test_training_stops_when_validation_no_longer_improves_and_keeps_the_best(monkeypatch):
-    """The parameter grows by 1 in every step; the validation loss is lowest near 30."""
+    """The parameter grows by 1 in every step; the validation loss is lowest near 60."""
     monkeypatch.setattr(TrainingState, "adam_step", lambda self, gradient, loss, *_: replace(
         self, theta=self.theta + 1, average=self.theta + 1, losses=(*self.losses, loss)))  # fmt: skip
     training_ = training.Training(
-        80, lambda: torch.zeros(1), lambda: lambda state: (0.0, torch.zeros(1)), lambda step: 0.1, (0.9, 0.99),
+        160, lambda: torch.zeros(1), lambda: lambda state: (0.0, torch.zeros(1)), lambda step: 0.1, (0.9, 0.99),
         lambda state: Unit({"value": state.best.numpy()}, {"steps": state.step, "checks": list(state.checks)}),
-        check=lambda theta: abs(float(theta[0]) - 30),
+        check=lambda theta: abs(float(theta[0]) - 60),
     )  # fmt: skip
     unit = training_.run("", QUIET)
-    assert unit.arrays["value"] == 30 and [step for step, _ in unit.about["checks"]] == [0, 10, 20, 30, 40, 50, 60]
-    assert unit.about["steps"] == 60
+    assert unit.arrays["value"] == 60 and [step for step, _ in unit.about["checks"]] == [*range(0, 121, 20)]
+    assert unit.about["steps"] == 120

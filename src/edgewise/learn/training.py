@@ -35,7 +35,7 @@ SAVE_SECONDS = 15.0
 AVERAGED_STEPS = 20
 # How often parameters are evaluated on validation examples at most, the fewest steps between two checks, and after how
 # many checks without gain training stops.
-CHECKS, STEPS_PER_CHECK, PATIENCE = 8, 10, 3
+CHECKS, STEPS_PER_CHECK, PATIENCE = 8, 20, 3
 STATE_ARRAYS = ("theta", "mean", "square", "average", "best")
 
 
@@ -295,15 +295,19 @@ class StepRunner:
         job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
         groups: list[Any] = [...]
         if rows is None and weights.ndim == 2 and not is_narrow_model(model):
-            # Circuits of one group share the runs that don't depend on the weights.
-            groups = np.array_split(np.arange(len(weights)), min(len(weights), self.engine.workers(model)))
+            # Circuits of one group share the runs that don't depend on the weights. Their sizes increase, so every
+            # n-th one makes groups of about equal cost.
+            n_groups = min(len(weights), self.engine.workers(model))
+            groups = [np.arange(first, len(weights), n_groups) for first in range(n_groups)]
         places = [(group, start) for group in groups for start in range(0, len(examples), self.part_size)]
         items = [
             WorkItem(replace(job, weights=weights[group]), examples[start : start + self.part_size])
             for group, start in places
         ]
         loss, total = np.zeros(weights.shape[:-1] if rows is None else ()), torch.zeros(weights.shape)
-        for index, parts in restore_order(self.engine.run(model, items)):
+        # Other steps run the other batches, so that starting processes pays even if a step takes a second.
+        n_items_in_all = len(items) * len(self.batches)
+        for index, parts in restore_order(self.engine.run(model, items, n_items_in_all)):
             group, start = places[index]
             for done, (part_loss, gradient) in parts:
                 if rows is None:

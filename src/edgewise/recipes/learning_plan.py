@@ -1,4 +1,4 @@
-"""Plan learning within a time budget: the numbers of steps and of examples per step.
+"""Plan learning within a time budget: the number of steps.
 
 Results must not depend on the clock more than through the planned number of steps. So the plan is stored with the run,
 where a resumed run finds it.
@@ -22,8 +22,8 @@ from .forecast import LearnWork
 from .settings import Settings
 from .timing import Timer
 
-# With fewer steps than this, smaller batches are better; with fewer steps than `LEAST_STEPS`, nothing is learned.
-MANY_STEPS, LEAST_STEPS = 150, 40
+# With fewer steps than this, nothing is learned.
+LEAST_STEPS = 40
 # Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
 FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
 # Checks on validation examples and the composition take about this share of the time of the steps.
@@ -34,7 +34,7 @@ CHECK_SHARE = 0.25
 class LearningPlan:
     """How rankings are learned within a budget.
 
-    learner  with the planned steps and batch. None if not even few steps fit into the budget.
+    learner  with the planned steps. None if not even few steps fit into the budget.
     seconds  forecast for both measures; if nothing fits, that of the fewest steps; infinite for lack of memory
     """
 
@@ -52,7 +52,7 @@ def plan_learning(
     model, task, settings
         What rankings are learned from, as in `discover`.
     learner
-        Its steps and batch are the most that are planned.
+        Its steps are the most that are planned.
     minutes
         The budget for the rankings of both measures.
     session
@@ -64,32 +64,28 @@ def plan_learning(
         how = (learner, settings.metric, settings.ablation, settings.sizes, settings.memory, float(minutes))
         key = unit_key("plan", model=model.digest, task=task.digest, how=how)
         if (stored := session.store.find(key)) is not None:
-            steps, batch, seconds = (stored.about[name] for name in ("steps", "batch", "seconds"))
-            return LearningPlan(replace(learner, steps=steps, batch=batch) if steps else None, seconds)
+            steps, seconds = stored.about["steps"], stored.about["seconds"]
+            return LearningPlan(replace(learner, steps=steps) if steps else None, seconds)
     per_step = _time_step(model, task, settings, learner, 60 * minutes, session)
     planned = fit_budget(learner, per_step, 60 * minutes)
     if math.isfinite(planned.seconds):
-        steps, batch = (0, 0) if planned.learner is None else (planned.learner.steps, planned.learner.batch)
-        session.store.save(key, Unit({}, {"steps": steps, "batch": batch, "seconds": planned.seconds}))
+        steps = 0 if planned.learner is None else planned.learner.steps
+        session.store.save(key, Unit({}, {"steps": steps, "seconds": planned.seconds}))
     return planned
 
 
 def fit_budget(learner: TopKLearner, step_seconds: float, budget: float) -> LearningPlan:
     """Return the plan for a budget in seconds, if a step of the learner takes `step_seconds`.
 
-    Steps are reduced first, then examples per step are halved and steps reduced again.
+    Only the number of steps is reduced: of a wide model, half as many examples per step take more than half the time.
     """
     n_rankings = len(BOTH_MEASURES) * (1 + learner.resamples)
-    half = max(learner.n_circuits, learner.batch // 2)
-    least = min(LEAST_STEPS, learner.steps)
-    options = ((learner.batch, min(MANY_STEPS, learner.steps)), (half, least))
-    for batch, fewest in options:
-        cost = n_rankings * (1 + CHECK_SHARE) * step_seconds * batch / learner.batch  # of one step of every ranking
-        steps = int(min(learner.steps, budget // cost))
-        if steps >= fewest:
-            steps = steps if steps == learner.steps else max(fewest, steps // 10 * 10)
-            return LearningPlan(replace(learner, steps=steps, batch=batch), steps * cost)
-    return LearningPlan(None, least * cost)
+    cost = n_rankings * (1 + CHECK_SHARE) * step_seconds  # of one step of every ranking
+    steps, least = int(min(learner.steps, budget // cost)), min(LEAST_STEPS, learner.steps)
+    if steps < least:
+        return LearningPlan(None, least * cost)
+    steps = steps if steps == learner.steps else max(least, steps // 10 * 10)
+    return LearningPlan(replace(learner, steps=steps), steps * cost)
 
 
 def check_minutes(name: str, minutes: float) -> None:

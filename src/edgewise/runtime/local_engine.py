@@ -77,7 +77,8 @@ class Local(Engine):
     def run(self, model: Model, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield results as they come. Items that are too quick for workers, or can't be sent, run in this process."""
         devices, workers = self._devices(model), self.workers(model)
-        at_once = min(workers, n_items_in_all or len(items))
+        n_in_all = max(len(items), n_items_in_all or 0)
+        at_once = min(workers, n_in_all)
         # A few items of a wide model are faster with all threads of this process than in processes of one thread.
         are_few = not devices and not is_narrow_model(model) and 2 * at_once <= workers
         in_process = at_once < 2 or (self._n_workers is None and are_few)
@@ -95,7 +96,7 @@ class Local(Engine):
             yield index, run_item(model, items[index], threads)
         seconds_per_item = (time.perf_counter() - started) / max(1, n_here)
         left = range(n_here, len(items))
-        if not must_use_pool and seconds_per_item * len(left) < MIN_POOL_SECONDS:
+        if not must_use_pool and seconds_per_item * (n_in_all - n_here) < MIN_POOL_SECONDS:
             for index in left:
                 yield index, run_item(model, items[index], threads)
         elif left:
