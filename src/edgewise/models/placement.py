@@ -46,7 +46,7 @@ def free_bytes(device: torch.device) -> int | None:
     For a CPU, this is the smaller of the machine's free memory and what the process's control group has left.
     """
     if device.type != "cpu":
-        accelerator = getattr(torch, device.type, None)  # such as torch.cuda; there is none for `meta`
+        accelerator: Any = getattr(torch, device.type, None)  # such as torch.cuda; there is none for `meta`
         return accelerator.mem_get_info(device)[0] if hasattr(accelerator, "mem_get_info") else None
     amounts = []
     with suppress(OSError, ValueError, StopIteration):
