@@ -11,6 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 import torch
+import transformers
 from conftest import FAMILIES, build, random_task
 from safetensors.torch import load_file, save_file
 from transformers import OPTConfig, OPTForCausalLM, Phi3Config, Phi3ForCausalLM
@@ -140,6 +141,14 @@ def test_versions_of_opt_with_another_structure_raise_an_input_error(tmp_path, o
     OPTConfig(**SMALL, ffn_dim=40, **options).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=message):
         inspect_model(tmp_path)
+
+
+def test_a_gemma_3_with_a_soft_cap_of_attention_raises_an_input_error():
+    """transformers ignores the cap for Gemma 3, so that logits with it would not be those of the model."""
+    name, fields = FAMILIES["gemma3"]
+    config = getattr(transformers, name).config_class(**fields, attn_logit_softcapping=3.0)
+    with pytest.raises(InputError, match="attn_logit_softcapping = 3.0, which isn't supported; expected None"):
+        wrap_model(getattr(transformers, name)(config))
 
 
 def test_an_opt_with_norms_after_attention_and_mlp_raises_an_input_error():

@@ -324,6 +324,8 @@ _GPT2 = frozenset("vocab_size n_positions n_embd n_layer n_head n_inner activati
 _DECODER = {"add_cross_attention": (False,)}
 _GPT2_DEMANDS = {"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,), **_DECODER}
 _GEMMA_DEMANDS = {"use_bidirectional_attention": (None, False), **_DECODER}
+# transformers reads this cap for Gemma 2 only.
+_GEMMA3_DEMANDS = {**_GEMMA_DEMANDS, "attn_logit_softcapping": (None,)}
 # OPT-350m norms the stream after attention and MLP, and projects its embeddings.
 _OPT_DEMANDS = {
     "do_layer_norm_before": (True,),
@@ -344,5 +346,5 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(_llama, _PHI3, _DECODER),
     "opt": Family(_opt, _OPT, _OPT_DEMANDS, {"word_embed_proj_dim": "hidden_size"}),
     "gemma2": Family(_gemma, _GEMMA, _GEMMA_DEMANDS),
-    "gemma3_text": Family(_gemma, _GEMMA | {"rope_local_base_freq"}, _GEMMA_DEMANDS),
+    "gemma3_text": Family(_gemma, _GEMMA | {"rope_local_base_freq"}, _GEMMA3_DEMANDS),
 }
