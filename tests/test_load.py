@@ -147,7 +147,7 @@ def test_a_gemma_3_with_a_soft_cap_of_attention_raises_an_input_error():
     """transformers ignores the cap for Gemma 3, so that logits with it would not be those of the model."""
     name, fields = FAMILIES["gemma3"]
     config = getattr(transformers, name).config_class(**fields, attn_logit_softcapping=3.0)
-    with pytest.raises(InputError, match="attn_logit_softcapping = 3.0, which isn't supported; expected None"):
+    with pytest.raises(InputError, match=r"attn_logit_softcapping = 3\.0, which isn't supported; expected None"):
         wrap_model(getattr(transformers, name)(config))
 
 
