@@ -41,6 +41,7 @@ from edgewise.recipes.learning_plan import plan_learning
 from edgewise.recipes.outcome import Outcome
 from edgewise.recipes.recipe import GREEDY, PORTFOLIO, learned_recipes, merge_recipes
 from edgewise.runtime import Session
+from edgewise.runtime.local_engine import Local
 from edgewise.runtime.progress import progress_bars
 
 SPLITS = ("train", "validation", "test")
@@ -75,8 +76,8 @@ def run_seed(args: argparse.Namespace, seed: int) -> Discovery:
     train, validation, test = (load_task(name, model, split, getattr(args, split), seed) for split in SPLITS)
     args.out.mkdir(parents=True, exist_ok=True)
     store, settings = Store(args.out / f".seed-{seed}.partial").open(), Settings(fill=True)
-    with progress_bars() as progress:
-        session = Session(store=store, progress=progress)
+    with progress_bars() as progress, Local() as engine:
+        session = Session(store=store, engine=engine, progress=progress)
         learner = TopKLearner(steps=args.steps, batch=args.batch, seed=seed)
         if args.budget is not None:
             plan = plan_learning(model, train, settings, learner, args.budget, session)
