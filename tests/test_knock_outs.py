@@ -36,6 +36,10 @@ def test_cutting_input_leaves_the_empty_circuit(demo):
     np.testing.assert_allclose(ran.shares, 1)
 
 
+def test_the_metric_auto_is_named_as_the_metric_of_the_task(demo):
+    assert knock_out(*demo, "m0").metric.name == "logit-difference"
+
+
 def test_a_node_is_all_edges_out_of_it(demo):
     edges = [name for name in demo[0].graph.edge_names if name.startswith("a1.h2->")]
     np.testing.assert_array_equal(knock_out(*demo, "a1.h2").values, knock_out(*demo, edges).values)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, Graph, InputError
+from edgewise.report.verification import condition_tables
 from edgewise.verify import VerifySettings, add_path, draw_circuit, draw_matched, hsic, plan_verification
 from edgewise.verify.comparisons import necessity, sufficiency
 from edgewise.verify.completeness import completeness, draw_node_sets
@@ -182,6 +183,13 @@ def test_robustness_needs_every_condition():
     assert robustness([good] * 5, SETTINGS).passes
     test = robustness([good, bad, Condition("same metric", float("nan"), 0, 100)], SETTINGS)
     assert test.verdict == "fails" and test.statistic == 0.5 and test.details["skipped"] == ["same metric"]
+
+
+def test_conditions_of_robustness_have_no_verdict_with_too_few_random_circuits():
+    test = robustness([Condition("good", 1.0, 10, 10)] * 5, SETTINGS)
+    record = {"tests": [{"name": test.name, "verdict": test.verdict, "details": test.details}]}
+    assert test.verdict == "too few"
+    assert {str(cell) for cell in condition_tables(record, 80)[-1].columns[-1].cells} == {"too few"}
 
 
 def test_random_paths_choose_incoming_edges_with_equal_probability():

@@ -101,7 +101,7 @@ def show_run(folder: Path, result: Discovery) -> None:
     explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
     files = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
     say(f"results in {folder}: {', '.join(sorted(files, key=lambda name: (*FIRST_FILES, name).index(name)))}")
-    explain(f"{result.run.seconds['total']:.0f} s in all")
+    explain(f"circuits found and evaluated in {result.run.seconds['total']:.0f} s")
 
 
 def _show_tuned(record: dict[str, Any], measure: str, best: dict[str, Any]) -> None:

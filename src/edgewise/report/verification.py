@@ -155,9 +155,12 @@ def write_verification(folder: Path, record: Mapping[str, Any], circuit: str, ov
 
 def _condition_rows(record: Mapping[str, Any], digits: int) -> list[tuple[str, ...]]:
     """Return the cells of the conditions of robustness; `digits` are those of faithfulness."""
+    # With too few random circuits, no condition can pass.
+    verdict = next((test["verdict"] for test in record["tests"] if test["name"] == "robustness"), "")
+    unmet = "too few" if verdict == "too few" else "fails"
     return [
         (row["condition"], format_number(row["faithfulness"], digits=digits), format_number(row["share"], digits=2),
-         format_p(row["p"]), "passes" if row["passes"] else "fails")
+         format_p(row["p"]), "passes" if row["passes"] else unmet)
         for row in _details(record, "robustness", "conditions")
     ]  # fmt: skip
 

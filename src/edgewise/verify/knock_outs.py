@@ -181,4 +181,4 @@ def _run(
     ran = evaluate_circuits(
         model, task, circuits, metric, ablation, batch_size=batch_size, memory=memory, session=session
     )
-    return KnockOuts(tuple(sets), metric, ablation, ran.values, ran.full, ran.empty)
+    return KnockOuts(tuple(sets), ran.metric, ablation, ran.values, ran.full, ran.empty)

@@ -90,6 +90,7 @@ def verify_circuit(
     edge_graph(circuit)  # raises for circuits of nodes and so on
     if circuit.graph != model.graph:
         raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    metric = metric.for_task(task)
     started = time.perf_counter()
     plan = plan_verification(circuit, settings, tests)
     with session.reporting() as session:
