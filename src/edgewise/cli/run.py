@@ -242,9 +242,9 @@ def _plan_within(
         more = f"--learn-budget {max(1, math.ceil(plan.seconds / 60))}"
         note(f"no rankings are learned: that would take about {duration(plan.seconds)}; {more} allows it")
         return {}
-    if (plan.learner.steps, plan.learner.batch) != (learner.steps, learner.batch):
-        steps = f"{plan.learner.steps} steps of {plan.learner.batch} instead of {learner.steps} of {learner.batch}"
-        note(f"rankings are learned in {steps}, to take {minutes:g} min or less; --learn-budget allows more")
+    if plan.learner.steps != learner.steps:
+        steps = f"{plan.learner.steps} steps instead of {learner.steps}"
+        note(f"rankings are learned in {steps}, to take about {minutes:g} min or less; --learn-budget allows more")
     return learned_recipes(plan.learner, time_limit)
 
 

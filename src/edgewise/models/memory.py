@@ -130,8 +130,8 @@ def scoring_need(
         streams = graph.n_layers * (runs - 1)
         multiplying += (streams + runs) * itemsize
         running += (gradients + streams) * itemsize if runs > 1 else 0
-    kept = (kept_traces or 0) * shape.trace_bytes
-    running, multiplying = running + kept, multiplying + kept
+    other_runs = (kept_traces or 0) * shape.trace_bytes
+    running, multiplying = running + other_runs, multiplying + other_runs
     if runs == 1 and kept_traces is None:  # the differences come later, from the clean and the corrupted trace
         running = 0
         multiplying += 2 * shape.trace_bytes
