@@ -35,6 +35,8 @@ from edgewise.learn import UniformGradientSampling
 from edgewise.runtime import Session, local_engine as local, open_engine
 from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, restore_order, run_batches
 from edgewise.runtime.local_engine import Local, make_model_copy
+from edgewise.score.run_scorer import ScoreJob
+from edgewise.tasks import LogitDifference
 
 edgewise = test_cli.edgewise
 
@@ -199,6 +201,19 @@ def test_quick_work_starts_no_process(monkeypatch):
         monkeypatch.setattr(local, "MIN_POOL_SECONDS", 0.0)
         score_edges(model, task, Eap(), batch_size=2, session=Session(engine=engine))
         assert engine._pool is not None or model.digest in engine._slower_in_pool
+
+
+def test_a_pool_starts_for_a_few_items_if_many_more_follow(monkeypatch):
+    """As the steps of learning, each of which has a few items."""
+    model, task = wrap_model(build("gpt2")), random_task(2)
+    items = [WorkItem(ScoreJob(Eap(), LogitDifference()), [example]) for example in task.examples]
+    monkeypatch.setattr(local, "thread_count", lambda: 2)
+    monkeypatch.setattr(local, "MIN_POOL_SECONDS", 1e6)
+    with Local() as engine:
+        dict(engine.run(model, items))
+        assert engine._pool is None
+        dict(engine.run(model, items, n_items_in_all=10**15))
+        assert engine._pool is not None
 
 
 def test_workers_end_with_their_parent(tmp_path):
