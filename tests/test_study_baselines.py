@@ -6,27 +6,45 @@ import numpy as np
 import pytest
 import torch
 
-from edgewise import CMD, Circuit, Graph, InputError, Plan, SelectionProblem, load_model, run_study, solve
+from edgewise import (
+    CMD,
+    Circuit,
+    Graph,
+    InputError,
+    Plan,
+    SelectionProblem,
+    Settings,
+    discover,
+    load_model,
+    load_task,
+    run_study,
+    solve,
+)
+from edgewise.graph import BaseGraph, NeuronGraph, NodeGraph, SpanGraph
 from edgewise.models import ModelSource
+from edgewise.recipes.recipe import Recipe
 from edgewise.select import Greedy
 from edgewise.study import Grid
 from edgewise.study.baselines import BASELINES, MatchedCircuits, RandomCircuits
 
 GRAPH = Graph(3, 4, 16)
+GRAPHS = (GRAPH, SpanGraph(GRAPH, ("S1", "S2", "end")), NodeGraph(GRAPH), NeuronGraph(GRAPH))
 
 
-def problem(budget: int, seed: int = 0) -> SelectionProblem:
-    value = np.random.default_rng(seed).random(GRAPH.n_edges)
-    return SelectionProblem(GRAPH, value, np.ones(GRAPH.n_edges, bool), budget)
+def problem(budget: int, seed: int = 0, graph: BaseGraph = GRAPH) -> SelectionProblem:
+    value = np.random.default_rng(seed).random(graph.n_edges)
+    return SelectionProblem(graph, value, np.ones(graph.n_edges, bool), budget)
 
 
 @pytest.mark.parametrize("kind", BASELINES)
-@pytest.mark.parametrize("budget", [0, 1, 10, 100, 261, 262])
-def test_random_circuits_keep_to_the_budget(kind, budget):
-    selection = solve(problem(budget), solver=kind(3))
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.kind)
+@pytest.mark.parametrize("share", [0, 1 / 262, 10 / 262, 100 / 262, 261 / 262, 1])
+def test_random_circuits_keep_to_the_budget(kind, graph, share):
+    budget = round(share * graph.n_edges)
+    selection = solve(problem(budget, graph=graph), solver=kind(3))
     assert selection.n_kept <= budget and selection.circuit == selection.circuit.prune()
-    assert selection.n_kept == budget or budget < GRAPH.n_edges
-    assert selection.circuit == solve(problem(budget), solver=kind(3)).circuit
+    assert selection.n_kept == budget or (budget < graph.n_edges and not isinstance(graph, NodeGraph))
+    assert selection.circuit == solve(problem(budget, graph=graph), solver=kind(3)).circuit
 
 
 def test_a_random_circuit_ignores_values_and_a_matched_one_follows_greedy():
@@ -52,8 +70,40 @@ def test_rows_of_a_study(tmp_path):
     again = run_study(plan, tmp_path / "study")
     assert {repeats.recipe.name: repeats.mean for repeats in again.cells[0].test[CMD]} == rows
     assert Plan.from_record(plan.record()) == plan
-    older = {name: value for name, value in plan.record().items() if name != "baselines"}
+    older = {name: value for name, value in plan.record().items() if name not in ("baselines", "spans")}
     assert not Plan.from_record(older).baselines
+
+
+@pytest.mark.parametrize("options", [{"positions": True}, {"level": "node"}, {"level": "neuron"}])
+def test_a_study_of_all_kinds_of_circuits(tmp_path, options):
+    """The shares of sizes are those of pairs, nodes or neurons, and the informed circuits beat random ones."""
+    grid = Grid(tau=(), kappa=(), pnr=(), solvers=(Greedy(),))
+    plan = Plan("demo", "ioi", seeds=1, examples=12, grid=grid, settings=Settings(**options))
+    rows = {repeats.recipe.name: repeats for repeats in run_study(plan, tmp_path / "study").cells[0].test[CMD]}
+    model = load_model("demo", device="cpu")
+    n_edges = plan.settings.graph(model.graph, load_task("ioi", model, "test", 12)).n_edges
+    assert rows["Greedy"].curves[0].n_requested == tuple(int(size * n_edges) for size in plan.settings.sizes)
+    assert rows["Greedy"].mean < min(row.mean for name, row in rows.items() if name != "Greedy")
+
+
+def test_spans_of_a_study(tmp_path):
+    """The rows of a study with a span per token are those of `discover` on such tasks."""
+    grid = Grid(tau=(), kappa=(), pnr=(), solvers=(Greedy(),))
+    plan = Plan(
+        "known/induction",
+        "known/induction",
+        seeds=1,
+        examples=4,
+        grid=grid,
+        settings=Settings(positions=True),
+        spans="token",
+    )
+    (row, *_) = run_study(plan, tmp_path / "study").cells[0].test[CMD]
+    model = load_model("known/induction", device="cpu")
+    train, test = (load_task("known/induction", model, split, 4, spans="token") for split in ("train", "test"))
+    result = discover(model, train, test, plan.settings, {CMD: [Recipe(Greedy())]}, attention=0)
+    np.testing.assert_allclose(row.curves[0].values, result.of(CMD)[0].curve.values, rtol=1e-6)
+    assert Plan.from_record(plan.record()) == plan
 
 
 def test_an_untrained_model_has_the_architecture_and_random_weights():

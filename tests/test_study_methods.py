@@ -211,16 +211,20 @@ def test_known_models_go_with_their_own_task_only():
 
 
 def test_all_has_every_scorer_that_metric_and_graph_allow():
-    metric = LogitDifference()
-    names = [method.name for method in choose_methods(["all"], metric, 10)[0]]
+    settings = Settings(metric=LogitDifference())
+    names = [method.name for method in choose_methods(["all"], settings, 10)[0]]
     assert names == [*SCORERS, "random"]
-    large, left_out = choose_methods(["all"], metric, 10**6)
+    large, left_out = choose_methods(["all"], settings, 10**6)
     assert {method.name for method in large} | set(left_out) == {*SCORERS, "random"}
     assert set(left_out) == {"exact"} & set(SCORERS)
-    divergence = METRICS["kl"]()
-    flat, reasons = choose_methods(["all"], divergence, 10)
+    flat, reasons = choose_methods(["all"], Settings(metric=METRICS["kl"]()), 10)
     assert "eap" in reasons and "eap" not in [method.name for method in flat]
-    every, _ = choose_methods(["all", *LEARNERS, "all"], metric, 10, {"steps": 3}, {"steps": 4})
+    of_pairs, reasons = choose_methods(["all"], replace(settings, positions=True), 10)
+    assert set(reasons) == {name for name, kind in SCORERS.items() if not kind.by_span}
+    assert {method.name for method in of_pairs} == {*SCORERS, "random"} - set(reasons)
+    _, reasons = choose_methods(["all"], replace(settings, level="neuron"), 10)
+    assert set(reasons) == {name for name, kind in SCORERS.items() if "neuron" not in kind.levels}
+    every, _ = choose_methods(["all", *LEARNERS, "all"], settings, 10, {"steps": 3}, {"steps": 4})
     steps = {method.name: method.steps for method in every if hasattr(method, "steps")}
     assert steps["eap-ig"] == 3 and steps["learned"] == 4 and len({m.name for m in every}) == len(every)
 
@@ -279,6 +283,9 @@ def test_mean_ranks():
         (("--scorers", "eap", "--pnr-grid", ".5"), "--pnr-grid would have no effect"),
         (("--scorers", "eap", "--learned"), "--learned would have no effect"),
         (("--scorers", "eap", "--learn-steps", "3"), "nothing would be learned"),
+        (("--scorers", "exact", "--positions"), "can't score positions"),
+        (("--scorers", "eap", "--positions", "--truth", "known/ioi"), "one of --truth and --positions"),
+        (("--positions", "--level", "node"), "one of --positions and --level node"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeypatch, words, message):
@@ -296,9 +303,22 @@ def test_truth_may_be_a_file(tmp_path):
     assert cells[0].n_true == cells[1].n_true == known_circuit(MODEL).n_edges
 
 
+@pytest.mark.parametrize("options, unit", [({"positions": True}, "pair"), ({"level": "node"}, "node")])
+def test_methods_are_compared_on_all_kinds_of_circuits(options, unit):
+    plan = Plan("demo", "ioi", seeds=1, examples=4, settings=Settings(**options))
+    cell = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0]
+    model = load_model("demo", device="cpu")
+    graph = plan.settings.graph(model.graph, load_task("ioi", model, "train", 4))
+    assert unit in graph.unit and cell.n_edges == graph.n_edges and cell.n_true is None
+    sizes = [int(size * graph.n_edges) for size in plan.settings.sizes]
+    for row in cell.rows:
+        assert list(row.repeats[CMD].curves[0].n_kept) == sizes and not row.aurocs
+        assert np.isfinite(row.repeats[CMD].mean) and (row.memory > 0 or row.name == "random")
+
+
 def test_unknown_objects_raise():
     with pytest.raises(InputError, match="scorer or learner"):
-        choose_methods(["nothing"], LogitDifference())
+        choose_methods(["nothing"], Settings())
 
 
 def test_a_dry_run_estimates_and_writes_nothing(edgewise, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from edgewise import Circuit, Graph, InputError
+from edgewise.graph import NeuronGraph, SpanGraph
 from edgewise.report.verification import condition_tables
 from edgewise.verify import VerifySettings, add_path, draw_circuit, draw_matched, hsic, plan_verification
 from edgewise.verify.comparisons import necessity, sufficiency
@@ -210,6 +212,24 @@ def test_random_paths_choose_incoming_edges_with_equal_probability():
         assert sources == [names[edge].split("->")[1].split("<")[0] for edge in edges[1:]]
 
 
+def test_random_paths_of_pairs_are_paths_and_choose_incoming_pairs_with_equal_probability():
+    graph = SpanGraph(GRAPH, ("S1", "end"))
+    paths = draw_paths(graph, 20_000, np.random.default_rng(7))
+    for path in paths[:500]:
+        edges = path[path >= 0]
+        nodes = graph.edge_source[edges[:-1]]
+        assert (nodes == graph.edge_target[edges[1:]]).all()  # MLPs are nodes of one span
+        assert graph.edge_target[edges[0]] == graph.n_nodes - 1 and graph.edge_source[edges[-1]] == 0
+    for node in ("a1.h2", "m1@end", "logits"):
+        target = graph.node_names.index(node)
+        incoming = np.flatnonzero(graph.edge_target == target)
+        read = paths[(paths >= 0) & (graph.edge_target[paths] == target)]
+        counts = np.bincount(read, minlength=graph.n_edges)[incoming]
+        expected = counts.sum() / len(incoming)
+        limit = len(incoming) + 5 * math.sqrt(2 * len(incoming))  # chi-square: mean plus 5 standard deviations
+        assert counts.sum() > 500 and ((counts - expected) ** 2 / expected).sum() < limit
+
+
 @pytest.mark.parametrize("n_edges", [1, 2, 13, 100, 261, 262])
 def test_random_circuits_have_their_size_and_are_connected(n_edges):
     rng = np.random.default_rng(8)
@@ -248,6 +268,13 @@ def test_matched_circuits_have_as_many_edges_of_each_kind_and_layer():
     for copy in copies:
         assert kinds(copy) == kinds(circuit) and copy == copy.prune() and copy != circuit
     assert len(set(copies)) > 20
+    of_pairs = draw_circuit(SpanGraph(GRAPH, ("S1", "end")), 50, rng)
+    copy = draw_matched(of_pairs, rng)
+    assert kinds(copy) == kinds(of_pairs) and copy == copy.prune() and copy != of_pairs
+    neurons = draw_circuit(NeuronGraph(GRAPH), 200, rng)
+    copy = draw_matched(neurons, rng)
+    by_layer = [Counter(re.sub(r"\.h\d+", "", name) for name in circuit.edges) for circuit in (copy, neurons)]
+    assert by_layer[0] == by_layer[1] and copy != neurons
     headless = Circuit.from_edges(GRAPH, ["input->m0", "m0->logits"])
     assert draw_matched(headless, rng) == headless
 

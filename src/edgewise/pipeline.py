@@ -183,8 +183,8 @@ def _default_recipes(
 def _check_recipes(recipes: Recipes | Sequence[MeasureRecipe], settings: Settings) -> list[MeasureRecipe]:
     """Return the recipes as (measure, recipe) pairs. Raise InputError if the settings don't allow them."""
     pairs = list_recipes(recipes)
-    if settings.positions and any(recipe.learner is not None for _, recipe in pairs):
-        raise InputError("rankings are learned for edges, not for positions; leave out learners, or positions")
+    for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
+        learner.check_kind(settings.positions, settings.level)
     return pairs
 
 

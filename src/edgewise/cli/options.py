@@ -199,6 +199,10 @@ EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a ge
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 EVALUATED_SPLIT = option("test", "Task", "The examples to use: train, validation or test.")
 CHAT = option(False, "Task", "Write prompts as messages in the model's chat template.")
+SPANS = option(
+    None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",
+    choices=("token",),
+)  # fmt: skip
 SKIP_BAD = option(False, "Task", "Leave out rows of a task file that can't be used.")
 COLUMNS = option(
     None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
@@ -269,10 +273,7 @@ class TaskOptions:
     task: str = option(AUTO, "Task", f"{TASK_HELP}; auto: the task of a known/NAME model, else ioi.")
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
-    spans: str | None = option(
-        None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",
-        choices=("token",),
-    )  # fmt: skip
+    spans: str | None = SPANS
     chat: bool = CHAT
     skip_bad: bool = SKIP_BAD
     columns: str | None = COLUMNS
@@ -506,6 +507,13 @@ class RunOptions(
     positions: bool = POSITIONS
     level: str = LEVEL
     as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
+
+    def check_kind(self) -> None:
+        """Raise InputError for options that exclude each other for what circuits consist of."""
+        check_kind(self.positions, self.level)
+        if self.learned and (self.positions or self.level == "neuron"):
+            other = "--positions" if self.positions else f"--level {self.level}"
+            raise InputError(f"rankings are learned for edges and nodes; give one of --learned and {other}")
 
     def build_settings(self, bootstrap: Bootstrap) -> Settings:
         """Return the settings. Raise InputError if they are impossible, before any work is done."""

@@ -171,17 +171,15 @@ def _check_options(
     """Raise InputError for options that exclude each other, or that are out of range."""
     if tune and common.as_published:
         raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
-    if common.positions and (common.learned or eap_ig_json):
-        other = "--learned" if common.learned else "--eap-ig-json"
+    if common.positions and eap_ig_json:
         raise InputError(
-            f"--positions makes circuits of (edge, span) pairs, which {other} doesn't know; give one of them"
+            "--positions makes circuits of (edge, span) pairs, which EAP-IG's json doesn't have; give one of "
+            "--positions and --eap-ig-json"
         )
-    options.check_kind(common.positions, common.level)
+    common.check_kind()
     if verify and (common.positions or common.level != "edge"):
         other = "--positions" if common.positions else f"--level {common.level}"
         raise InputError(f"--verify tests circuits of edges; give one of --verify and {other}")
-    if common.learned and common.level == "neuron":
-        raise InputError("rankings are learned for edges and nodes, not for neurons; give one of --learned and --level")
     if common.learned and common.as_published:
         raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     if common.learned is not None and learn_budget is not None:

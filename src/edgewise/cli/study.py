@@ -57,6 +57,7 @@ def command(
     task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: as in `run`."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
     examples: int | None = options.EXAMPLES,
+    spans: str | None = options.SPANS,
     scorers: str | None = option(
         None,
         "Scoring",
@@ -94,13 +95,15 @@ def command(
     """
     if scorers is None and truth is not None:
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
-    if common.positions:
-        raise InputError("a study compares with random circuits of edges; use --positions with `edgewise run`")
+    common.check_kind()
+    if truth is not None and (common.positions or common.level != "edge"):
+        other = "--positions" if common.positions else f"--level {common.level}"
+        raise InputError(f"--truth compares with rankings of edges; give one of --truth and {other}")
     if scorers is None:
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
         raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
-    plan = _build_plan(model, common, grids, task, seeds, examples, with_control=control is not None)
+    plan = _build_plan(model, common, grids, task, seeds, examples, spans, with_control=control is not None)
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
     if scorers is not None:
@@ -132,6 +135,7 @@ def _build_plan(
     task: list[str] | None,
     seeds: int,
     examples: int | None,
+    spans: str | None,
     with_control: bool,
 ) -> studies.Plan:
     """Return what a study runs."""
@@ -155,6 +159,7 @@ def _build_plan(
         learner=common.build_learner(seed=0) if common.learned else None,
         trust_remote_code=model.trust_remote_code,
         baselines=not common.as_published,
+        spans=spans,
     )
 
 
@@ -188,7 +193,7 @@ def _compare_methods(
     check_folder(folder, overwrite, methods_table.FILE_PATTERN)
     learning = {"steps": common.learn_steps, "rate": common.learning_rate}
     parameters: dict[str, Any] = {"scorer_parameters": {"steps": common.steps}, "learner_parameters": learning}
-    methods, _ = studies.choose_methods(names, plan.settings.metric, **parameters)
+    methods, _ = studies.choose_methods(names, plan.settings, **parameters)
     if not any(method.name in LEARNERS for method in methods):
         unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
         if unused:

@@ -36,6 +36,7 @@ class LearningProblem:
     memory       bytes that a batch may use beyond the model
     validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
     level        what the ranking is of: 'edge' or 'node'
+    positions    whether it is of (edge, span) pairs instead of edges
     start        ranking that `TopKLearner` starts from instead of scores, such as that of another task
     """
 
@@ -48,11 +49,13 @@ class LearningProblem:
     validation: Task | None = None
     level: str = "edge"
     start: Ranking | None = None
+    positions: bool = False
 
     @property
     def graph(self) -> BaseGraph:
         """What the ranking is of."""
-        return graph_of_level(self.model.graph, self.level)
+        plain = self.model.graph
+        return self.task.span_graph(plain) if self.positions else graph_of_level(plain, self.level)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metric", self.metric.for_task(self.task))
@@ -102,6 +105,12 @@ class Learner(TitledMethod, ABC):
             raise InputError(
                 f"metric {metric.name!r} has no gradient, so nothing can be learned with it; choose another"
             )
+
+    def check_kind(self, positions: bool, level: str) -> None:
+        """Raise InputError if it can't rank (edge, span) pairs, or a level."""
+        if positions or level == "neuron":
+            other = "positions" if positions else "neurons"
+            raise InputError(f"rankings are learned for edges and nodes, not for {other}; score {other} instead")
 
     def for_measure(self: L, measure: Measure) -> L:
         """Return the same learner for another measure."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..core.ranking import Ranking
 from ..errors import InputError, warn
 from ..evaluate import DEFAULT_ABLATION, SIZES, Ablation
+from ..graph import check_one_kind
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
@@ -32,6 +33,7 @@ def learn_ranking(
     sizes: tuple[float, ...] = SIZES,
     validation: Task | None = None,
     level: str = "edge",
+    positions: bool = False,
     start: Ranking | None = None,
     memory: int = BUDGET,
     session: Session = DEFAULT_SESSION,
@@ -42,7 +44,7 @@ def learn_ranking(
 
     Parameters
     ----------
-    model, task, metric, ablation, sizes, memory, validation, level, start
+    model, task, metric, ablation, sizes, memory, validation, level, positions, start
         As in `LearningProblem`.
     learner
         How to learn, and for which measure.
@@ -73,13 +75,13 @@ def learn_ranking(
     metric = metric.for_task(task)
     model = model.pin()
     learner.check(metric)
-    if level == "neuron":
-        raise InputError("rankings are learned for edges and nodes, not for neurons; score neurons instead")
+    check_one_kind(positions, level)
+    learner.check_kind(positions, level)
     with session.reporting() as reporting_session:
-        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation, level, start)
+        problem = LearningProblem(model, task, metric, ablation, sizes, memory, validation, level, start, positions)
         ranking = learner.learn(problem, reporting_session)
     if not isinstance(ranking, Ranking) or ranking.graph != problem.graph:
-        raise InputError(f"learner {learner.name!r} must return a Ranking of the model's {level}s, not {ranking!r}")
+        raise InputError(f"learner {learner.name!r} must return a Ranking of {problem.graph.units}, not {ranking!r}")
     trend = ranking.origin.get("trend", 0.0)  # not every learner has one
     if trend > MAX_TREND:
         loss = f"the loss for {learner.measure.name} rose by {trend:.0%} while learning"

@@ -203,8 +203,9 @@ class LearnWork(Work):
     def _cost(self, model: Model) -> LearningCost:
         settings, ablation = self.settings, _without_task(self.settings.ablation)
         problem = LearningProblem(
-            model, self.task, settings.metric, ablation, settings.sizes, settings.memory, level=settings.level
-        )
+            model, self.task, settings.metric, ablation, settings.sizes, settings.memory, level=settings.level,
+            positions=settings.positions,
+        )  # fmt: skip
         return self.learner.cost(problem)
 
 

@@ -76,7 +76,7 @@ def learn_rankings(
     return {
         learner: learn_ranking(
             model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, validation=validation, level=settings.level,
+            sizes=settings.sizes, validation=validation, level=settings.level, positions=settings.positions,
             start=(start or {}).get(learner.measure), memory=settings.memory,
             session=name_measure(learner),
         )

@@ -64,6 +64,19 @@ class Scorer(Method, ABC):
                 "would be 0; use eap-ig, or another metric"
             )
 
+    def check_kind(self, positions: bool, level: str) -> None:
+        """Raise InputError if it can't score (edge, span) pairs, or a level."""
+        if level not in self.levels:
+            raise InputError(
+                f"scorer {self.name!r} scores {' and '.join(f'{name}s' for name in self.levels)}, not {level}s; use "
+                "another one, such as eap-ig, or another level"
+            )
+        if positions and not self.by_span:
+            raise InputError(
+                f"scorer {self.name!r} can't score positions; use one that multiplies differences with gradients, such "
+                "as eap-ig, or leave positions out"
+            )
+
     @property
     def first_scorer(self) -> Scorer | None:
         """A scorer whose mean scores over all examples this one reads first. None for most scorers."""

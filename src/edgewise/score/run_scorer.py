@@ -167,20 +167,9 @@ def has_partial_scores(
 def _graph(model: Model, task: Task, scorer: Scorer, positions: bool, level: str) -> BaseGraph:
     """Return the graph of the scores. Raise InputError if they can't be made."""
     graph = graph_of_level(model.graph, level)
-    if level not in scorer.levels:
-        raise InputError(
-            f"scorer {scorer.name!r} scores {' and '.join(f'{name}s' for name in scorer.levels)}, not {graph.unit}s; "
-            "use another one, such as eap-ig, or another level"
-        )
-    if not positions:
-        return graph
     check_one_kind(positions, level)
-    if not scorer.by_span:
-        raise InputError(
-            f"scorer {scorer.name!r} can't score positions; use one that multiplies differences with gradients, such "
-            "as eap-ig, or leave positions out"
-        )
-    return task.span_graph(model.graph)
+    scorer.check_kind(positions, level)
+    return task.span_graph(model.graph) if positions else graph
 
 
 def _choose_batch_size(

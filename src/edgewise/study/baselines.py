@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..select import Greedy, SelectionProblem, Solution, Solver, Status
-from ..verify.random_circuits import Rng, draw_circuit, draw_matched, edge_graph
+from ..verify.random_circuits import Rng, draw_circuit, draw_matched
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,7 @@ class RandomCircuits(Solver):
 
     def solve(self, problem: SelectionProblem) -> Solution:
         """Return a random circuit of the budget's size."""
-
-        def draw(rng: Rng) -> Circuit:
-            return draw_circuit(edge_graph(Circuit.empty(problem.graph)), problem.budget, rng)
-
-        return _solution(problem, self.seed, draw)
+        return _solution(problem, self.seed, lambda rng: draw_circuit(problem.graph, problem.budget, rng))
 
 
 @dataclass(frozen=True)

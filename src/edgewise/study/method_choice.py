@@ -14,6 +14,7 @@ from ..evaluate import CMD, Measure
 from ..learn import LEARNERS, Learner, LearningCost, LearningProblem
 from ..method import as_known, parameters
 from ..models.memory import Need
+from ..recipes.settings import Settings
 from ..runtime.session import Session
 from ..score import SCORERS, EapIg, Scorer
 from ..select import Ilp, SelectionProblem, Solution
@@ -58,10 +59,13 @@ class RandomRanking(Learner):
     def check(self, metric: Metric) -> None:
         """Accept every metric."""
 
+    def check_kind(self, positions: bool, level: str) -> None:
+        """Accept every kind of circuit."""
+
 
 def choose_methods(
     names: Sequence[str | AnyMethod],
-    metric: Metric,
+    settings: Settings,
     n_edges: int | None = None,
     scorer_parameters: Mapping[str, Any] | None = None,
     learner_parameters: Mapping[str, Any] | None = None,
@@ -71,8 +75,10 @@ def choose_methods(
     Parameters
     ----------
     names
-        Names of scorers and learners, or objects. 'all' stands for every scorer that can use the metric and that suits
-        the number of edges.
+        Names of scorers and learners, or objects. 'all' stands for every scorer that can use the metric and what
+        circuits consist of, and that suits the number of edges.
+    settings
+        The metric, positions and level that the methods must be able to use.
     n_edges
         Edges of the graph. None leaves no method out for its size.
     scorer_parameters, learner_parameters
@@ -85,7 +91,7 @@ def choose_methods(
     Raises
     ------
     InputError
-        If a name is unknown, or if EAP-IG or a named method can't use the metric.
+        If a name is unknown, or if EAP-IG or a named method can't use the settings.
     """
     chosen: dict[str, AnyMethod] = {}
     left_out: dict[str, str] = {}
@@ -96,7 +102,7 @@ def choose_methods(
         name = as_known("scorer or learner", item, (*SCORERS, *LEARNERS, RandomRanking.name, ALL))
         if name == ALL:
             for scorer in (_build(kind, scorer_parameters) for kind in SCORERS.values()):
-                reason = _misfit(scorer, metric, n_edges)
+                reason = _misfit(scorer, settings, n_edges)
                 if reason:
                     left_out[scorer.name] = reason
                 elif scorer.name not in chosen:
@@ -106,7 +112,8 @@ def choose_methods(
         elif name in LEARNERS:
             chosen.setdefault(name, _build(LEARNERS[name], learner_parameters))
     for method in chosen.values():
-        method.check(metric)
+        method.check(settings.metric)
+        method.check_kind(settings.positions, settings.level)
     chosen.pop(RandomRanking.name, None)
     return (*chosen.values(), RandomRanking()), {name: why for name, why in left_out.items() if name not in chosen}
 
@@ -117,10 +124,11 @@ def _build(kind: type[M], values: Mapping[str, Any] | None) -> M:
     return kind(**{name: v for name, v in (values or {}).items() if v is not None and name in accepted})
 
 
-def _misfit(scorer: Scorer, metric: Metric, n_edges: int | None) -> str:
+def _misfit(scorer: Scorer, settings: Settings, n_edges: int | None) -> str:
     """Return why a scorer can't be used, or shouldn't. Empty if it can."""
     try:
-        scorer.check(metric)
+        scorer.check(settings.metric)
+        scorer.check_kind(settings.positions, settings.level)
     except InputError as error:
         return str(error)
     most = scorer.max_edges

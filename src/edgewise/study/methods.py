@@ -25,11 +25,12 @@ from ..recipes.discovery import Discovery
 from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, SelectWork, Work, forecast
 from ..recipes.recipe import Recipe
 from ..recipes.settings import Settings
+from ..recipes.stages import score_task
 from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.progress import ignore_progress
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..score import Scorer
-from ..score.run_scorer import score_edges
+from ..score.run_scorer import score_need
 from ..select import Ilp
 from ..tasks import Task
 from ..tasks.known import KNOWN
@@ -86,7 +87,11 @@ def compare_methods(
     InputError
         If a method is unknown or can't use the metric, or if the true circuit has another graph than a model.
     """
-    choose_methods(methods, plan.settings.metric, None, scorer_parameters, learner_parameters)  # raises before any work
+    settings = plan.settings
+    choose_methods(methods, settings, None, scorer_parameters, learner_parameters)  # raises before any work
+    ranks_edges = not settings.positions and settings.level == "edge"
+    if truth is not None and not ranks_edges:
+        raise InputError("truth is compared with rankings of edges; leave out truth, or positions and level")
     known = None if truth is None else read_truth(str(truth))
     pairs = list_cells(plan)
     cells: list[MethodCell] = []
@@ -97,17 +102,20 @@ def compare_methods(
             if known is not None and known.graph != model.graph:
                 raise InputError(f"{truth} is a circuit of {known.graph}, but {name} is {model.graph}")
             listed, left_out = choose_methods(
-                methods, plan.settings.metric, model.graph.n_edges, scorer_parameters, learner_parameters
+                methods, settings, model.graph.n_edges, scorer_parameters, learner_parameters
             )
             splits = {task: _load_draws(plan, model, task) for task in tasks}  # a missing split raises before the work
             for task in tasks:
                 session.report("study", len(cells), len(pairs))
-                of_task = known_circuit(name) if known is None and name == task and name in KNOWN else known
+                of_task = known
+                if known is None and ranks_edges and name == task and name in KNOWN:
+                    of_task = known_circuit(name)
                 rows = _run_cell(plan, model, listed, splits[task], plan.data_seeds(task), of_task, session)
                 first = splits[task][0]
                 counts = {split: len(examples) for split, examples in first.items()}
                 n_true = None if of_task is None else of_task.n_edges
-                cells.append(MethodCell(name, task, model.graph.n_edges, counts, rows, left_out, n_true))
+                n_edges = settings.graph(model.graph, first[TRAIN]).n_edges
+                cells.append(MethodCell(name, task, n_edges, counts, rows, left_out, n_true))
         session.report("study", len(cells), len(pairs))
     return MethodComparison(plan, tuple(cells))
 
@@ -132,7 +140,7 @@ def _run_cell(
     solver = FullSizeIlp(plan.grid.time_limit)
     train = draws[data_seeds[0]][TRAIN]
     warm_up = Session(engine=session.engine, progress=ignore_progress)
-    score_edges(model, train.head(WARM_UP_EXAMPLES), baseline, settings.metric, level=settings.level, session=warm_up)
+    score_task(model, train.head(WARM_UP_EXAMPLES), settings, warm_up)
     rows = []
     for method in methods:
         results: dict[tuple[int, AnyMethod], Discovery] = {}
@@ -188,8 +196,11 @@ def _seconds(method: AnyMethod, result: Discovery) -> float:
 def _memory(method: AnyMethod, model: Model, task: Task, settings: Settings) -> int:
     """Return the estimated bytes beyond the model for one example."""
     if isinstance(method, Scorer):
-        return method.need(model.transformer.shape, task.longest).total(1)
-    problem = LearningProblem(model, task, settings.metric, settings.ablation, settings.sizes, settings.memory)
+        return score_need(method, settings.graph(model.graph, task), model, task).total(1)
+    problem = LearningProblem(
+        model, task, settings.metric, settings.ablation, settings.sizes, settings.memory, level=settings.level,
+        positions=settings.positions,
+    )  # fmt: skip
     return method.cost(problem).need.total(1)
 
 
@@ -206,9 +217,7 @@ def method_forecasts(
     forecasts = []
     for name in plan.models:
         model = load_source(plan.source(name, cache))
-        listed, _ = choose_methods(
-            methods, plan.settings.metric, model.graph.n_edges, scorer_parameters, learner_parameters
-        )
+        listed, _ = choose_methods(methods, plan.settings, model.graph.n_edges, scorer_parameters, learner_parameters)
         works: list[Work] = []
         for task in (task for of_model, task in list_cells(plan) if of_model == name):
             splits, settings = _load_draws(plan, model, task)[0], plan.settings

@@ -79,6 +79,7 @@ class Plan:
     learner            learns a ranking on every draw of train, for each measure. None for no learned rankings.
     trust_remote_code  whether code that comes with a model is run
     baselines          whether random circuits have rows of their own: what chance achieves
+    spans              'token' makes every token position a span, as in `load_task`
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -94,6 +95,7 @@ class Plan:
     learner: Learner | None = None
     trust_remote_code: bool = False
     baselines: bool = True
+    spans: str | None = None
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -174,4 +176,5 @@ class Plan:
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
             raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
-        return convert_record(cls, {"baselines": False} | dict(record), "plan", decoders)  # 0.2.0 has no baselines
+        earlier = {"baselines": False, "spans": None}  # 0.2.0 has neither
+        return convert_record(cls, earlier | dict(record), "plan", decoders)

@@ -155,7 +155,7 @@ def load_splits(
 ) -> dict[str, Task]:
     """Return split -> examples of a task."""
     load = load_unsplit if task in plan.unsplit else load_task
-    return {split: load(task, model, split, plan.examples, seed) for split in splits}
+    return {split: load(task, model, split, plan.examples, seed, spans=plan.spans) for split in splits}
 
 
 def _over_seeds(

@@ -1,7 +1,8 @@
 """Random circuits: what a circuit is compared with. NumPy only.
 
 A random path walks backwards from the logits. At every node it chooses one of the incoming edges, all with the same
-probability, until it reaches the input. A random circuit is a union of random paths.
+probability, until it reaches the input. A random circuit is a union of random paths; one of nodes or neurons has a part
+of `input`, which connects all others, and any others.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..graph import Graph
+from ..graph import BaseGraph, Graph, NodeGraph
 
 Rng = np.random.Generator
 # Paths that are drawn at once, to find one that adds an edge to a circuit.
@@ -30,16 +31,23 @@ def edge_graph(circuit: Circuit) -> Graph:
     return circuit.graph
 
 
-def draw_paths(graph: Graph, n_paths: int, rng: Rng) -> NDArray[np.int64]:
-    """Return random paths [path, step]: their edges from the logits to the input, and -1 after the last."""
-    n_sources, destination, is_head = _readers(graph)
-    node = np.full(n_paths, graph.n_nodes - 1)
+def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng) -> NDArray[np.int64]:
+    """Return random paths [path, step]: their edges from the logits to the input, and -1 after the last.
+
+    In a graph of (edge, span) pairs, an MLP reads at the span at which it is read; heads and the logits read at any.
+    """
+    plain, n_spans = graph.plain, graph.n_edges // graph.plain.n_edges
+    n_sources, destination, is_head = _readers(plain)
+    node, span = np.full(n_paths, plain.n_nodes - 1), np.zeros(n_paths, np.int64)
     steps = []
     while node.any():  # `input` is node 0
         source = (rng.random(n_paths) * n_sources[node]).astype(np.int64)
         letter = rng.integers(3, size=n_paths) * is_head[node]
-        edge = graph.edges_between(source, destination[node] + letter * graph.n_heads)
-        steps.append(np.where(node > 0, edge, -1))
+        edge = plain.edges_between(source, destination[node] + letter * plain.n_heads)
+        if n_spans > 1:
+            reads_any = is_head[node] | (node == plain.n_nodes - 1)
+            span = np.where(reads_any, rng.integers(n_spans, size=n_paths), span)
+        steps.append(np.where(node > 0, edge * n_spans + span, -1))
         node = np.where(node > 0, source, 0)
     return np.stack(steps, 1)
 
@@ -59,22 +67,22 @@ def _readers(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return n_sources, destination, is_head
 
 
-def draw_circuit(graph: Graph, n_edges: int, rng: Rng, outside: Circuit | None = None) -> Circuit:
+def draw_circuit(graph: BaseGraph, n_edges: int, rng: Rng, outside: Circuit | None = None) -> Circuit:
     """Return a random circuit of `n_edges`: the union of random paths.
 
     Surplus edges of the last path, those nearest to the input, are dropped. What is then on no path is pruned, so the
-    circuit may have a few edges less.
+    circuit may have a few edges less. In a graph of nodes or neurons, one part of `input` and any others are drawn.
 
     Parameters
     ----------
     graph
-        The graph of a model.
+        The graph of a model, of any kind.
     n_edges
         At least 1, at most all edges.
     rng
         A NumPy generator.
     outside
-        If given, paths that share an edge with this circuit are left out.
+        If given, paths that share an edge with this circuit are left out. Not for nodes and neurons.
 
     Returns
     -------
@@ -86,7 +94,13 @@ def draw_circuit(graph: Graph, n_edges: int, rng: Rng, outside: Circuit | None =
         If the graph has fewer edges, or too few paths share no edge with `outside`.
     """
     if not 1 <= n_edges <= graph.n_edges:
-        raise InputError(f"a random circuit of {graph} has 1 to {graph.n_edges:,} edges, not {n_edges:,}")
+        raise InputError(f"a random circuit of {graph} has 1 to {graph.n_edges:,} {graph.units}, not {n_edges:,}")
+    mask = np.zeros(graph.n_edges, bool)
+    if isinstance(graph, NodeGraph):
+        of_input = rng.choice(np.flatnonzero(graph.edge_source == 0))
+        mask[rng.choice(np.delete(np.arange(graph.n_edges), of_input), n_edges - 1, replace=False)] = True
+        mask[of_input] = True
+        return Circuit(graph, mask)
     edges, n_paths = np.empty(0, np.int64), 0
     while len(edges) < n_edges:
         paths = draw_paths(graph, max(8, n_edges // 2), rng)
@@ -97,7 +111,6 @@ def draw_circuit(graph: Graph, n_edges: int, rng: Rng, outside: Circuit | None =
                 raise InputError(f"too few paths share no edge with a circuit of {outside.n_edges:,} edges")
         _, first = np.unique(both := np.concatenate([edges, paths[paths >= 0]]), return_index=True)
         edges = both[np.sort(first)]
-    mask = np.zeros(graph.n_edges, bool)
     mask[edges[:n_edges]] = True
     return Circuit(graph, mask).prune()
 
@@ -128,18 +141,25 @@ def draw_matched(circuit: Circuit, rng: Rng) -> Circuit:
 
 
 def _permute_heads(circuit: Circuit, rng: Rng) -> Circuit:
-    graph = edge_graph(circuit)
-    source, destination = np.arange(graph.n_sources), np.arange(graph.n_destinations)
-    for layer in range(graph.n_layers):
-        heads = rng.permutation(graph.n_heads)
-        first, at = graph.attention_sources(layer), graph.attention_destinations(layer).start
-        source[first : first + graph.n_heads] = first + heads
+    graph, plain = circuit.graph, circuit.graph.plain
+    source, destination = np.arange(plain.n_sources), np.arange(plain.n_destinations)
+    for layer in range(plain.n_layers):
+        heads = rng.permutation(plain.n_heads)
+        first, at = plain.attention_sources(layer), plain.attention_destinations(layer).start
+        source[first : first + plain.n_heads] = first + heads
         for letter in range(3):
-            start = at + letter * graph.n_heads
-            destination[start : start + graph.n_heads] = start + heads
+            start = at + letter * plain.n_heads
+            destination[start : start + plain.n_heads] = start + heads
     edges = np.flatnonzero(circuit.mask)
+    if isinstance(graph, NodeGraph):
+        node, dimension = np.divmod(graph.members[edges], graph.width)
+        edges = np.searchsorted(graph.members, source[node] * graph.width + dimension)
+    else:
+        edges, span = np.divmod(edges, graph.n_edges // plain.n_edges)
+        edges = plain.edges_between(source[plain.edge_source[edges]], destination[plain.edge_destination[edges]])
+        edges = edges * (graph.n_edges // plain.n_edges) + span
     mask = np.zeros(graph.n_edges, bool)
-    mask[graph.edges_between(source[graph.edge_source[edges]], destination[graph.edge_destination[edges]])] = True
+    mask[edges] = True
     return Circuit(graph, mask)
 
 
