@@ -2,13 +2,14 @@
 
 import copy
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import test_cli
 from test_tasks import GOOD, LONGER, write
 
-from edgewise import InputError, load_model, load_task, read_result
+from edgewise import InputError, load_model, load_task, make_task, read_result
 from edgewise.errors import EdgewiseWarning
 
 edgewise = test_cli.edgewise
@@ -78,15 +79,13 @@ BAD = [GOOD | {"corrupted": LONGER}, GOOD | {"correct": " Zebulon"}, GOOD | {"sp
 
 def test_bad_rows_are_left_out_on_request(edgewise, demo, tmp_path):
     path = write(tmp_path / "a.jsonl", [GOOD, *BAD, GOOD | {"clean": GOOD["clean"].replace("store", "park")}])
-    with pytest.raises(InputError, match="3 of its rows"):
+    with pytest.raises(InputError, match="3 of its rows can't be used; skip_bad=True leaves out such rows"):
         load_task(path, demo)
-    with pytest.warns(
-        EdgewiseWarning, match=r"3 of the 5 rows of .* are left out; the first: example 2: the clean prompt"
-    ):
+    with pytest.warns(EdgewiseWarning, match=r"3 of the 5 rows of .* are left out: example 2: the clean prompt"):
         task = load_task(path, demo, skip_bad=True)
     assert len(task) == 2 and task.dropped == (("that can't be used", 3),)
     code, _, err = edgewise("tasks", path)
-    assert code == 2 and "3 of its rows" in err
+    assert code == 2 and "3 of its rows can't be used; --skip-bad leaves out such rows" in err
     code, out, err = edgewise("tasks", path, "--skip-bad")
     assert code == 0 and "kept: 2; dropped: 3" in out and "3 of the 5 rows" in err
 
@@ -104,8 +103,49 @@ def test_rows_that_are_too_long_are_left_out_too(demo, tmp_path):
 
 
 def test_only_bad_rows_are_an_error(demo, tmp_path):
-    with pytest.warns(EdgewiseWarning), pytest.raises(InputError, match="has no examples"):
-        load_task(write(tmp_path / "a.jsonl", BAD), demo, skip_bad=True)
+    """It lists the rows, and doesn't advise to leave out all of them."""
+    for skip_bad in (True, False):
+        with pytest.warns(EdgewiseWarning) if skip_bad else nullcontext():
+            with pytest.raises(InputError, match="3 of its rows can't be used") as error:
+                load_task(write(tmp_path / "a.jsonl", BAD), demo, skip_bad=skip_bad)
+        assert "skip_bad" not in str(error.value)
+    (tmp_path / "b.jsonl").write_text("{\n3\n")
+    with pytest.raises(InputError, match="2 of its rows can't be used\n  line 1 isn't JSON"):
+        load_task(tmp_path / "b.jsonl", demo, skip_bad=True)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "split.jsonl", "split.csv"])
+def test_rows_that_cannot_be_read_are_left_out_too(demo, tmp_path, name):
+    """Lines that aren't JSON, values that aren't objects, long CSV rows, missing splits: what remains is the same."""
+    good = [GOOD, GOOD | {"clean": GOOD["clean"].replace("store", "park")}]
+    bad, has_split = BAD[0], name.startswith("split")
+    if has_split:
+        *good, bad = (row | {"split": "train"} for row in (*good, bad))
+    path, values = tmp_path / name, [good[0], bad, 3, good[1]]
+    if name.endswith("csv"):
+        cells = [[*good[0]], [*good[0].values()], [*good[0].values(), "more"], ["only this"], [*good[1].values()]]
+        path.write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in cells))
+        problems = 2
+    elif name == "a.json":
+        path.write_text(json.dumps(values))
+        problems = 2
+    else:
+        lines = [*map(json.dumps, values), "", '{"clean": "When', *[json.dumps(GOOD)] * has_split]
+        path.write_text("\n".join(lines))
+        problems = 3 + has_split
+    with pytest.raises(InputError, match="skip_bad=True"):
+        load_task(path, demo)
+    with pytest.warns(EdgewiseWarning, match=rf"{problems} of the {problems + 2} rows"):
+        task = load_task(path, demo, skip_bad=True)
+    assert task.examples == load_task(write(tmp_path / "good.jsonl", good), demo).examples
+    assert task.dropped == (("that can't be used", problems),)
+
+
+def test_bad_prompts_in_memory_are_left_out_on_request(demo):
+    with pytest.raises(InputError, match="skip_bad=True"):
+        make_task([GOOD, *BAD], demo)
+    with pytest.warns(EdgewiseWarning, match="3 of the 4 rows of prompts are left out"):
+        assert len(make_task([GOOD, *BAD], demo, skip_bad=True)) == 1
 
 
 def test_tokens_are_shown_side_by_side(edgewise, tmp_path):

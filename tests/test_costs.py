@@ -176,7 +176,7 @@ def test_free_memory_of_a_cpu():
     "words, stages",
     [
         (("run", "--no-learned"), ["score", "select", "evaluate", "evaluate"]),
-        (("run", "--no-learned", "--verify"), ["score", "select", "evaluate", "evaluate", "verify", "verify"]),
+        (("run", "--no-learned", "--verify"), ["score", "select", "evaluate", "evaluate", "verify", "robustness"]),
         (("run", "--learned"), ["score", "learn", "learn", "select", "evaluate", "evaluate"]),
         (("score", "--out", "out"), ["score"]),
         (("learn", "--out", "out"), ["learn"]),

@@ -155,10 +155,13 @@ def test_a_stopped_verification_resumes(tmp_path):
         session = Session(Store(tmp_path / "store"), progress=stop)
         verify_circuit(model, task, truth, settings, tests=tests, session=session)
     resumed = []
-    session = Session(Store(tmp_path / "store"), progress=lambda stage, done, total: resumed.append(done == total))
+    session = Session(Store(tmp_path / "store"), progress=lambda *report: resumed.append(report))
     result = verify_circuit(model, task, truth, settings, tests=tests, session=session)
     plain = verify_circuit(model, task, truth, settings, tests=tests)
-    assert 0 < len(resumed) < 14  # seven evaluations report their start and their end
+    # The first evaluation isn't repeated. The conditions of robustness count together, so that progress never falls.
+    stages, done, totals = zip(*resumed, strict=True)
+    assert set(stages) == {"robustness"} and {stage for stage, _ in calls} == {"verify", "robustness"}
+    assert 0 < done[0] and list(done) == sorted(done) and {done[-1]} == set(totals)
     assert [test.record() for test in result.tests] == [test.record() for test in plain.tests]
 
 
@@ -306,9 +309,10 @@ def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_
     def tested_stages(*words):
         assert run_command([*RUN, "--dry-run", "--json", *words], monkeypatch) == 0
         stages = json.loads(capsys.readouterr().out)["stages"]
-        return [stage["examples"] for stage in stages if stage["name"] == "verify" and stage["seconds"] > 0]
+        tested = [stage for stage in stages if stage["name"] in ("verify", "robustness") and stage["seconds"] > 0]
+        return [(stage["name"], stage["examples"]) for stage in tested]
 
-    assert tested_stages() == [8, 8] and tested_stages("--no-verify") == []
+    assert tested_stages() == [("verify", 8), ("robustness", 8)] and tested_stages("--no-verify") == []
     monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
     assert tested_stages() == []
 

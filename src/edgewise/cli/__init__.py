@@ -153,7 +153,7 @@ def _complete_truth(arguments: list[str]) -> list[str]:
 
 def _name_options(message: str) -> str:
     """Return a library's message with Python arguments such as device='cpu' written as options, --device cpu."""
-    message = message.replace("trust_remote_code=True", "--trust-remote-code").replace("overwrite=True", "--overwrite")
+    message = re.sub(r"\b(trust_remote_code|overwrite|skip_bad)=True", lambda m: f"--{m[1].replace('_', '-')}", message)
     message = message.replace("tune_among=RECIPES", "--tune").replace("layout='", "submission='")
     message = re.sub(r"\b(recipe)=('[^']+')", r"--\1 \2", message)
     message = re.sub(r"\b(device|dtype|bos|engine|submission)='([\w:,]+)'", r"--\1 \2", message)

@@ -147,8 +147,8 @@ def list_work(
     work: list[Work] = [EvaluateWork(examples, settings, plan.circuits, name="verify")]
     if "robustness" in tests:
         again = (plan.circuit, *plan.groups["random"])
-        work.append(EvaluateWork(examples, settings, again, name="verify", times=OTHER_CONDITIONS))
-        work += [EvaluateWork(other, settings, again, name="verify") for other in others.values()]
+        work.append(EvaluateWork(examples, settings, again, name="robustness", times=OTHER_CONDITIONS))
+        work += [EvaluateWork(other, settings, again, name="robustness") for other in others.values()]
     return work
 
 

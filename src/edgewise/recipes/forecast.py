@@ -30,7 +30,8 @@ LONG_SECONDS = 60.0
 # The number of circuits that are timed.
 TIMED_CIRCUITS = 8
 # To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
-SLOW_FLOPS, FORWARD_PASSES = 1e10, {"score": 20, "select": 0, "learn": 10, "evaluate": 1, "verify": 1}
+SLOW_FLOPS = 1e10
+FORWARD_PASSES = {"score": 20, "select": 0, "learn": 10, "evaluate": 1, "verify": 1, "robustness": 1}
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class SelectWork(Work):
 
 @dataclass(frozen=True)
 class EvaluateWork(Work):
-    """Evaluating circuits on a task: known ones, or those that recipes select. `name` is 'verify' for tests."""
+    """Evaluating circuits on a task: known ones, or those that recipes select. `name` is 'verify' or 'robustness' for tests."""
 
     circuits: tuple[Circuit, ...] = ()
     selected: SelectWork | None = None

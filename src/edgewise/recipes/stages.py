@@ -185,19 +185,14 @@ def _evaluate_in_chunks(
     session: Session,
 ) -> Evaluation:
     """Evaluate circuits, a chunk at a time, so that a stopped run loses little."""
-    parts, total = [], len(circuits) * len(task)
+    parts, total, stage = [], len(circuits) * len(task), f"evaluate ({task.split})"
     for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
-        before = start * len(task)
-
-        def report_part(stage: str, done: int, _: int, before: int = before) -> None:
-            session.report(f"{stage} ({task.split})", before + done, max(1, total))
-
         parts.append(
             evaluate_circuits(
                 model, task, circuits[start : start + CHUNK_SIZE], settings.metric, settings.ablation,
                 of_model=() if start else of_model, batch_size=settings.batch_size,
-                memory=settings.memory, session=session.with_progress(report_part),
+                memory=settings.memory, session=session.as_part(stage, start * len(task), total),
             )
         )  # fmt: skip
-        session.report(f"evaluate ({task.split})", min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
+        session.report(stage, min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
     return replace(parts[0], values=np.concatenate([part.values for part in parts]))

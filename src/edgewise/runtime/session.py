@@ -53,5 +53,9 @@ class Session:
         """Return the same session with another `progress`."""
         return replace(self, progress=progress)
 
+    def as_part(self, stage: str, before: int = 0, total: int | None = None) -> Session:
+        """Return the same session for a part of a stage: reports name `stage`, and count after `before` of `total`."""
+        return self.with_progress(lambda _, done, of_part: self.report(stage, before + done, total or of_part))
+
 
 DEFAULT_SESSION = Session()

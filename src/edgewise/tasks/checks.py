@@ -11,6 +11,7 @@ from .task import Example, PromptPair, Task, TokenReader
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
 SHOWN_PER_CAUSE = 3
 VARIABLE_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+SKIP_ADVICE = "skip_bad=True leaves out such rows"
 # Bootstrap intervals from fewer examples than this are too narrow.
 FEW_EXAMPLES = 10
 
@@ -48,29 +49,41 @@ def check_examples(model: TokenReader, task: Task) -> None:
     check_rows(f"task {task.name!r}", problems)
 
 
-def check_rows(source: str, problems: Mapping[int, str], more: int = 0) -> None:
-    """Raise InputError if rows of `source` can't be used. `more` counts problems that aren't listed."""
+def check_rows(source: str, problems: Mapping[int, str], more: int = 0, can_skip: bool = False) -> None:
+    """Raise InputError if rows of `source` can't be used.
+
+    `more` counts problems that aren't listed. With `can_skip`, the error says how to leave out such rows.
+    """
+    advice = f"; {SKIP_ADVICE}" if can_skip else ""
     if len(problems) + more == 1:
-        raise InputError(f"{source}, {next(iter(problems.values()))}")
+        raise InputError(f"{source}, {next(iter(problems.values()))}{advice}")
     if problems:
-        causes: dict[str, list[tuple[int, str]]] = {}
-        for number, problem in sorted(problems.items()):
-            causes.setdefault(VARIABLE_TEXT.sub("", problem), []).append((number, problem))
         details = []
-        for rows in sorted(causes.values(), key=len, reverse=True):
+        for rows in _group_by_cause(problems):
             details += [problem for _, problem in rows[:SHOWN_PER_CAUSE]]
             rest = ", ".join(str(number) for number, _ in rows[SHOWN_PER_CAUSE:MAX_DETAILS])
             if rest:
                 dots = ", ..." * (len(rows) > MAX_DETAILS)
                 details.append(f"and {len(rows) - SHOWN_PER_CAUSE:,} more with this problem: {rest}{dots}")
-        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used", details, more)
+        raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used{advice}", details, more)
 
 
-def warn_of_skipped(source: str, problems: Mapping[int, str], n_rows: int) -> None:
-    """Warn of rows that are left out: how many, and the first problem."""
+def _group_by_cause(problems: Mapping[int, str]) -> list[list[tuple[int, str]]]:
+    """Return (row, problem) pairs, grouped by cause. The most frequent cause is first."""
+    causes: dict[str, list[tuple[int, str]]] = {}
+    for number, problem in sorted(problems.items()):
+        causes.setdefault(VARIABLE_TEXT.sub("", problem), []).append((number, problem))
+    return sorted(causes.values(), key=len, reverse=True)
+
+
+def warn_of_skipped(source: str, problems: Mapping[int, str], more: int, n_rows: int) -> None:
+    """Warn of rows that are left out: how many, and the first problem of the most frequent causes."""
     if problems:
-        first = problems[min(problems)]
-        warn(f"{len(problems):,} of the {n_rows:,} rows of {source} are left out; the first: {first}")
+        causes = []
+        for rows in _group_by_cause(problems)[:SHOWN_PER_CAUSE]:
+            others = f" (and {len(rows) - 1:,} more with this problem)" if len(rows) > 1 else ""
+            causes.append(f"{rows[0][1]}{others}")
+        warn(f"{len(problems) + more:,} of the {n_rows:,} rows of {source} are left out: {'; '.join(causes)}")
 
 
 def warn_of_sample(task: Task) -> None:

@@ -8,8 +8,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
 from reprlib import repr as short
@@ -36,6 +36,18 @@ SUFFIXES = (".jsonl", ".json", ".csv")
 VALIDATION_NAMES = ("val", "valid", "dev")
 
 
+@dataclass(frozen=True)
+class NumberedRows:
+    """The rows of a task by number, from 1, and what is wrong with others. `more` counts problems that aren't listed.
+
+    Rows are numbered before any is left out, so that errors have the numbers that the user sees.
+    """
+
+    rows: Mapping[int, Any]
+    problems: Mapping[int, str] = field(default_factory=dict)
+    more: int = 0
+
+
 def read_task(path: Path, split: str | None, model: TokenReader, skip_bad: bool = False) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
@@ -43,13 +55,18 @@ def read_task(path: Path, split: str | None, model: TokenReader, skip_bad: bool 
     They may have a `split` column; val, valid and dev are other names of validation. Without the column, all rows are
     used for every split.
     """
-    # Rows are numbered before any is left out, so that errors have the numbers that the user sees.
-    rows = dict(enumerate(read_rows(path), start=1))
+    parsed = parse_file(path)
+    rows, problems = parsed.rows, parsed.problems
     span_names = _span_names(next(iter(rows.values()), {}))  # of the first row of the file, so all splits agree
-    if split is not None and any("split" in row for row in rows.values()):
+    has_column = any("split" in row for row in rows.values())
+    if split is not None and has_column:
         without = [number for number, row in rows.items() if not row.get("split") or not isinstance(row["split"], str)]
         advice = "has no split, but others have; give every row one, or none"
-        check_rows(str(path), {number: f"example {number} {advice}" for number in without})
+        problems = dict(problems) | {number: f"example {number} {advice}" for number in without}
+        rows = {number: row for number, row in rows.items() if number not in problems}
+    if not skip_bad or not rows:
+        check_rows(str(path), problems, parsed.more, can_skip=bool(rows))
+    if split is not None and has_column:
         known = sorted({row["split"] for row in rows.values()})
         rows = {number: row for number, row in rows.items() if _has_split(row, split)}
         if not rows:
@@ -57,12 +74,14 @@ def read_task(path: Path, split: str | None, model: TokenReader, skip_bad: bool 
                 f"{path} has no rows of split {split!r}; its splits are: {', '.join(known)}; add such rows, or remove "
                 "the column to use all rows for every split"
             )
-    task = task_of_rows(rows, str(path), split or "all", model, path.suffix.lower() == ".csv", span_names, skip_bad)
+    is_csv = path.suffix.lower() == ".csv"
+    numbered = NumberedRows(rows, problems, parsed.more)
+    task = task_of_rows(numbered, str(path), split or "all", model, is_csv, span_names, skip_bad)
     return replace(task, name=path.stem)
 
 
 def task_of_rows(
-    rows: Mapping[int, Mapping[str, Any] | PromptPair],
+    numbered: NumberedRows,
     source: str,
     split: str,
     model: TokenReader,
@@ -70,11 +89,12 @@ def task_of_rows(
     span_names: tuple[str, ...] = (),
     skip_bad: bool = False,
 ) -> Task:
-    """Return the task of numbered rows, which are all text or all tokens. Errors name their `source`.
+    """Return the task of rows, which are mappings or prompt pairs, all text or all tokens. Errors name their `source`.
 
     `span_names` has the names of the spans in their order; by default that of the first row. With `skip_bad`, rows that
     can't be used, or that are too long for the model, are left out with a warning and counted in `Task.dropped`.
     """
+    rows = numbered.rows
     if not rows:
         raise InputError(f"{source} has no rows")
     first = next(iter(rows.values()))
@@ -87,7 +107,7 @@ def task_of_rows(
         raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
     examples: dict[int, Example] = {}
     pairs: dict[int, PromptPair] = {}
-    problems: dict[int, str] = {}
+    problems = dict(numbered.problems)
     span_names = span_names or _span_names(first)
     for number, row in rows.items():
         try:
@@ -107,18 +127,20 @@ def task_of_rows(
                 problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
         examples = {number: example for number, example in examples.items() if number not in problems}
         pairs = {number: pair for number, pair in pairs.items() if number in examples}
-        dropped = (("that can't be used", len(problems)),) if problems else ()
-        warn_of_skipped(source, problems, len(rows))
-    else:
-        check_rows(source, problems)
+        n_rows = len(rows) + len(numbered.problems) + numbered.more
+        dropped = (("that can't be used", len(problems) + numbered.more),) if problems else ()
+        warn_of_skipped(source, problems, numbered.more, n_rows)
+    if not skip_bad or not examples:
+        check_rows(source, problems, numbered.more, can_skip=bool(examples))
     warn_of_spaces(pairs.values(), source)
     warn_of_equal_prompts(examples.values(), source)
     return Task(source, split, tuple(examples.values()), dropped)
 
 
 def has_splits(path: Path, split: str | None = None) -> bool:
-    """Whether a file has rows with a split, or rows of that split."""
-    return any("split" in row and (split is None or _has_split(row, split)) for row in read_rows(path))
+    """Whether a file has rows with a split, or rows of that split. Rows that can't be read don't count."""
+    rows = parse_file(path).rows.values()
+    return any("split" in row and (split is None or _has_split(row, split)) for row in rows)
 
 
 def _has_split(row: Mapping[str, Any], split: str) -> bool:
@@ -127,11 +149,18 @@ def _has_split(row: Mapping[str, Any], split: str) -> bool:
 
 def count_copies(path: Path) -> tuple[int, int]:
     """Return how many rows of a file repeat an earlier one in all columns, and the number of rows."""
-    rows = [json.dumps(row, sort_keys=True) for row in read_rows(path)]
+    rows = [json.dumps(row, sort_keys=True) for row in parse_file(path).rows.values()]
     return len(rows) - len(set(rows)), len(rows)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file. Raise InputError if one can't be read."""
+    parsed = parse_file(path)
+    check_rows(str(path), parsed.problems, parsed.more)
+    return list(parsed.rows.values())
+
+
+def parse_file(path: Path) -> NumberedRows:
     """Return the rows of a CSV file, of a .json file with an array, or of a file with one JSON object per line.
 
     Column names are in lower case. Never read a pipe or a device.
@@ -148,7 +177,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if path.suffix.lower() == ".csv":
         return _csv_rows(path, text)
     is_array = path.suffix.lower() == ".json" and text.lstrip().startswith("[")
-    return [name_columns(row) for row in (_json_array(path, text) if is_array else _json_rows(path, text))]
+    return _json_objects(_json_array(path, text) if is_array else _json_lines(text))
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,42 +187,45 @@ def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(row) if len(set(names)) < len(names) else dict(zip(names, row.values(), strict=True))
 
 
-def _json_array(path: Path, text: str) -> list[dict[str, Any]]:
+def _json_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    """Yield (place, value) of the items of a JSON array."""
     try:
         rows = parse_json(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
-    wrong = {number: row for number, row in enumerate(rows, start=1) if not isinstance(row, dict)}
-    listed = {n: f"row {n} must be a JSON object, not {type(wrong[n]).__name__}" for n in list(wrong)[:MAX_DETAILS]}
-    check_rows(str(path), listed, len(wrong) - len(listed))
-    return rows  # type: ignore[no-any-return]
+    for number, row in enumerate(rows, start=1):
+        yield f"row {number}", row
 
 
-def _json_rows(path: Path, text: str) -> list[dict[str, Any]]:
-    rows, more = [], 0
-    problems: dict[int, str] = {}
+def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield (place, value) of the lines that aren't empty. The value of a line that isn't JSON is an error."""
     # Only a line feed ends a row: str.splitlines would also split at other characters inside a prompt.
     for number, line in enumerate(io.StringIO(text, newline="\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-            if isinstance(row, dict):
-                rows.append(row)
-                continue
-            problem = f"line {number} must be a JSON object, not {type(row).__name__}"
-        except (ValueError, RecursionError) as error:
-            problem = f"line {number} isn't JSON: {first_line(error)}"
-        # A large file that is no task must not fill the memory with problems.
-        if len(problems) < MAX_DETAILS:
-            problems[number] = problem
-        else:
+        if line.strip():
+            try:
+                yield f"line {number}", parse_json(line)
+            except (ValueError, RecursionError) as error:
+                yield f"line {number}", error
+
+
+def _json_objects(values: Iterable[tuple[str, Any]]) -> NumberedRows:
+    """Return the values that are JSON objects as rows, with their known columns in lower case."""
+    rows, more = {}, 0
+    problems: dict[int, str] = {}
+    for number, (place, value) in enumerate(values, start=1):
+        if isinstance(value, dict):
+            rows[number] = name_columns(value)
+        elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
             more += 1
-    check_rows(str(path), problems, more)
-    return rows
+        elif isinstance(value, Exception):
+            problems[number] = f"{place} isn't JSON: {first_line(value)}"
+        else:
+            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}"
+    return NumberedRows(rows, problems, more)
 
 
-def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
+def _csv_rows(path: Path, text: str) -> NumberedRows:
+    advice = "put text that holds a comma in quotes"
     # Not line by line: a quoted cell may have several lines.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
@@ -209,16 +241,15 @@ def _csv_rows(path: Path, text: str) -> list[dict[str, Any]]:
                 f"{', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
             )
         # Without the cells that a short row lacks: many columns and many short rows would fill the memory.
-        rows, too_long = [], []
-        for cells in filter(None, reader):
-            rows.append(dict(zip(names, cells, strict=False)))
-            if len(cells) > len(names):
-                too_long.append(len(rows))
+        rows, problems = {}, {}
+        for number, cells in enumerate(filter(None, reader), start=1):
+            if len(cells) <= len(names):
+                rows[number] = dict(zip(names, cells, strict=False))
+            else:
+                problems[number] = f"example {number} has more cells than the header; {advice}"
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num} isn't CSV: {error}") from None
-    advice = "has more cells than the header; put text that holds a comma in quotes"
-    check_rows(str(path), {number: f"example {number} {advice}" for number in too_long})
-    return rows
+    return NumberedRows(rows, problems)
 
 
 def _has_incorrect(row: Any, column: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError, warn
 from .draw import SPLITS, TENTHS
-from .files import TEXT, TOKENS, VALIDATION_NAMES, task_of_rows
+from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, task_of_rows
 from .mib import Row, load_data_set
 from .task import Task, TokenReader
 
@@ -54,7 +54,7 @@ def read_hub(
         The largest number of rows to read.
     """
     rows = dict(enumerate(islice(_rows(name.removeprefix(PREFIX), split, columns), examples), start=1))
-    return task_of_rows(rows, name, split, model, skip_bad=skip_bad)
+    return task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
 
 
 def _rows(name: str, split: str, columns: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from . import agreement, arithmetic, capitals, docstring, greater_than, inductio
 from .chat import use_chat
 from .checks import check_model
 from .draw import SPLITS
-from .files import SUFFIXES, name_columns, read_task, task_of_rows
+from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
 from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
@@ -164,6 +164,7 @@ def make_task(
     name: str = "prompts",
     split: str = "all",
     spans: str | None = None,
+    skip_bad: bool = False,
 ) -> Task:
     """Return a task of prompts in memory.
 
@@ -179,6 +180,8 @@ def make_task(
     spans
         'token' makes every token position a span, for prompts of equal length. By default `Task.span_names` are those
         that the prompts name, if any.
+    skip_bad
+        Leave out prompts that can't be used, with a warning, instead of raising an error.
 
     Returns
     -------
@@ -195,7 +198,7 @@ def make_task(
     if hasattr(prompts, "to_dict") and hasattr(prompts, "columns"):  # a DataFrame iterates over its columns' names
         prompts = prompts.to_dict("records")
     rows = {n: name_columns(row) if isinstance(row, Mapping) else row for n, row in enumerate(prompts, start=1)}
-    task = task_of_rows(rows, name, split, model)
+    task = task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
     return task if spans is None else _use_spans(task, spans)
 
 

@@ -13,6 +13,7 @@ from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import MIB
 from ..evaluate.run_circuits import Evaluation, evaluate_circuits
 from ..models import Model
+from ..runtime.session import Session
 from ..tasks import Metric, Task
 from ..tasks.metrics import METRICS
 from .comparisons import distance
@@ -85,6 +86,7 @@ def run_conditions(
     metric: Metric,
     other_tasks: Mapping[str, Task],
     how: Mapping[str, Any],
+    session: Session,
 ) -> Iterator[Condition]:
     """Yield a circuit under other conditions: each length of prompts, other ablations, other metrics, other examples.
 
@@ -104,8 +106,12 @@ def run_conditions(
     jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
     jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
     jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
+    done, total = 0, len(circuits) * sum(len(examples) for _, examples, _, _ in jobs)
     for name, examples, each_metric, ablation in jobs:
-        yield _condition(name, evaluate_circuits(model, examples, circuits, each_metric, ablation, **how))
+        part = session.as_part("robustness", done, total)
+        yield _condition(name, evaluate_circuits(model, examples, circuits, each_metric, ablation, **how, session=part))
+        done += len(circuits) * len(examples)
+        session.report("robustness", done, total)
 
 
 def _condition(name: str, ran: Evaluation) -> Condition:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,8 @@ def verify_circuit(
     other_tasks
         Robustness: further examples by name, such as other splits or templates.
     batch_size, memory, session
-        As in `evaluate_circuits`. With a store in the session, a stopped call resumes.
+        As in `evaluate_circuits`. With a store in the session, a stopped call resumes. Progress has the stages 'verify'
+        (all tests but robustness), 'robustness' and 'minimal circuit'.
 
     Returns
     -------
@@ -94,8 +96,8 @@ def verify_circuit(
     started = time.perf_counter()
     plan = plan_verification(circuit, settings, tests)
     with session.reporting() as session:
-        how = {"batch_size": batch_size, "memory": memory, "session": session}
-        ran = evaluate_circuits(model, task, plan.circuits, metric, ablation, **how)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"batch_size": batch_size, "memory": memory}
+        ran = evaluate_circuits(model, task, plan.circuits, metric, ablation, **how, session=session.as_part("verify"))
         span = float(ran.full.mean() - ran.empty.mean())
         faithfulness(0.0, ran.full.mean(), ran.empty.mean())  # raises if it is undefined
         stops = list(accumulate((len(group) for group in plan.groups.values()), initial=0))
@@ -105,14 +107,15 @@ def verify_circuit(
         if "robustness" in tests:
             compared = ("circuit", "random")
             circuits = [circuit for name in compared for circuit in plan.groups[name]]
-            part = replace(ran, values=np.concatenate([values[name] for name in compared]))
-            conditions = run_conditions(model, task, circuits, part, metric, other_tasks or {}, how)
+            own_and_random = replace(ran, values=np.concatenate([values[name] for name in compared]))
+            conditions = run_conditions(model, task, circuits, own_and_random, metric, other_tasks or {}, how, session)
             results.append(robustness(list(conditions), settings))
         superfluous: list[str] = next((t.details["superfluous"] for t in results if t.name == "minimality"), [])
         minimal = plan.circuit.without(superfluous).prune()
         minimal_faithfulness = None
         if superfluous:
-            rerun = evaluate_circuits(model, task, [minimal], metric, ablation, **how)  # type: ignore[arg-type]
+            part = session.as_part("minimal circuit")
+            rerun = evaluate_circuits(model, task, [minimal], metric, ablation, **how, session=part)
             minimal_faithfulness = faithfulness_intervals(rerun.values, rerun.full, rerun.empty)[0]
 
     def lost(name: str) -> FloatArray:
