@@ -295,15 +295,13 @@ def test_runs_on_the_same_examples_are_compared_in_pairs(runs):
     assert all(size["overlap"] == 1 for recipe in same["overlap"] for size in recipe["sizes"])
     assert all(recipe["difference"] == 0 and recipe["p"] == 1 for recipe in same["areas"])
     pair = pair_runs(runs / "one", runs / "two")
-    assert pair["paired"] and [(recipe["benchmark"], recipe["method"]) for recipe in pair["overlap"]] == [
+    assert pair["paired"] and [(recipe["measure"], recipe["recipe"]) for recipe in pair["overlap"]] == [
         (measure, name) for measure in ("CMD", "CPR") for name in ("Greedy", "Mine")
     ]
     results = [read_result(runs / name) for name in ("one", "two")]
     for overlap, areas in zip(pair["overlap"], pair["areas"], strict=True):
         here, there = (
-            next(
-                row for row in result.outcomes if (row.measure.name, row.name) == (areas["benchmark"], areas["method"])
-            )
+            next(row for row in result.outcomes if (row.measure.name, row.name) == (areas["measure"], areas["recipe"]))
             for result in results
         )
         assert tuple(size["share"] for size in overlap["sizes"]) == SIZES

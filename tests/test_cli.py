@@ -271,9 +271,9 @@ def test_recipes_of_a_run_are_compared_on_the_same_examples(edgewise, finished_r
     records = json.loads((folder / "curve.json").read_text())
     known = {(r["benchmark"], r["method"]): r["against_greedy"] for r in records if r["method"] != "Greedy"}
     pairs = json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
-    assert {(p["benchmark"], p["method"]) for p in pairs} == set(known)
+    assert {(p["measure"], p["recipe"]) for p in pairs} == set(known)
     for pair in pairs:
-        less = known[pair["benchmark"], pair["method"]]
+        less = known[pair["measure"], pair["recipe"]]
         assert {name: pair[name] for name in less} == less
     out = edgewise("compare", folder)[1]
     assert "for CMD was chosen on validation" in out and "overestimated" not in out and "…" not in out

@@ -155,7 +155,7 @@ def test_a_finished_study_is_reported_and_compared_without_a_model(edgewise, cop
     entries = json.loads(before["tables.json"])["entries"]
     known = {e["method"]: e for e in entries if e["table"] == "test-cmd"}
     pairs = json.loads(edgewise("compare", copied, "Greedy", "--json")[1])
-    compared = {pair["method"]: pair for pair in pairs if pair["benchmark"] == "CMD"}
+    compared = {pair["recipe"]: pair for pair in pairs if pair["measure"] == "CMD"}
     assert set(compared) == set(known)
     for name, pair in compared.items():
         numbers = [known[name][key] for key in ("value", "low", "high", "p")]
@@ -347,7 +347,7 @@ def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
     assert len(list((folder / "store").glob("learned-*"))) == 4  # two measures, two draws
     assert Plan.from_record(json.loads(out)["plan"]) == read_plan(folder)
     pairs = json.loads(edgewise("compare", folder, "learned", "greedy", "--json")[1])
-    assert {pair["method"] for pair in pairs} == {"Learned"} and len(pairs) == 2
+    assert {pair["recipe"] for pair in pairs} == {"Learned"} and len(pairs) == 2
 
 
 def make_table(values, verdict=""):
@@ -368,7 +368,7 @@ def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise
     """The oracle of every mark is `compare`, which compares on the same examples of test."""
     folder, shown = copied, edgewise("report", copied)[1]
     pairs = json.loads(edgewise("compare", folder, "greedy", "--json")[1])
-    verdicts = {(pair["benchmark"], pair["method"]): pair["verdict"] for pair in pairs}
+    verdicts = {(pair["measure"], pair["recipe"]): pair["verdict"] for pair in pairs}
     with (folder / "tables.csv").open() as file:
         entries = list(csv.DictReader(file))
     differences = [entry for entry in entries if entry["table"].startswith("test-")]

@@ -130,6 +130,15 @@ def test_two_circuits_are_compared_with_numbers_that_add_up(edgewise, folder):
     assert f"shared: {pair['shared']}; only here: {pair['only_here']}; only there: {pair['only_there']}" in out
 
 
+@pytest.mark.parametrize("words", [("ILP", "Greedy", "--size", 0.1), ("ILP", "Greedy"), ("{}",)], ids=str)
+def test_json_has_the_edges_that_the_terminal_shows(edgewise, folder, words):
+    words = ("compare", folder, *(folder if word == "{}" else word for word in words))
+    record, out = json.loads(edgewise(*words, "--json")[1]), edgewise(*words)[1]
+    circuits = [pair["circuits"] for pair in record] if isinstance(record, list) else [record["circuits"]]
+    lines = [f"shared: {c['shared']}; only here: {c['only_here']}; only there: {c['only_there']}" for c in circuits]
+    assert [line.removeprefix("edges: ") for line in out.splitlines() if "only here: " in line] == lines
+
+
 def test_rules_have_no_gap_and_names_may_be_in_any_case(edgewise, tmp_path):
     given = score_file(tmp_path / "scores.json")
     for sizes in ("20", "20,40"):

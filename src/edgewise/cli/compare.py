@@ -89,19 +89,24 @@ def _compare_recipes(
     folder: Path, recipe: str | None, other: str | None, size: str | None, top: int, json: bool
 ) -> None:
     shows_circuits = recipe is not None and other is not None and is_result(folder)
-    if size is not None and (json or not shows_circuits):
-        raise InputError("--size chooses circuits to compare; give two recipes, runs or circuits, without --json")
+    if size is not None and not shows_circuits:
+        raise InputError("--size chooses circuits to compare; give two recipes of a run, two runs or two circuits")
     groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
     compared = compare_recipes(groups, recipe, other)
+    circuits = [
+        pair_exported(folder, folder, pair["measure"], (recipe, other), size, top)
+        for pair in (compared if shows_circuits else ())
+    ]
     if json:
+        if shows_circuits:
+            compared = [pair | {"circuits": of_pair} for pair, of_pair in zip(compared, circuits, strict=True)]
         print_json(compared)
         return
-    for _, same in groupby(compared, key=lambda pair: (pair["task"], pair["model"], pair["benchmark"])):
+    for _, same in groupby(compared, key=lambda pair: (pair["task"], pair["model"], pair["measure"])):
         print_tables(recipe_pair_tables(list(same), out.width))
     explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
-    if shows_circuits:
-        for pair in compared:
-            _show_pair(pair_exported(folder, folder, pair["benchmark"], (recipe, other), size, top))
+    for of_pair in circuits:
+        _show_pair(of_pair)
     if recipe is None:
         for group in groups:
             say(f"{group.best} for {group.measure.name} was {group.choice}.")
@@ -125,8 +130,9 @@ def _show_pair(pair: dict[str, Any]) -> None:
 
 def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: bool) -> None:
     pair = pair_runs(first, second)
+    circuits = pair_exported(first, second, pair["overlap"][0]["measure"], size=size, top=top)
     if json:
-        print_json(pair)
+        print_json(pair | {"circuits": circuits})
         return
     say(pair["one"], "here")
     say(pair["other"], "there")
@@ -136,4 +142,4 @@ def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: b
         explain(MARKS_LEGEND + "; paired over the same examples" * pair["paired"])
     for note in pair["notes"]:
         say(f"note: {note}")
-    _show_pair(pair_exported(first, second, pair["overlap"][0]["benchmark"], size=size, top=top))
+    _show_pair(circuits)

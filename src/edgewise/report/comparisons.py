@@ -92,7 +92,7 @@ def compare_recipes(groups: Sequence[RecipeAreas], recipe: str | None = None, ot
         about = {"task": group.task, "model": group.model, "faithfulness": plain(group.faithfulness)}
         for name in names:
             if name in areas and target in areas:
-                pair = about | {"benchmark": plain(group.measure), "method": name, "other": target}
+                pair = about | {"measure": plain(group.measure), "recipe": name, "other": target}
                 pairs.append(pair | _compare_areas(areas[name], areas[target]))
     if not pairs:
         raise InputError(f"{recipe} and {other} were never evaluated by the same measure")
@@ -109,9 +109,9 @@ def recipe_pair_tables(pairs: Sequence[Record], width: int = DEFAULT_WIDTH) -> l
     """Return a table of pairs from one group, with marks as in `MARKS_LEGEND`."""
     first, others = pairs[0], dict.fromkeys(pair["other"] for pair in pairs)
     place = f"{short_name(first['task'])}, {short_name(first['model'])}"
-    measure = describe_method(first["benchmark"])
+    measure = describe_method(first["measure"])
     title = f"{measure} minus that of {' or '.join(others)}: {place}"
-    rows = [(pair["method"], format_number(pair["area"]), *_difference_cells(pair)) for pair in pairs]
+    rows = [(pair["recipe"], format_number(pair["area"]), *_difference_cells(pair)) for pair in pairs]
     return number_tables(("recipe", measure, *DIFFERENCE_COLUMNS), rows, width, title, left=(2,))
 
 
@@ -210,7 +210,7 @@ def pair_runs(first: str | Path, other: str | Path) -> Record:
         raise InputError(f"{first} and {other} have no recipe in common: nothing can be compared")
     overlap, areas = [], []
     for row, match in pairs:
-        names = {"benchmark": plain(row.measure), "method": row.name}
+        names = {"measure": plain(row.measure), "recipe": row.name}
         circuits, matches = row.circuits, dict(zip(match.curve.shares, match.circuits, strict=True))
         places = [(place, row.curve.shares[place]) for place in row.curve.nonempty_sizes]
         sizes = [
@@ -247,19 +247,19 @@ def run_pair_tables(pair: Record, width: int) -> list[Table]:
     overlaps: list[Table] = []
     areas: list[Table] = []
     improves = {measure.name: f", {measure.improves}" for measure in BOTH_MEASURES}
-    for measure in dict.fromkeys(describe_method(record["benchmark"]) for record in pair["overlap"]):
-        records = [record for record in pair["overlap"] if describe_method(record["benchmark"]) == measure]
+    for measure in dict.fromkeys(describe_method(record["measure"]) for record in pair["overlap"]):
+        records = [record for record in pair["overlap"] if describe_method(record["measure"]) == measure]
         shares = [format_percent(size["share"]) for size in records[0]["sizes"]]
         rows: list[Sequence[Any]] = [
-            (record["method"], *(format_number(size["overlap"], digits=2) for size in record["sizes"]))
+            (record["recipe"], *(format_number(size["overlap"], digits=2) for size in record["sizes"]))
             for record in records
         ]
         title = f"{measure}: overlap of circuits by size, in % of the {pair['unit']}s"
         overlaps += number_tables(("recipe", *shares), rows, width, title)
         rows = [
-            (record["method"], *map(format_number, (record["area"], record["other_area"])), *_difference_cells(record))
+            (record["recipe"], *map(format_number, (record["area"], record["other_area"])), *_difference_cells(record))
             for record in pair["areas"]
-            if describe_method(record["benchmark"]) == measure
+            if describe_method(record["measure"]) == measure
         ]
         if rows:
             title = f"{measure} here minus there{improves.get(measure, '')}"
