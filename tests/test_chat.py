@@ -105,9 +105,9 @@ def test_rows_that_are_too_long_are_left_out_too(demo, tmp_path):
 def test_only_bad_rows_are_an_error(demo, tmp_path):
     """It lists the rows, and doesn't advise to leave out all of them."""
     for skip_bad in (True, False):
-        with pytest.warns(EdgewiseWarning) if skip_bad else nullcontext():
-            with pytest.raises(InputError, match="3 of its rows can't be used") as error:
-                load_task(write(tmp_path / "a.jsonl", BAD), demo, skip_bad=skip_bad)
+        warned = pytest.warns(EdgewiseWarning) if skip_bad else nullcontext()
+        with warned, pytest.raises(InputError, match="3 of its rows can't be used") as error:
+            load_task(write(tmp_path / "a.jsonl", BAD), demo, skip_bad=skip_bad)
         assert "skip_bad" not in str(error.value)
     (tmp_path / "b.jsonl").write_text("{\n3\n")
     with pytest.raises(InputError, match="2 of its rows can't be used\n  line 1 isn't JSON"):

@@ -161,7 +161,7 @@ def test_a_stopped_verification_resumes(tmp_path):
     # The first evaluation isn't repeated. The conditions of robustness count together, so that progress never falls.
     stages, done, totals = zip(*resumed, strict=True)
     assert set(stages) == {"robustness"} and {stage for stage, _ in calls} == {"verify", "robustness"}
-    assert 0 < done[0] and list(done) == sorted(done) and {done[-1]} == set(totals)
+    assert done[0] > 0 and list(done) == sorted(done) and {done[-1]} == set(totals)
     assert [test.record() for test in result.tests] == [test.record() for test in plain.tests]
 
 

@@ -132,7 +132,7 @@ class SelectWork(Work):
 
 @dataclass(frozen=True)
 class EvaluateWork(Work):
-    """Evaluating circuits on a task: known ones, or those that recipes select. `name` is 'verify' or 'robustness' for tests."""
+    """Evaluating circuits on a task: known ones, or those that recipes select. Tests have a `name` of their own."""
 
     circuits: tuple[Circuit, ...] = ()
     selected: SelectWork | None = None

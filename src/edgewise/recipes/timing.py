@@ -33,7 +33,7 @@ LONG_JOB, LONG_BATCH = 3.0, 10.0
 class Stage:
     """The cost of a part of a run.
 
-    name                 'score', 'select', 'learn', 'evaluate', 'verify' (tests of a circuit) or 'robustness' (one of them)
+    name                 'score', 'select', 'learn', 'evaluate', 'verify' or 'robustness' (one of its tests)
     task                 the examples, and the measure that is learned for
     examples, length     number of examples, and tokens of the longest
     batches, batch_size  number of batches, and examples in the largest

@@ -108,8 +108,10 @@ def run_conditions(
     jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
     done, total = 0, len(circuits) * sum(len(examples) for _, examples, _, _ in jobs)
     for name, examples, each_metric, ablation in jobs:
-        part = session.as_part("robustness", done, total)
-        yield _condition(name, evaluate_circuits(model, examples, circuits, each_metric, ablation, **how, session=part))
+        ran_here = evaluate_circuits(
+            model, examples, circuits, each_metric, ablation, **how, session=session.as_part("robustness", done, total)
+        )
+        yield _condition(name, ran_here)
         done += len(circuits) * len(examples)
         session.report("robustness", done, total)
 
