@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -117,27 +117,6 @@ def run(
     layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
     is_run = not mix and not mlp_out
     return Trace(embedding=embedding, final=x.view_as(x), rules=rules, is_run=is_run, **layers)
-
-
-def run_from_sources(
-    model: Transformer, embedding: Tensor, mix: Sequence[Tensor], mlp_out: Sequence[Tensor], frame: Frame
-) -> Trace:
-    """Return the trace of a run in which every source has a fixed output; `mix` and `mlp_out` as in `Trace`."""
-    mix, mlp_out = (
-        tuple(part.to(layer.device) for part, layer in zip(parts, model.layers, strict=True))
-        for parts in (mix, mlp_out)
-    )
-    x = add_positions(model, embedding, frame)
-    activations: dict[str, list[Tensor]] = {name: [] for name in ("attention_in", "q", "k", "v", "mlp_in")}
-    for index, layer in enumerate(model.layers):
-        x = x.to(layer.device)
-        mid = x + join_heads(layer, mix[index])
-        values = (x, *layer.read_qkv(x), x if model.graph.parallel else mid)
-        for stored, value in zip(activations.values(), values, strict=True):
-            stored.append(value)
-        x = mid + mlp_out[index]
-    layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
-    return Trace(embedding=embedding, mix=mix, mlp_out=mlp_out, final=x.to(model.device), is_run=False, **layers)
 
 
 def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:

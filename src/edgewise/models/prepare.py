@@ -17,7 +17,7 @@ from .batch import Batch
 from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
 from .contract import Segments, contract, contract_outputs, find_segments
-from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run, run_from_sources
+from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
 from .gradients import Gradients, destination_gradients, dropped_layer_gradients
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
@@ -84,7 +84,9 @@ class Prepared:
         mix      per layer, [example, position, head, d_head] each head's output before the output projection
         mlp_out  per layer, [example, position, d_model]
         """
-        return run_from_sources(self.model, embedding, mix, mlp_out, self.frame)
+        devices = [layer.device for layer in self.model.layers]
+        heads, mlps = ({layer: part[layer].to(d) for layer, d in enumerate(devices)} for part in (mix, mlp_out))
+        return self.run(embedding, mix=heads, mlp_out=mlps)
 
     def run_circuits(self, circuits: Sequence[Circuit], reference: Trace, memory: int = BUDGET) -> Iterator[Tensor]:
         """Yield the final stream [example * read, d_model] of each pruned circuit of one graph, for `read_stream`.
