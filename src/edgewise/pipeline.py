@@ -21,13 +21,12 @@ from .evaluate import Measure
 from .learn import TopKLearner
 from .method import check_is
 from .models import Model
-from .recipes.choice import add_tuned, choose_outcomes
-from .recipes.chosen_circuits import attention_of_chosen, overlap_of_chosen
+from .recipes.choice import add_tuned, attention_of_chosen, choose_outcomes, overlap_of_chosen
 from .recipes.discovery import Discovery
 from .recipes.learning_plan import check_minutes, plan_learning
 from .recipes.outcome import Outcome
 from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
-from .recipes.run_info import ModelAccuracy, decode_prompts, describe_run, warn_of_failure
+from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings
 from .recipes.stages import (
     MeasureRecipe,
@@ -109,11 +108,15 @@ def discover(
     model, clock = model.pin(), _Clock()
     if recipes is None:
         recipes = _default_recipes(model, train, settings, learn_budget, seed, session)
-    pairs = _check_recipes(recipes, settings)
+    pairs = list_recipes(recipes)
+    for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
+        learner.check_kind(settings.positions, settings.level)
     with session.reporting() as session:
         with clock.stage("score"):
             scores = score_task(model, train, settings, session)
-            test_scores = score_task(model, test, settings, session) if _reads_test_scores(pairs) else None
+            # The paper's public script resamples the scores of test.
+            reads_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
+            test_scores = score_task(model, test, settings, session) if reads_test else None
         with clock.stage("tune"):
             tuning = None
             if tune_among is not None:
@@ -129,7 +132,9 @@ def discover(
             selections = select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
             outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
-            _warn_of_failure(accuracy, scores)
+            # Scoring has warned already if the metric is lower on clean prompts.
+            if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
+                warn_of_failure(accuracy)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:
                 validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
@@ -180,29 +185,10 @@ def _default_recipes(
     return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
 
 
-def _check_recipes(recipes: Recipes | Sequence[MeasureRecipe], settings: Settings) -> list[MeasureRecipe]:
-    """Return the recipes as (measure, recipe) pairs. Raise InputError if the settings don't allow them."""
-    pairs = list_recipes(recipes)
-    for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
-        learner.check_kind(settings.positions, settings.level)
-    return pairs
-
-
-def _reads_test_scores(pairs: Sequence[MeasureRecipe]) -> bool:
-    """Whether a recipe resamples the scores of test, as the paper's public script does."""
-    return any(recipe.filter.on_evaluated for _, recipe in pairs)
-
-
 def _reported_filter(bootstrap: Bootstrap, scores: EdgeScores, test_scores: EdgeScores | None) -> Filter:
     """Return the filter of the reported statistics: the bootstrap, or none, since one example can't be resampled."""
     resampled = test_scores if bootstrap.on_evaluated and test_scores is not None else scores
     return bootstrap if resampled.n_examples > 1 else NO_FILTER
-
-
-def _warn_of_failure(accuracy: ModelAccuracy, scores: EdgeScores) -> None:
-    """Warn if the model fails the task. Scoring has warned already if the metric is lower on clean prompts."""
-    if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
-        warn_of_failure(accuracy)
 
 
 class _Clock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
 from ..evaluate import Curve, Measure
-from ..evaluate.run_circuits import Evaluation, evaluate_circuits
+from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
 from ..models import Model
@@ -20,7 +20,7 @@ from ..runtime.session import Session
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import score_edges
 from ..select import Selection
-from ..tasks import Accuracy, LogitDifference, Metric, Task
+from ..tasks import Accuracy, LogitDifference, Task
 from .outcome import Outcome
 from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .run_info import ModelAccuracy
@@ -154,37 +154,13 @@ def evaluate_selections(
     settings: Settings,
     session: Session,
 ) -> tuple[tuple[Outcome, ...], ModelAccuracy]:
-    """Return one outcome per recipe, and how well the model itself does the task. Distinct circuits run once."""
+    """Return one outcome per recipe, and how well the model itself does the task.
+
+    Distinct circuits run once, a chunk at a time, so that a stopped run loses little.
+    """
     circuits = list(dict.fromkeys(selection.circuit for row in selections for selection in row))
     has_incorrect = all(example.incorrect is not None for example in task.examples)
     of_model = (TOP_ANSWER, ANSWER_DIFFERENCE) if has_incorrect else (TOP_ANSWER,)
-    evaluation = _evaluate_in_chunks(model, task, circuits, of_model, settings, session)
-    row_of = {circuit: row for row, circuit in enumerate(circuits)}
-    outcomes = []
-    for entry, row in zip(ranked, selections, strict=True):
-        curve = Curve(
-            settings.sizes,
-            tuple(selection.n_requested for selection in row),
-            tuple(selection.n_kept for selection in row),
-            evaluation.values[[row_of[selection.circuit] for selection in row]],
-            evaluation.full,
-            evaluation.empty,
-            settings.faithfulness,
-        )
-        outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
-    beats = float((evaluation.of_model[ANSWER_DIFFERENCE.name] > 0).mean()) if has_incorrect else None
-    return tuple(outcomes), ModelAccuracy(float(evaluation.of_model[TOP_ANSWER.name].mean()), beats)
-
-
-def _evaluate_in_chunks(
-    model: Model,
-    task: Task,
-    circuits: Sequence[Circuit],
-    of_model: Sequence[Metric],
-    settings: Settings,
-    session: Session,
-) -> Evaluation:
-    """Evaluate circuits, a chunk at a time, so that a stopped run loses little."""
     parts, total, stage = [], len(circuits) * len(task), f"evaluate ({task.split})"
     for start in range(0, max(1, len(circuits)), CHUNK_SIZE):
         parts.append(
@@ -195,4 +171,19 @@ def _evaluate_in_chunks(
             )
         )  # fmt: skip
         session.report(stage, min(start + CHUNK_SIZE, len(circuits)) * len(task), total)
-    return replace(parts[0], values=np.concatenate([part.values for part in parts]))
+    first, values = parts[0], np.concatenate([part.values for part in parts])
+    row_of = {circuit: row for row, circuit in enumerate(circuits)}
+    outcomes = []
+    for entry, row in zip(ranked, selections, strict=True):
+        curve = Curve(
+            settings.sizes,
+            tuple(selection.n_requested for selection in row),
+            tuple(selection.n_kept for selection in row),
+            values[[row_of[selection.circuit] for selection in row]],
+            first.full,
+            first.empty,
+            settings.faithfulness,
+        )
+        outcomes.append(Outcome(entry.measure, entry.recipe, row, curve, (entry.ranking,) * len(row)))
+    beats = float((first.of_model[ANSWER_DIFFERENCE.name] > 0).mean()) if has_incorrect else None
+    return tuple(outcomes), ModelAccuracy(float(first.of_model[TOP_ANSWER.name].mean()), beats)

@@ -6,12 +6,10 @@ example, so one scoring pass serves all folds. The examples of all folds togethe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
@@ -24,14 +22,7 @@ from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
-from .stages import (
-    MeasureRecipe,
-    evaluate_selections,
-    learn_rankings,
-    rank_edges,
-    select_recipes,
-    summarise_filters,
-)
+from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes, summarise_filters
 from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
@@ -116,9 +107,18 @@ def tune(
     held_out = [np.flatnonzero(fold_of == fold) for fold in range(FOLDS)]
     by_fold: list[list[Curve]] = []  # [fold][pair]
     with session.reporting() as session:
+        quiet = session.with_progress(ignore_progress)
         for rows in held_out:
             session.report("tune", len(by_fold), FOLDS)
-            by_fold.append(_evaluate_fold(model, task, scores, pairs, settings, rows, session))
+            others = np.setdiff1d(np.arange(len(task)), rows)
+            learned = learn_rankings(model, task.part(others), pairs, settings, session)
+            by_filter = summarise_filters(
+                [recipe.filter for _, recipe in pairs], replace(scores, values=scores.values[others])
+            )
+            ranked = rank_edges(pairs, by_filter, learned)
+            selections = select_recipes(ranked, settings, quiet)
+            outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, quiet)
+            by_fold.append([outcome.curve for outcome in outcomes])
         session.report("tune", FOLDS, FOLDS)
     order = np.argsort(np.concatenate(held_out))
     curves = [Curve.concatenate(folds).subset(order) for folds in zip(*by_fold, strict=True)]
@@ -133,26 +133,6 @@ def tune(
         best = int(np.argmax([measure.better * candidate.area for candidate in candidates[measure]]))
         lead[measure] = compare(curves[first + best], curves[first + find_baseline(listed)], measure)
     return Tuning(len(task), FOLDS, candidates, lead)
-
-
-def _evaluate_fold(
-    model: Model,
-    task: Task,
-    scores: EdgeScores,
-    pairs: Sequence[MeasureRecipe],
-    settings: Settings,
-    held_out: NDArray[np.int64],
-    session: Session,
-) -> list[Curve]:
-    """Return a curve per recipe, on the held-out rows, of the circuits that it selects from all other rows."""
-    others = np.setdiff1d(np.arange(len(task)), held_out)
-    learned = learn_rankings(model, task.part(others), pairs, settings, session)
-    scores = replace(scores, values=scores.values[others])
-    ranked = rank_edges(pairs, summarise_filters([recipe.filter for _, recipe in pairs], scores), learned)
-    quiet = session.with_progress(ignore_progress)
-    selections = select_recipes(ranked, settings, quiet)
-    outcomes, _ = evaluate_selections(model, task.part(held_out), ranked, selections, settings, quiet)
-    return [outcome.curve for outcome in outcomes]
 
 
 def _area_or_none(curve: Curve, measure: Measure) -> float | None:
