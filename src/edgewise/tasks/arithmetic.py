@@ -65,9 +65,7 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
         template, name = draw.choice(TEMPLATES[task]), draw.choice(NAMES)
         (*operands, right), (*others, wrong) = draw.choice(problems), draw.choice(problems)
         clean, corrupted = (template.format(name=name, a=a, b=b) + end for a, b in (operands, others))
-        if right == wrong or not draw.belongs((corrupted,), split):
-            continue
-        if draw.is_new((clean,), split):
+        if right != wrong and draw.accepts(clean, corrupted, split):
             first, second = (mark(letter, str(value)) for letter, value in zip(("a", "b"), operands, strict=True))
             _, named = read_markers(template.format(name=name, a=first, b=second))
             spans = (*sorted(named), end_span(clean))  # by name: some sentences have b first

@@ -30,6 +30,10 @@ class Draw:
         """Whether `item` is in `split`."""
         return hashlib.sha256(repr(item).encode()).digest()[0] % 10 in TENTHS[split]
 
+    def accepts(self, clean: str, corrupted: str, split: str) -> bool:
+        """Whether both prompts of a pair are in `split`, and the clean one is new."""
+        return self.belongs((corrupted,), split) and self.is_new((clean,), split)
+
     def is_new(self, item: tuple[object, ...], split: str) -> bool:
         """Whether `item` is in `split` and new. Raise InputError after many misses: there are no more new items."""
         if self.belongs(item, split) and item not in self._accepted:

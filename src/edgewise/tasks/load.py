@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from . import agreement, arithmetic, capitals, docstring, greater_than, induction, ioi, mcqa, pronouns
+from . import arithmetic, greater_than, ioi, mcqa, word_tasks
 from .chat import use_chat
 from .checks import check_model
 from .draw import SPLITS
@@ -31,11 +31,11 @@ GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
     "greater-than": greater_than.generate,
     "arithmetic-addition": arithmetic.add,
     "arithmetic-subtraction": arithmetic.subtract,
-    "induction": induction.generate,
-    "docstring": docstring.generate,
-    "pronouns": pronouns.generate,
-    "agreement": agreement.generate,
-    "capitals": capitals.generate,
+    "induction": word_tasks.induction,
+    "docstring": word_tasks.docstring,
+    "pronouns": word_tasks.pronouns,
+    "agreement": word_tasks.agreement,
+    "capitals": word_tasks.capitals,
     **KNOWN,
 }
 DESCRIPTIONS = {
