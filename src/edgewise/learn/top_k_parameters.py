@@ -23,8 +23,9 @@ from .base import Learner, check_choice
 FloatArray = NDArray[np.float64]
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
-# With fewer steps than this, default learning rates of measures that are maximised are larger.
-FEW_STEPS = 120
+# With fewer steps than this, default learning rates of measures that are maximised are larger, up to MAX_FACTOR times,
+# so that parameters can move as far.
+FEW_STEPS, MAX_FACTOR = 170, 3.0
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
 
@@ -87,12 +88,12 @@ class TopKParameters(Learner, ABC):
     def rate_for(self, graph: BaseGraph) -> float:
         """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine.
 
-        For a measure that is maximised, the default is larger for few steps, up to twice as large. One that has a
-        target, as CMD has, would overshoot it.
+        For a measure that is maximised, the default is larger for few steps. One that has a target, as CMD has,
+        would overshoot it.
         """
         if self.rate is not None:
             return self.rate
-        factor = min(2.0, max(1.0, math.sqrt(FEW_STEPS / self.steps))) if self.measure.better > 0 else 1.0
+        factor = min(MAX_FACTOR, max(1.0, FEW_STEPS / self.steps)) if self.measure.better > 0 else 1.0
         return self.measure.learning_rate(graph.n_edges) * factor
 
     def rate_at(self, step: int, graph: BaseGraph) -> float:
