@@ -141,8 +141,9 @@ def test_a_finished_study_resumes_without_a_model(edgewise, copied, no_model):
     for name in TABLES:
         (copied / name).unlink()
     words = ("study", *SMALL, "--seeds", 2, "--out", copied)
-    code, out, _ = edgewise(*words)
+    code, out, err = edgewise(*words)
     assert code == 0 and "ILP + Bootstrapping + PNR" in out and contents(copied) == before
+    assert "is finished: its tables" in err and "resuming" not in err
     line = refused(edgewise, *words, "--steps", 3)
     assert "settings differ" in line and "--overwrite" in line
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass, replace
+from io import StringIO
 from itertools import product
 from typing import ClassVar
 
 import numpy as np
 import pytest
 import test_cli
+from rich.console import Console
 from test_cli import refused
 
 from edgewise import (
@@ -34,6 +36,7 @@ from edgewise import (
 )
 from edgewise.evaluate import compare
 from edgewise.learn import LEARNERS
+from edgewise.report.methods_table import methods_terminal
 from edgewise.runtime.session import Session
 from edgewise.score import SCORERS
 from edgewise.study import Plan, choose_methods, compare_methods, list_cells, mean_ranks
@@ -202,6 +205,26 @@ def test_the_terminal_has_one_table_and_a_legend(edgewise, tmp_path):
         assert text in out
     content = json.loads((tmp_path / "out" / "methods.json").read_text())
     assert [row["AUROC"] is None for row in content["rows"]] == [True] * 3 + [False] * 3
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_names_of_methods_are_not_folded(width):
+    """With seeds, marks and a known circuit, the columns that don't fit are below the others."""
+    names = ["information-flow-routes", "eap-ig"]
+    numbers = {"seconds per example": 0.001, "memory": 1e6, "AUROC": 0.5, "precision": 0.5}
+    for measure in ("CPR", "CMD"):
+        numbers |= {measure: 0.1234, f"{measure} spread": 0.01, f"{measure} best": False, f"{measure} verdict": "worse"}
+    cell = {"model": "demo", "task": "ioi", "true_edges": 3}
+    content = {"cells": [cell], "rows": [{"model": "demo", "task": "ioi", "method": name} | numbers for name in names]}
+    text = StringIO()
+    for table in methods_terminal(content, width):
+        Console(file=text, width=width).print(table)
+    lines = text.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    heads = " ".join(line for line in lines if line.startswith("method")).split()
+    assert [head for head in heads if head != "method"] == ["CPR", "CMD", "s/example", "memory", "AUROC", "precision"]
+    for name in names:
+        assert sum(line.startswith(f"  {name} ") for line in lines) == heads.count("method")
 
 
 def test_known_models_go_with_their_own_task_only():

@@ -16,7 +16,7 @@ from ..report.study_tables import write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from . import options
-from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress
+from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers
 from .report import show_study
 
@@ -118,13 +118,16 @@ def command(
             _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
         return
     with studies.open_study(out_folder, plan, overwrite) as opened, common.session() as session:
-        if opened.resumes:
+        if opened.is_finished:
+            note(f"the study in {out_folder} is finished: its tables and its figure are written again from its store")
+        elif opened.resumes:
             note(f"resuming the study in {out_folder}")
         if opened.threads != runtime.thread_count():
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
             study = studies.resume_study(plan, opened, uses_cache, session)
-        summary = write_study(study, opened.folder)
+        with status("writing tables and the figure"):
+            summary = write_study(study, opened.folder)
     show_study(out_folder, study, summary, json)
 
 
@@ -206,7 +209,8 @@ def _compare_methods(
             return
         with show_progress(session) as session:
             comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
-        content = methods_table.write_methods(comparison, folder, overwrite)
+        with status("writing the table and the figure"):
+            content = methods_table.write_methods(comparison, folder, overwrite)
     if as_json:
         print_json(content | {"out": str(folder)})
         return

@@ -25,6 +25,7 @@ from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
 FORMAT, VERSION = "edgewise-methods", 1
 # A regular expression of the files in the folder of a comparison.
 FILE_PATTERN = r"methods\.(md|csv|json)|figure\.(png|svg)"
+INDENT = "  "
 # The order of the table's columns.
 MEASURES = BOTH_MEASURES[::-1]
 LEGEND = (
@@ -160,7 +161,7 @@ def _costs(row: Mapping[str, Any]) -> list[str]:
 
 
 def methods_terminal(content: Mapping[str, Any], width: int) -> list[Table]:
-    """Return the table for a terminal. The cells are below each other, each under its name."""
+    """Return the table for a terminal. The cells are below each other, each under its name; names aren't folded."""
     rows: list[Sequence[Any]] = []
     ends: list[int] = []
     for cell in content["cells"]:
@@ -172,10 +173,13 @@ def methods_terminal(content: Mapping[str, Any], width: int) -> list[Table]:
             for measure in MEASURES:
                 marks, number, spread = _area(row, measure.name)
                 areas.append(Text(f"{marks} ".lstrip()) + Text(number, "bold" * row[f"{measure.name} best"]) + spread)
-            rows.append((f"  {row['method']}", *areas, *_costs(row)))
+            rows.append((f"{INDENT}{row['method']}", *areas, *_costs(row)))
     heads = ["method", *(measure.name for measure in MEASURES), "s/example", "memory", "AUROC", "precision"]
     shown = range(len(heads) if any(cell["true_edges"] for cell in content["cells"]) else len(heads) - 2)
-    return number_tables([heads[i] for i in shown], [[row[i] for i in shown] for row in rows], width, ends=ends)
+    longest = max(len(row["method"]) for row in content["rows"]) + len(INDENT)
+    return number_tables(
+        [heads[i] for i in shown], [[row[i] for i in shown] for row in rows], width, ends=ends, min_name_width=longest
+    )
 
 
 def rank_lines(content: Mapping[str, Any]) -> list[str]:

@@ -25,7 +25,6 @@ MARKS_LEGEND = (
 )
 AREA_MARKS_LEGEND = f"{BEST}: of this measure on these examples; compared with greedy on the same ones, {MARKS_LEGEND}"
 KEPT_LEGEND = "kept: {units} left by pruning, in % of those asked for, at 1, 10 and 50 % of all {units}"
-# Names are folded to no less than this, as long as there is room for a column of numbers.
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
 COLUMN_GAP = 2
@@ -64,10 +63,12 @@ def number_tables(
     *,
     left: Collection[int] = (),
     ends: Collection[int] = (),
+    min_name_width: int = MIN_NAME_WIDTH,
 ) -> list[Table]:
     """Return a table of a name and numbers per row for a terminal: names are folded, numbers never.
 
-    Columns without room go into further tables, below the first, with the names repeated. `left` are the columns that
+    Columns without room go into further tables, below the first, with the names repeated. Names are folded to no less
+    than `min_name_width`, as long as there is room for a column of numbers. `left` are the columns that
     are aligned at the left, unlike numbers; `ends` are the rows after which there is a line.
     """
     cells = [[cell if isinstance(cell, Text) else safe_text(cell) for cell in row] for row in (heads, *rows)]
@@ -80,7 +81,7 @@ def number_tables(
 
     parts: list[list[int]] = [[]]
     for column in range(1, len(heads)):
-        if parts[-1] and name_width([*parts[-1], column]) < min(widths[0], MIN_NAME_WIDTH):
+        if parts[-1] and name_width([*parts[-1], column]) < min(widths[0], min_name_width):
             parts.append([])
         parts[-1].append(column)
     tables: list[Table] = []

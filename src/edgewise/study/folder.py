@@ -70,11 +70,16 @@ class CellRecord(TypedDict):
 
 @dataclass(frozen=True)
 class OpenStudy:
-    """The folder of a running study, whether it resumes earlier work, and the number of threads that it began with."""
+    """The folder of a running study, and the number of threads that it began with.
+
+    resumes      whether earlier work is there
+    is_finished  whether all cells are there
+    """
 
     folder: Path
     resumes: bool
     threads: int
+    is_finished: bool = False
 
 
 @contextmanager
@@ -129,7 +134,8 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
             threads = stored["threads"] if stored else thread_count()
             remove_drafts(folder)
             write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
-            yield OpenStudy(folder, stored is not None, threads)
+            keys = [cell_key(record, model, task) for model in record["models"] for task in record["tasks"]]
+            yield OpenStudy(folder, stored is not None, threads, all(map(store.has, keys)))
         except BaseException:
             if is_new and store.is_empty:
                 remove(folder)
