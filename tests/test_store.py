@@ -33,7 +33,7 @@ from edgewise.recipes import stages
 from edgewise.runtime import Session, store as store_module
 from edgewise.runtime.partial_unit import PartialUnit
 from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
-from edgewise.runtime.unit_keys import unit_key
+from edgewise.runtime.unit_keys import code_digest, unit_key
 from edgewise.score import run_scorer as scoring
 from edgewise.tasks import Example, Kl, Task
 
@@ -366,10 +366,26 @@ def test_a_partial_store_with_other_files_is_left_alone(tmp_path, kind):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_versions_are_part_of_every_key(monkeypatch):
-    before = unit_key("scores", a=1)
+def test_versions_and_the_code_are_part_of_every_key(monkeypatch, tmp_path):
+    keys = [unit_key("scores", a=1)]
     monkeypatch.setattr("edgewise.runtime.unit_keys.VERSIONS", ("edgewise 99",))
-    assert unit_key("scores", a=1) != before
+    keys.append(unit_key("scores", a=1))
+    monkeypatch.setattr("edgewise.runtime.unit_keys.code_digest", lambda: "other")
+    assert len({*keys, unit_key("scores", a=1)}) == 3
+
+
+def test_the_digest_of_the_code_changes_with_every_file_that_computes(monkeypatch, tmp_path):
+    for name in ("score/eap.py", "models/forward.py", "cli/run.py", "runtime/unit_keys.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x = 1")
+    monkeypatch.setattr("edgewise.runtime.unit_keys.__file__", str(tmp_path / "runtime" / "unit_keys.py"))
+    digests = [code_digest.__wrapped__()]
+    for name, changes in (("score/eap.py", True), ("models/forward.py", True), ("cli/run.py", False)):
+        (tmp_path / name).write_text("x = 2")
+        digests.append(code_digest.__wrapped__())
+        assert (digests[-1] != digests[-2]) == changes
+    (tmp_path / "models" / "forward.py").rename(tmp_path / "score" / "forward.py")
+    assert code_digest.__wrapped__() != digests[-1]
 
 
 def test_the_digest_of_a_model_depends_on_the_bytes_of_its_files(saved):

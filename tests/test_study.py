@@ -231,7 +231,8 @@ class Own(Base):
 
 def test_a_changed_source_of_a_custom_method_is_noticed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    for number, text in enumerate((CUSTOM, CUSTOM, CUSTOM.replace("FACTOR", "factor"))):
+    # Last, a function that the class may use.
+    for number, text in enumerate((CUSTOM, CUSTOM, CUSTOM.replace("FACTOR", "factor"), f"{CUSTOM}\ndef f(): pass\n")):
         (tmp_path / "own_methods.py").write_text(text)
         sys.modules.pop("own_methods", None)
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)

@@ -14,6 +14,7 @@ from ..io.atomic import check_file, to_plain, write_json
 from ..io.records import read_json
 from ..method import plain
 from ..recipes.run_info import versions
+from ..runtime.unit_keys import code_digest
 from .console import note, show_progress
 from .options import DRY_RUN, JSON, OVERWRITE, option
 
@@ -34,7 +35,8 @@ def made_from(**inputs: Any) -> dict[str, Any]:
 
     None is left out: it stands for an option that isn't used, and that earlier versions may not have had.
     """
-    values = {name: plain(value) for name, value in inputs.items() if value is not None} | {"versions": versions()}
+    values = {name: plain(value) for name, value in inputs.items() if value is not None}
+    values |= {"versions": versions(), "code": code_digest()}
     return dict(json.loads(json.dumps(values, default=to_plain)))
 
 

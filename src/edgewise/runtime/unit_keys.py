@@ -6,11 +6,13 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from importlib.metadata import version
 from numbers import Number
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -23,6 +25,8 @@ from ..method import Method, check_frozen
 PACKAGE = __package__.partition(".")[0]
 # Other versions may compute other values from the same arguments.
 VERSIONS = tuple(f"{name} {version(name)}" for name in (PACKAGE, "numpy", "torch", "transformers", "highspy"))
+# Packages of edgewise that compute nothing that is stored.
+WITHOUT_RESULTS = ("cli", "report")
 # Methods of other packages than these are custom: their source is part of the key.
 STANDARD_PACKAGES = {PACKAGE, *sys.stdlib_module_names}
 # Types whose repr says all about a value.
@@ -34,7 +38,16 @@ _CLASSES_WITHOUT_SOURCE: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 def unit_key(stage: str, **arguments: Any) -> str:
     """Return the key of a stage and its arguments: plain values, methods, arrays, and digests of anything large."""
     described = {name: _describe(value) for name, value in sorted(arguments.items())}
-    return f"{stage}-{_digest(repr((VERSIONS, described)).encode())[:32]}"
+    return f"{stage}-{_digest(repr((VERSIONS, code_digest(), described)).encode())[:32]}"
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of edgewise's own code. In a git checkout, it changes without a new version."""
+    root = Path(__file__).parent.parent
+    paths = sorted(path.relative_to(root) for path in root.rglob("*.py"))
+    files = [(str(path), _digest((root / path).read_bytes())) for path in paths if path.parts[0] not in WITHOUT_RESULTS]
+    return _digest(repr(files).encode())[:16]
 
 
 def custom_digests(methods: Iterable[Method]) -> dict[str, str]:
@@ -78,12 +91,17 @@ def _digest(data: Any) -> str:
 
 
 def _custom_sources(kind: type) -> list[str]:
-    """Return the sources of a class and its bases that aren't edgewise's: their names don't say what they do."""
+    """Return the sources of a class and its bases that aren't edgewise's: their names don't say what they do.
+
+    A source is the whole file, because a class may use functions of its module; in a notebook, the class.
+    """
     sources = []
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] not in STANDARD_PACKAGES:
-            try:
-                sources.append(inspect.getsource(base))
-            except (OSError, TypeError):
+            for part in (sys.modules.get(base.__module__), base):
+                with suppress(OSError, TypeError):
+                    sources.append(inspect.getsource(part))  # type: ignore[arg-type]
+                    break
+            else:
                 sources.append(_CLASSES_WITHOUT_SOURCE.setdefault(base, uuid4().hex))
     return sources

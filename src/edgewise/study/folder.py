@@ -36,7 +36,7 @@ from ..io.records import convert_record, read_versioned_json
 from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
-from ..runtime.unit_keys import VERSIONS, custom_digests
+from ..runtime.unit_keys import VERSIONS, code_digest, custom_digests
 from .cell import Cell, Repeats, Study, collect_repeats, recipes_to_test
 from .plan import TEST, VALIDATION, Plan
 
@@ -94,7 +94,8 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     InputError
         If the folder holds finished work of another plan, or files that aren't a study's. Nothing is changed then.
     """
-    sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": VERSIONS}
+    versions = [*VERSIONS, f"code {code_digest()}"]
+    sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": versions}
     record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))  # as it will be read back
     check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
