@@ -225,6 +225,7 @@ def refused(edgewise, *words):
         ("score --out new --learning-rate 1", "no such option"),
         ("score --out new --dtype int8", "float32"),
         ("score --out new --scorer eap --steps 3", "'eap' takes no steps"),
+        ("score --out new --best 3", "'eap-ig' takes no best"),
         ("score --model", "requires an argument"),
         ("learn --out new --batch-size 2", "no such option"),
         ("study --learning-rate 1", "need --learned"),

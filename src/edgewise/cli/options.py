@@ -359,13 +359,16 @@ class ScorerOptions:
         metavar=f"[{'|'.join(SCORERS)}|MODULE:CLASS]",
     )  # fmt: skip
     steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
+    best: int | None = option(
+        None, "Scoring", "With exact: patch only so many edges, those that eap-ig scores highest.", min=1
+    )
 
     def build_scorer(self) -> Scorer:
         """Return the scorer. The module of a custom one is imported."""
         if ":" not in self.scorer:
-            return choose("scorer", SCORERS, self.scorer, steps=self.steps)
+            return choose("scorer", SCORERS, self.scorer, steps=self.steps, best=self.best)
         custom = load_scorer(self.scorer)
-        return choose("scorer", {custom.name: custom}, custom.name, steps=self.steps)
+        return choose("scorer", {custom.name: custom}, custom.name, steps=self.steps, best=self.best)
 
 
 @dataclass(frozen=True)
