@@ -61,6 +61,22 @@ def test_a_result_folder_keeps_the_spans(discovery, tasks, tmp_path):
     assert "(edge, span) pairs" in (tmp_path / "result" / "README.md").read_text()
 
 
+def test_prompts_have_the_spans_of_their_tokens(discovery, tasks, tmp_path):
+    assert [prompt.spans for prompt in discovery.prompts] == [example.span_indices for example in tasks[1].examples]
+    write_result(discovery, tmp_path / "result")
+    assert read_result(tmp_path / "result").prompts == discovery.prompts
+    path = tmp_path / "result" / "examples.json"
+    record = json.loads(path.read_text())
+    for spans in ([99] * len(discovery.prompts[0].clean), [0], [-1] * len(discovery.prompts[0].clean)):
+        changed = [record["prompts"][0] | {"spans": spans}, *record["prompts"][1:]]
+        path.write_text(json.dumps(record | {"prompts": changed}))
+        with pytest.raises(InputError, match="other spans of tokens"):
+            read_result(tmp_path / "result")
+    earlier = [{name: value for name, value in prompt.items() if name != "spans"} for prompt in record["prompts"]]
+    path.write_text(json.dumps(record | {"prompts": earlier}))
+    assert read_result(tmp_path / "result").prompts[0] == replace(discovery.prompts[0], spans=())
+
+
 def test_few_pairs_are_faithful(discovery):
     """At 5 % of the pairs; the full circuit is the model."""
     curve = discovery.best(CMD).curve

@@ -152,7 +152,7 @@ def discover(
         learned=learned,
         tuning=tuning,
         overlap=overlap,
-        prompts=decode_prompts(test.examples, model.tokenizer),
+        prompts=decode_prompts(test.examples, model.tokenizer, settings.positions),
         attention=patterns,
         load_scores=lambda: scores,
     )

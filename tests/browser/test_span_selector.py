@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from edgewise import Graph
 from edgewise.graph import SpanGraph
 
-from .sample_views import mask_of, number, ranked, sample_view
+from .sample_views import LENGTH, mask_of, number, ranked, sample_view
 
 SPANS = ("S1", "IO", "the <rest>")
 ILP, SIZE = 1, 2
@@ -16,7 +19,12 @@ ILP, SIZE = 1, 2
 
 @pytest.fixture(scope="module")
 def view():
-    return sample_view(SpanGraph(Graph(3, 2, 16), SPANS))
+    view = sample_view(SpanGraph(Graph(3, 2, 16), SPANS))
+    prompts = tuple(
+        replace(prompt, spans=tuple((place + example) // 2 % len(SPANS) for place in range(LENGTH)))
+        for example, prompt in enumerate(view.runs[0].prompts)
+    )
+    return replace(view, runs=(replace(view.runs[0], prompts=prompts),))
 
 
 @pytest.fixture
@@ -51,6 +59,61 @@ def test_the_chosen_edge_shows_on_which_spans_it_acts(page, view):
     buttons.nth(other).click()
     page.settle()
     assert page.address_parts()["edge"] == view.graph.edge_name(strongest_first[other])
+
+
+def positions(spans, wanted) -> list[str]:
+    return [str(place) for place, span in enumerate(spans) if span in wanted]
+
+
+def expect_marked(page, kind: str, places: list[str]) -> None:
+    """Wait until exactly these positions of the prompt have a kind of mark."""
+    expect(page.page.locator(f"#example-tokens .pair.{kind}")).to_have_count(len(places))
+    for place in places:
+        expect(page.page.locator(f"#example-tokens .pair.{kind}[data-position='{place}']")).to_have_count(1)
+
+
+@pytest.mark.parametrize("example", [0, 3])
+def test_the_tokens_at_which_the_chosen_edge_acts_are_marked(page, view, example):
+    """Also when another circuit is shown, in which the edge acts at other spans."""
+    spans = view.runs[0].prompts[example].spans
+    for size in (SIZE, SIZE + 1):
+        by_edge = mask_of(view, ILP, size).reshape(-1, len(SPANS))
+        edge = int(np.argmax(mask_of(view, ILP, SIZE).reshape(-1, len(SPANS)).sum(1) == 2))
+        at = int(np.argmax(by_edge[edge]))
+        name = view.graph.edge_name(edge * len(SPANS) + at)
+        share = view.rows[ILP].sizes[size].share
+        page.edit_address(f"#tab=examples&size={share}&example={example}&edge={name}")
+        expect_marked(page, "acts", positions(spans, [at]))
+        also = [span for span in np.flatnonzero(by_edge[edge]).tolist() if span != at]
+        expect_marked(page, "acts-too", positions(spans, also))
+        words = page.page.locator("#example-acts")
+        expect(words).to_contain_text(f"Outlined: the tokens of {SPANS[at]}, where {name} acts; dashed:")
+        for span in also:
+            expect(words).to_contain_text(SPANS[span])
+    titles = page.page.locator("#example-tokens [data-position]").evaluate_all("all => all.map((one) => one.title)")
+    assert titles == [SPANS[span] for span in spans]
+
+
+def test_the_tokens_of_the_chosen_span_are_marked(page, view):
+    page.click("#tab-examples")
+    expect_marked(page, "acts", [])
+    expect(page.page.locator("#example-acts")).to_contain_text("Select an edge or a span")
+    for span, name in enumerate(SPANS):
+        page.choose("#span", name)
+        expect_marked(page, "acts", positions(view.runs[0].prompts[0].spans, [span]))
+        expect(page.page.locator("#example-acts")).to_have_text(f"Outlined: the tokens of {name}.")
+
+
+def test_a_pair_outside_the_circuit_is_said_not_to_act(page, view):
+    outside = view.graph.edge_name(int(np.argmin(mask_of(view, ILP, SIZE))))
+    page.edit_address(f"#tab=examples&size=0.3&edge={outside}")
+    expect(page.page.locator("#example-acts")).to_contain_text(f"{outside} doesn't act in this circuit")
+
+
+def test_prompts_of_earlier_versions_have_no_spans(open_page, write_page):
+    page = open_page(write_page(sample_view(SpanGraph(Graph(3, 2, 16), SPANS))), "#tab=examples")
+    expect(page.page.locator("#example-tokens .pair[data-position]")).to_have_count(LENGTH)
+    expect(page.page.locator("#example-acts")).to_have_count(0)
 
 
 def test_pages_of_plain_circuits_have_no_spans(open_page, write_page):

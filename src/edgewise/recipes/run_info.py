@@ -75,12 +75,16 @@ class TaskInfo:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A pair of prompts as the texts of their tokens, and the two answers."""
+    """A pair of prompts as the texts of their tokens, and the two answers.
+
+    spans  [token] the index of its span in the run's graph; () if circuits don't consist of (edge, span) pairs
+    """
 
     clean: tuple[str, ...]
     corrupted: tuple[str, ...]
     correct: str
     incorrect: str
+    spans: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in VERSIONED_PACKAGES}
 
 
-def decode_prompts(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt, ...]:
+def decode_prompts(examples: Sequence[Example], tokenizer: Any, with_spans: bool = False) -> tuple[Prompt, ...]:
     """Return the first examples as texts, at most `MAX_PROMPTS` and `MAX_TOKENS`. Without a tokenizer, as numbers."""
     lengths = np.cumsum([2 * example.length for example in examples[:MAX_PROMPTS]])
     examples = examples[: int(np.count_nonzero(lengths <= MAX_TOKENS))]
@@ -169,6 +173,7 @@ def decode_prompts(examples: Sequence[Example], tokenizer: Any) -> tuple[Prompt,
             tuple(text[token] for token in example.corrupted),
             "".join(text[token] for token in (example.correct, *example.continuation)),
             "" if example.incorrect is None else text[example.incorrect],
+            tuple(example.span_indices) if with_spans else (),
         )
         for example in examples
     )

@@ -36,7 +36,7 @@ from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, MEASURES, Attention, Curve, Measure, check_metric
 from ..evaluate.attention import pairs
-from ..graph import BaseGraph
+from ..graph import BaseGraph, SpanGraph
 from ..io.arrays import read_arrays, write_arrays
 from ..io.atomic import write_json, write_text
 from ..io.formats import NPZ
@@ -398,6 +398,9 @@ def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
         raise InputError(f"{path} has other prompts than those that the run was evaluated on")
     if not all(len(prompt.clean) == len(prompt.corrupted) > 0 for prompt in prompts):
         raise InputError(f"{path} has a pair of prompts of different lengths")
+    spans = range(run.graph.n_spans if isinstance(run.graph, SpanGraph) else 0)
+    if not all(len(p.spans) in (0, len(p.clean)) and all(span in spans for span in p.spans) for p in prompts):
+        raise InputError(f"{path} has other spans of tokens than the run's circuits")
     return prompts
 
 

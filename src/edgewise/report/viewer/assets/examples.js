@@ -42,10 +42,13 @@ export function examplesPanel(element, view, update) {
     note.textContent = notes(view, now, strip);
     note.hidden = note.textContent === "";
   });
-  const renderPrompt = whenChanged((now) => [view.rows[now.row].run, shownExample(view, now)], (now) => {
+  // Only in circuits of pairs do the marks of tokens depend on the circuit and on what is selected.
+  const marked = (now) => (view.span ? [now.row, now.size, now.edge, now.span] : []);
+  const promptKeys = (now) => [view.rows[now.row].run, shownExample(view, now), ...marked(now)];
+  const renderPrompt = whenChanged(promptKeys, (now) => {
     const { run } = view.rows[now.row];
     const example = shownExample(view, now);
-    prompt.replaceChildren(...promptOf(view, run, example));
+    prompt.replaceChildren(...promptOf(view, now, example));
     attention.replaceChildren(attentionWords(view.runs[run], example, go, () => update({ example, tab: "attention" })));
   });
   const renderOutcome = whenChanged((now) => [now.row, now.size, now.other, now.example, width()], (now) => {

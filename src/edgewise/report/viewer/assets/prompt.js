@@ -4,16 +4,34 @@ import { draw, el } from "edgewise/dom.js";
 import { SWATCHES } from "edgewise/panel.js";
 import { heightRange, heightScale, linePath, shareScale } from "edgewise/plot.js";
 import { faithfulWords, heldExamples, metricOf, singleFaithfulness } from "edgewise/single.js";
+import { spansOf } from "edgewise/scene.js";
 import { sameSize } from "edgewise/state.js";
 import { fixed, number, percent } from "edgewise/text.js";
 import { pieces } from "edgewise/tokens.js";
 
 const SPARK = { height: 56, side: 6 };
 
-/** An example's tokens and answers, as elements. */
-export function promptOf(view, run, example) {
-  const prompt = view.runs[run].prompts[example];
-  return prompt ? [tokenPairs(prompt), answers(prompt)] : [el("p", { class: "quiet" }, "Its prompt isn't here.")];
+/** An example's tokens and answers, as elements. Tokens at which the selected edge acts are marked. */
+export function promptOf(view, state, example) {
+  const prompt = view.runs[view.rows[state.row].run].prompts[example];
+  if (!prompt) return [el("p", { class: "quiet" }, "Its prompt isn't here.")];
+  if (!view.span || !prompt.spans?.length) return [tokenPairs(prompt), answers(prompt)];
+  const marks = marksOf(view, state);
+  return [tokenPairs(prompt, view.graph.spans, marks), el("p", { class: "quiet", id: "example-acts" }, marks.words),
+    answers(prompt)];
+}
+
+/** The spans whose tokens are marked: `at`, of the selected edge or selected itself, `also` of the same edge; words. */
+function marksOf(view, { row, size, edge, span }) {
+  const named = (at) => view.graph.spans[at];
+  if (edge === null && span === null) return { also: [], words: "Select an edge or a span to mark its tokens." };
+  if (edge === null) return { at: span, also: [], words: `Outlined: the tokens of ${named(span)}.` };
+  const at = view.span[edge];
+  const acting = spansOf(view, view.rows[row], size, edge).filter((pair) => pair.inside);
+  const also = acting.filter((pair) => pair.edge !== edge).map((pair) => view.span[pair.edge]);
+  const acts = acting.some((pair) => pair.edge === edge) ? "acts" : "doesn't act in this circuit";
+  const others = also.length ? `; dashed: ${also.map(named).join(", ")}, where the same edge also acts` : "";
+  return { at, also, words: `Outlined: the tokens of ${named(at)}, where ${view.edgeName(edge)} ${acts}${others}.` };
 }
 
 /** What the circuits of a state make of an example, as elements. */
@@ -28,16 +46,21 @@ function tokenOf(text, attributes) {
   return el("span", attributes, ...pieces(text).map(shown));
 }
 
-/** Clean above corrupted, position by position, those that differ marked. */
-function tokenPairs({ clean, corrupted }) {
+/** Clean above corrupted, position by position, those that differ and those of the spans of `marks` marked. */
+function tokenPairs({ clean, corrupted, spans }, names, marks) {
   const length = Math.max(clean.length, corrupted.length);
   const pairs = Array.from({ length }, (_, place) => {
     const side = (tokens, name) => tokenOf(tokens[place] ?? "", { class: `token ${name}`, "data-side": name });
-    return el("span", { class: clean[place] === corrupted[place] ? "pair" : "pair differ", "data-position": place },
+    const kinds = ["pair"];
+    if (clean[place] !== corrupted[place]) kinds.push("differ");
+    if (marks?.at === spans[place]) kinds.push("acts");
+    else if (marks?.also.includes(spans[place])) kinds.push("acts-too");
+    const span = marks ? { title: names[spans[place]], "data-span": names[spans[place]] } : {};
+    return el("span", { class: kinds.join(" "), "data-position": place, ...span },
       side(clean, "clean"), side(corrupted, "corrupted"));
   });
-  const names = ["clean", "corrupted"].map((name) => el("span", {}, name));
-  return el("div", { class: "pairs", id: "example-tokens" }, el("span", { class: "pair names" }, ...names), ...pairs);
+  const heads = ["clean", "corrupted"].map((name) => el("span", {}, name));
+  return el("div", { class: "pairs", id: "example-tokens" }, el("span", { class: "pair names" }, ...heads), ...pairs);
 }
 
 function answers({ correct, incorrect }) {
