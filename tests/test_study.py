@@ -289,6 +289,29 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1
 
 
+def test_bad_rows_are_left_out_of_a_study_on_request(edgewise, tmp_path):
+    path = tmp_path / "own.jsonl"
+    path.write_text("\n".join([*map(json.dumps, example_rows([None])), "{", json.dumps({"clean": "When"})]))
+    words = ("study", *SMALL, "--seeds", 1, "--task", path, "--out", tmp_path / "study")
+    assert "--skip-bad leaves out such rows" in refused(edgewise, *words)
+    code, out, err = edgewise(*words, "--skip-bad", "--json")
+    assert code == 0 and "2 of the 10 rows" in err
+    assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
+    assert "skip_bad differ" in refused(edgewise, *words)
+
+
+def test_tasks_of_a_study_are_read_as_the_plan_says(monkeypatch):
+    calls = []
+    monkeypatch.setattr("edgewise.study.run.load_task", lambda *_, **how: calls.append(how))
+    plan = Plan("demo", ("ioi", "hub:a"), spans="token", chat=True, skip_bad=True, columns=(("clean", "b"),))
+    for task in plan.tasks:
+        run.load_splits(plan, None, task, 0, ["train"])
+    how = {"spans": "token", "chat": True, "skip_bad": True}
+    assert calls == [how | {"columns": None}, how | {"columns": {"clean": "b"}}]
+    with pytest.raises(InputError, match="columns are for data sets"):
+        Plan("demo", "ioi", columns=(("clean", "b"),))
+
+
 def test_a_missing_split_raises_before_the_work(edgewise, tmp_path, monkeypatch):
     path = write(tmp_path / "own.jsonl", example_rows(["train", "test"]))
     monkeypatch.setattr(stages, "score_edges", lambda *_, **__: pytest.fail("scored in vain"))

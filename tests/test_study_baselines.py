@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,6 +29,8 @@ from edgewise.select import Greedy
 from edgewise.study import Grid
 from edgewise.study.baselines import BASELINES, MatchedCircuits, RandomCircuits
 
+# Fields of a plan that 0.2.0 doesn't have.
+NEW = ("baselines", "spans", "chat", "skip_bad", "columns")
 GRAPH = Graph(3, 4, 16)
 GRAPHS = (GRAPH, SpanGraph(GRAPH, ("S1", "S2", "end")), NodeGraph(GRAPH), NeuronGraph(GRAPH))
 
@@ -70,7 +74,8 @@ def test_rows_of_a_study(tmp_path):
     again = run_study(plan, tmp_path / "study")
     assert {repeats.recipe.name: repeats.mean for repeats in again.cells[0].test[CMD]} == rows
     assert Plan.from_record(plan.record()) == plan
-    older = {name: value for name, value in plan.record().items() if name not in ("baselines", "spans")}
+    assert Plan.from_record((hub := replace(plan, tasks=("hub:a",), columns=(("clean", "b"),))).record()) == hub
+    older = {name: value for name, value in plan.record().items() if name not in NEW}
     assert not Plan.from_record(older).baselines
 
 

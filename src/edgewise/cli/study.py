@@ -15,6 +15,7 @@ from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
+from ..tasks.hub import parse_columns
 from . import options
 from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers
@@ -28,6 +29,16 @@ class StudyModelOptions(options.ModelOptions):
     model: list[str] | None = option(  # type: ignore[assignment]
         None, "Model", "As in `run`; several, or a list with commas. Default: demo."
     )
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """How the examples of all tasks are read."""
+
+    spans: str | None = options.SPANS
+    chat: bool = options.CHAT
+    skip_bad: bool = options.SKIP_BAD
+    columns: str | None = options.COLUMNS
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,7 @@ def command(
     task: list[str] | None = option(None, "Task", "As in `run`; several, or a list with commas. Default: as in `run`."),
     seeds: int = option(3, "Task", "Number of seeds. Each draws other examples and other resamples."),
     examples: int | None = options.EXAMPLES,
-    spans: str | None = options.SPANS,
+    prompts: PromptOptions,
     scorers: str | None = option(
         None,
         "Scoring",
@@ -103,7 +114,7 @@ def command(
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
         raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
-    plan = _build_plan(model, common, grids, task, seeds, examples, spans, with_control=control is not None)
+    plan = _build_plan(model, common, grids, task, seeds, examples, prompts, with_control=control is not None)
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
     if scorers is not None:
@@ -138,7 +149,7 @@ def _build_plan(
     task: list[str] | None,
     seeds: int,
     examples: int | None,
-    spans: str | None,
+    prompts: PromptOptions,
     with_control: bool,
 ) -> studies.Plan:
     """Return what a study runs."""
@@ -162,7 +173,10 @@ def _build_plan(
         learner=common.build_learner(seed=0) if common.learned else None,
         trust_remote_code=model.trust_remote_code,
         baselines=not common.as_published,
-        spans=spans,
+        spans=prompts.spans,
+        chat=prompts.chat,
+        skip_bad=prompts.skip_bad,
+        columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
     )
 
 

@@ -20,6 +20,7 @@ from ..recipes.recipe import Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..tasks import GENERATORS, is_task_file
+from ..tasks.hub import PREFIX
 from .baselines import MatchedCircuits, RandomCircuits
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Plan:
     learner            learns a ranking on every draw of train, for each measure. None for no learned rankings.
     trust_remote_code  whether code that comes with a model is run
     baselines          whether random circuits have rows of their own: what chance achieves
-    spans              'token' makes every token position a span, as in `load_task`
+    spans, chat, skip_bad, columns
+                       as in `load_task`; `columns`, as pairs, are for the tasks hub:NAME
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -96,6 +98,9 @@ class Plan:
     trust_remote_code: bool = False
     baselines: bool = True
     spans: str | None = None
+    chat: bool = False
+    skip_bad: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -109,6 +114,8 @@ class Plan:
         for kind, names in (("model", self.models), ("task", self.tasks)):
             if len(set(names)) < len(names):
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
+        if self.columns and not any(name.startswith(PREFIX) for name in self.tasks):
+            raise InputError(f"columns are for data sets ('{PREFIX}NAME'), but the tasks are {', '.join(self.tasks)}")
         if self.examples is not None and self.examples < 1:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
         if not 1 <= self.seeds <= MAX_SEEDS:
@@ -176,5 +183,6 @@ class Plan:
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
             raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
-        earlier = {"baselines": False, "spans": None}  # 0.2.0 has neither
+        # 0.2.0 has none of these.
+        earlier: dict[str, Any] = {"baselines": False, "spans": None, "chat": False, "skip_bad": False, "columns": []}
         return convert_record(cls, earlier | dict(record), "plan", decoders)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
 from ..tasks import Task, load_task, load_unsplit
+from ..tasks.hub import PREFIX
 from .cell import Cell, Repeats, Study, best_informed, collect_repeats, recipes_to_test
 from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_study_file, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan
@@ -155,7 +157,9 @@ def load_splits(
 ) -> dict[str, Task]:
     """Return split -> examples of a task."""
     load = load_unsplit if task in plan.unsplit else load_task
-    return {split: load(task, model, split, plan.examples, seed, spans=plan.spans) for split in splits}
+    columns = dict(plan.columns) if task.startswith(PREFIX) else None
+    how: dict[str, Any] = {"spans": plan.spans, "chat": plan.chat, "skip_bad": plan.skip_bad, "columns": columns}
+    return {split: load(task, model, split, plan.examples, seed, **how) for split in splits}
 
 
 def _over_seeds(

@@ -216,11 +216,12 @@ def check_task(name: str) -> None:
         raise unknown_name("task", name, [*DESCRIPTIONS, "mib/NAME=FOLDER", "FILE.jsonl", "FILE.json", "FILE.csv"])
 
 
-def load_unsplit(
-    name: str, model: TokenReader, split: str, examples: int | None, seed: int, spans: str | None = None
-) -> Task:
-    """Return one split of a file without splits: a third of its distinct examples, drawn with the seed."""
-    return split_task(load_task(name, model, spans=spans), split, seed).head(examples)
+def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None, seed: int, **how: Any) -> Task:
+    """Return one split of a file without splits: a third of its distinct examples, drawn with the seed.
+
+    `how` are further arguments of `load_task`.
+    """
+    return split_task(load_task(name, model, **how), split, seed).head(examples)
 
 
 def split_task(whole: Task, split: str, seed: int = 0) -> Task:
