@@ -1,7 +1,7 @@
-"""Write a task file for a model of children's stories: who receives the thing?
+"""Write task files for a model of children's stories, each with another seed: who receives the thing?
 
-    python benchmarks/make_stories.py stories.jsonl
-    python benchmarks/learned.py --model MODEL --task stories.jsonl --out results/learned-stories
+    python benchmarks/make_stories.py stories-0.jsonl stories-1.jsonl stories-2.jsonl
+    python benchmarks/learned.py --model MODEL --task stories-*.jsonl --out results/learned-stories
 
 In the corrupted prompt the other friend gives the thing away, so the answer is the other name.
 """
@@ -27,7 +27,7 @@ TEMPLATES = (
 COUNTS = {"train": 240, "validation": 120, "test": 240}
 
 
-def main(path: Path, seed: int = 0) -> None:
+def write_stories(path: Path, seed: int) -> None:
     """Write distinct prompts for all splits."""
     draw, used, rows = random.Random(seed), set(), []
     for split, count in COUNTS.items():
@@ -46,4 +46,5 @@ def main(path: Path, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    for seed, name in enumerate(sys.argv[1:]):
+        write_stories(Path(name), seed)
