@@ -36,7 +36,7 @@ from .tables import AREA_MARKS_LEGEND, mark_words, number_tables
 
 # In a narrower terminal intervals are on a line below their value.
 NARROW_WIDTH = 60
-SPREAD_LEGEND = "±: standard deviation over seeds"
+SPREAD_LEGEND = "±: standard deviation over seeds; a task file with splits gives every seed the same examples"
 TERMINAL_LEGEND = (AREA_MARKS_LEGEND, f"{SPREAD_LEGEND}; the files have all intervals")
 FILE_LEGEND = (
     f"{AREA_MARKS_LEGEND}. {SPREAD_LEGEND}; brackets: {CONFIDENCE:.0%} interval over resamples of the evaluated "
