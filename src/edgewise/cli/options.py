@@ -360,7 +360,7 @@ class ScorerOptions:
     )  # fmt: skip
     steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
     best: int | None = option(
-        None, "Scoring", "With exact: the number of edges to patch, those that eap-ig scores highest. Default: all.", min=1
+        None, "Scoring", "With exact: the number of edges to patch, the best of eap-ig. Default: all.", min=1
     )
 
     def build_scorer(self) -> Scorer:
