@@ -1,14 +1,13 @@
-"""EAP and EAP-IG-inputs: the activation difference times the gradient, at the clean run or between the two runs."""
+"""EAP: the activation difference times the gradient at the clean run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric
-from .base import BatchScores, Scorer, check_steps
-from .first_order import score_at_clean, score_on_path
+from .base import BatchScores, Scorer
+from .first_order import score_at_clean
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared
@@ -23,21 +22,3 @@ class Eap(Scorer):
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         return score_at_clean(batch, metric)
-
-
-@dataclass(frozen=True)
-class EapIg(Scorer):
-    """One forward pass and `steps` forward + backward passes, at corrupted + (k / steps)(clean - corrupted)."""
-
-    name: ClassVar[str] = "eap-ig"
-    steps: int = 5
-
-    def __post_init__(self) -> None:
-        check_steps(self.steps)
-
-    def need(self, shape: Shape, length: int) -> Need:
-        """Return the memory of scoring, which grows a little with every step."""
-        return scoring_need(shape, length, self.steps)
-
-    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
-        return score_on_path(batch, metric, self.steps)

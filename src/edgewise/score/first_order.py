@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from abc import ABC
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from ..models.memory import Need, Shape, scoring_need
 from ..models.rules import NO_RULES, BackwardRules
 from ..tasks.metrics import Metric, Readout
-from .base import BatchScores, loss
+from .base import BatchScores, Scorer, check_steps, loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +18,34 @@ if TYPE_CHECKING:
     from ..models.forward import Trace
     from ..models.gradients import Gradients
     from ..models.prepare import Prepared
+
+
+@dataclass(frozen=True)
+class RuleScorer(Scorer, ABC):
+    """A scorer that changes the backward pass by `rules`.
+
+    Without `steps` it takes the gradient at the clean run, as EAP does; with `steps` the mean gradient on the way from
+    the corrupted to the clean embedding, as EAP-IG does.
+    """
+
+    rules: ClassVar[BackwardRules]
+    steps: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            check_steps(self.steps)
+
+    @property
+    def at_clean(self) -> bool:  # type: ignore[override]
+        return self.steps is None
+
+    def need(self, shape: Shape, length: int) -> Need:
+        return scoring_need(shape, length, self.steps or 1)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        if self.steps is None:
+            return score_at_clean(batch, metric, self.rules)
+        return score_on_path(batch, metric, self.steps, self.rules)
 
 
 def score_at_clean(batch: Prepared, metric: Metric, rules: BackwardRules = NO_RULES) -> BatchScores:

@@ -23,7 +23,7 @@ from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer
-from .eap import EapIg
+from .eap_ig import EapIg
 
 DEFAULT_SCORER = EapIg()
 
