@@ -213,7 +213,8 @@ def _project(
     # multiplies the projected values, except in half precision, where products of unscaled streams might overflow.
     inverse_scale = None
     if norm is not None and not norm.centred and streams.dtype.itemsize >= 4:
-        inverse_scale = _inverse_scale(norm, streams)
+        squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True).square()
+        inverse_scale = torch.rsqrt(squares / streams.shape[-1] + norm.eps)  # [place, reader, 1]
     elif norm is not None:
         _norm_in_place(norm, streams)
     for letter, nodes in letters:
@@ -239,12 +240,6 @@ def _project(
         projected[letter] = values
         first = readers.stop
     return projected
-
-
-def _inverse_scale(norm: Norm, streams: Tensor) -> Tensor:
-    """Return the inverse scale [place, reader, 1] of an RMS norm."""
-    squares = torch.linalg.vector_norm(streams, dim=-1, keepdim=True).square()
-    return torch.rsqrt(squares / streams.shape[-1] + norm.eps)
 
 
 def _multiply(x: Tensor, weight: Tensor, out: Tensor) -> None:

@@ -18,10 +18,10 @@ from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
 from .contract import Segments, contract, contract_outputs, find_segments
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
-from .gradients import Gradients, destination_gradients, dropped_layer_gradients
+from .gradients import Gradients, destination_gradients, dropped_layer_gradients, post_norm_slopes
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
-from .sources import Sources, source_differences, source_outputs
+from .sources import Sources, norm_heads, stack_sources
 from .transformer import Transformer
 from .weighted import run_weighted
 
@@ -132,12 +132,16 @@ class Prepared:
         return dropped_layer_gradients(self.model, trace, loss)
 
     def sources(self, trace: Trace) -> Sources:
-        """Return what every source adds to the stream in a run."""
-        return source_outputs(self.model, trace)
+        """Return what every source adds to the stream in a run.
+
+        A norm after attention divides all heads by the same scale, so each head adds a part of its own.
+        """
+        slopes = post_norm_slopes(self.model, trace, detach_scales=True)
+        return norm_heads(self.model, stack_sources(self.model, trace), slopes)
 
     def differences(self, clean: Trace, corrupted: Trace) -> Sources:
-        """Return the output of every source in the corrupted run minus that in the clean run."""
-        return source_differences(self.model, clean, corrupted)
+        """Return each source's output in the corrupted run minus that in the clean run, before any norm after it."""
+        return stack_sources(self.model, corrupted, clean)
 
     def contract(self, differences: Sources, runs: Iterable[Gradients]) -> Tensor:
         """Return the scores [example, edge]: source difference times destination gradient, the mean over runs.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .forward import Trace
-from .gradients import NormSlope, post_norm_slopes
+from .gradients import NormSlope
 from .transformer import Transformer, at_least_float32
 
 
@@ -31,19 +31,6 @@ class Sources:
         raise IndexError(f"there is no source {first} after the last one")
 
 
-def source_differences(model: Transformer, clean: Trace, corrupted: Trace) -> Sources:
-    """Return each source's output in the corrupted run minus that in the clean run, before any norm after attention."""
-    return _stack_sources(model, corrupted, clean)
-
-
-def source_outputs(model: Transformer, trace: Trace) -> Sources:
-    """Return what each source adds to the stream in a run.
-
-    A norm after attention divides all heads by the same scale, so each head adds a part of its own.
-    """
-    return norm_heads(model, _stack_sources(model, trace), post_norm_slopes(model, trace, detach_scales=True))
-
-
 def norm_heads(model: Transformer, sources: Sources, post_norms: Sequence[NormSlope]) -> Sources:
     """Return changes of sources with those of heads after the norm that follows attention, to first order."""
     if not post_norms:
@@ -55,8 +42,8 @@ def norm_heads(model: Transformer, sources: Sources, post_norms: Sequence[NormSl
     return normed
 
 
-def _stack_sources(model: Transformer, trace: Trace, minus: Trace | None = None) -> Sources:
-    """Return the outputs of all sources of a run, minus those of another run."""
+def stack_sources(model: Transformer, trace: Trace, minus: Trace | None = None) -> Sources:
+    """Return the outputs of all sources of a run, minus those of another run, before any norm after attention."""
 
     def read(name: str, index: int | slice) -> Tensor:
         values = at_least_float32(getattr(trace, name)[index])

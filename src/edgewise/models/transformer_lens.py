@@ -99,12 +99,14 @@ def _compare_logits(model: Any, converted: Any, what: str) -> None:
 def _gpt2(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tensor]]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    cfg = model.cfg
+    cfg, positions = model.cfg, _read_weight(model, "W_pos")
+    if positions is None:  # some versions of TransformerBridge
+        positions = model.pos_embed.weight
     config = GPT2Config(
         n_positions=cfg.n_ctx, n_embd=cfg.d_model, n_layer=cfg.n_layers, n_head=cfg.n_heads, n_inner=cfg.d_mlp,
         activation_function=cfg.act_fn, layer_norm_epsilon=cfg.eps, **_shared_options(cfg),
     )  # fmt: skip
-    renamed = {"transformer.wte.weight": weights.W_E, "transformer.wpe.weight": _position_weights(model)}
+    renamed = {"transformer.wte.weight": weights.W_E, "transformer.wpe.weight": positions}
     renamed |= _norm_weights("transformer.ln_f", model.ln_final, weights.W_E)
     for index, block in enumerate(model.blocks):
         prefix, part = f"transformer.h.{index}", _of_layer(weights, index)
@@ -221,12 +223,6 @@ def _read_weight(model: Any, name: str) -> Any:
 def _of_layer(weights: SimpleNamespace, index: int) -> SimpleNamespace:
     """Return the weights of one layer."""
     return SimpleNamespace(**{name: x[index] for name, x in vars(weights).items() if name[2:] not in ("E", "U")})
-
-
-def _position_weights(model: Any) -> Tensor:
-    """Return the position embeddings; versions of TransformerBridge keep them in different places."""
-    weight = _read_weight(model, "W_pos")
-    return model.pos_embed.weight if weight is None else weight
 
 
 def _rope_parameters(model: Any, rotated: float) -> dict[str, Any]:

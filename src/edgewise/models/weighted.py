@@ -27,7 +27,7 @@ from ..errors import InputError
 from ..graph import Graph
 from .forward import Frame, Trace, attend, frame_at
 from .rows import MixOne, Read, Rows, WriteHeads, WriteOutput, head_rows
-from .transformer import Layer, Norm, Projection, Transformer, take
+from .transformer import Layer, Projection, Transformer, take
 
 
 def run_weighted(
@@ -217,20 +217,21 @@ def _layer_mixing(graph: Graph, weights: Tensor, products: Sequence[Tensor]) -> 
 def _scale_projected(
     layer: Layer, projections: Sequence[Projection], projected: Tensor, squares: Tensor, length: int
 ) -> tuple[Tensor, ...]:
-    """Return q, k or v [batch, position, head, d_head] from the outputs of `Read`."""
-    norm, n_heads = layer.attention_norm, layer.out.shape[1]
-    parts = list(projected.split(n_heads))
-    for index, (projection, squared) in enumerate(zip(projections, squares.split(n_heads, 1), strict=True)):
+    """Return q, k or v [batch, position, head, d_head] from the outputs of `Read`: scaled, with biases.
+
+    A norm over all heads has a weight instead of biases.
+    """
+    norm, n_heads, scaled = layer.attention_norm, layer.out.shape[1], []
+    for projection, values, squared in zip(
+        projections, projected.split(n_heads), squares.split(n_heads, 1), strict=True
+    ):
         if (scaling := projection.norm or norm) is not None:
             inverse_scale = torch.rsqrt(squared / scaling.stored_weight.shape[0] + scaling.eps).to(projected.dtype)
-            parts[index] = parts[index] * inverse_scale.T[..., None]
-    split = [x.unflatten(1, (-1, length)).permute(1, 2, 0, 3) for x in parts]
-    return tuple(_finish(x, projection, norm) for x, projection in zip(split, projections, strict=True))
-
-
-def _finish(values: Tensor, projection: Projection, norm: Norm | None) -> Tensor:
-    """Return scaled outputs of a projection with their biases, or with the weight of a norm over all heads."""
-    if projection.norm is not None:
-        return values * projection.head_norm_weight
-    offset = projection.offset(norm)
-    return values if offset is None else values + offset
+            values = values * inverse_scale.T[..., None]
+        values = values.unflatten(1, (-1, length)).permute(1, 2, 0, 3)
+        if projection.norm is not None:
+            values = values * projection.head_norm_weight
+        elif (offset := projection.offset(norm)) is not None:
+            values = values + offset
+        scaled.append(values)
+    return tuple(scaled)

@@ -49,8 +49,8 @@ def sufficiency(
     """
     name = "sufficiency" if reference == RANDOM else "sufficiency, matched"
     null = f"The circuit is closer to the model than at most {settings.quantile:.0%} of {reference}."
-    wins = distance < random_distances
-    return _compare(name, null, f"share of {reference} that it beats", wins, distance, random_distances, settings)
+    measured, wins = f"share of {reference} that it beats", distance < random_distances
+    return count_wins(name, null, measured, wins, settings, _details(distance, random_distances, wins))
 
 
 def necessity(
@@ -65,21 +65,12 @@ def necessity(
     name = "necessity" if reference == RANDOM else "necessity, outside"
     null = f"Cutting the circuit changes the model more than cutting at most {settings.quantile:.0%} of {reference}."
     measured, wins = f"share of {reference} whose cut changes less", distance > random_distances
-    return _compare(name, null, measured, wins, distance, random_distances, settings)
+    return count_wins(name, null, measured, wins, settings, _details(distance, random_distances, wins))
 
 
-def _compare(
-    name: str,
-    null: str,
-    measured: str,
-    wins: NDArray[np.bool_],
-    distance: float,
-    random_distances: FloatArray,
-    settings: VerifySettings,
-) -> CircuitTest:
+def _details(distance: float, random_distances: FloatArray, wins: NDArray[np.bool_]) -> dict:
     rank_p = (1 + int((~wins).sum())) / (1 + len(wins))
-    details = {"distance": distance, "rank_p": rank_p, "random": random_distances.tolist()}
-    return count_wins(name, null, measured, wins, settings, details)
+    return {"distance": distance, "rank_p": rank_p, "random": random_distances.tolist()}
 
 
 def count_wins(
