@@ -36,18 +36,10 @@ from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import figures, overview
 from edgewise.report.circuit_summary import KINDS, edge_kinds
-from edgewise.report.figures import (
-    FIGURES,
-    SCREEN,
-    circuit,
-    figure_settings,
-    paper,
-    paper_figures,
-    render,
-    write_figures,
-)
+from edgewise.report.figures import FIGURES, circuit, paper_figures, write_figures
 from edgewise.report.figures.curves import study_figure
 from edgewise.report.figures.dots import DECADES, score_bins
+from edgewise.report.figures.style import SCREEN, figure_settings, paper, render
 from edgewise.select.base import Selection, Status
 
 edgewise = test_cli.edgewise

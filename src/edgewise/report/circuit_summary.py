@@ -246,29 +246,19 @@ def describe(
         | ({} if neurons is None else {"neurons": int(neurons[node])})
         for node in used[np.argsort(-total[used], kind="stable")][:top].tolist()
     ]  # fmt: skip
-    return {
-        "edges": len(chosen), "of": graph.n_edges, "unit": graph.unit, "heads": len(plain_used) - n_mlps,
-        "mlps": n_mlps, "strongest": _list_strongest(graph, chosen, values, top), "nodes": nodes, "kinds": kinds,
-        "signs": _count_signs(values) if signed else None,
-    }  # fmt: skip
-
-
-def _count_signs(values: NDArray[np.floating] | None) -> dict[str, int] | None:
-    if values is None:
-        return None
-    comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
-    return {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
-
-
-def _list_strongest(
-    graph: BaseGraph, edges: NDArray[np.intp], values: NDArray[np.floating] | None, top: int
-) -> list[dict[str, Any]]:
-    """Return name and score of the edges of the largest absolute values [chosen edge], or of the first ones."""
-    order = np.arange(len(edges)) if values is None else np.argsort(-np.abs(values), kind="stable")
-    return [
-        {"name": graph.edge_name(int(edges[at])), "score": None if values is None else float(values[at])}
+    order = range(len(chosen)) if values is None else np.argsort(-weight, kind="stable")
+    strongest = [
+        {"name": graph.edge_name(int(chosen[at])), "score": None if values is None else float(values[at])}
         for at in order[:top]
     ]
+    signs = None
+    if signed and values is not None:
+        comparisons = {"positive": values > 0, "negative": values < 0, "zero": values == 0}
+        signs = {name: int(has_sign.sum()) for name, has_sign in comparisons.items()}
+    return {
+        "edges": len(chosen), "of": graph.n_edges, "unit": graph.unit, "heads": len(plain_used) - n_mlps,
+        "mlps": n_mlps, "strongest": strongest, "nodes": nodes, "kinds": kinds, "signs": signs,
+    }  # fmt: skip
 
 
 def summary_sentence(summary: Mapping[str, Any]) -> str:

@@ -16,8 +16,8 @@ from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
 from ..study import MethodCell, MethodComparison, MethodRow, mean_ranks
 from ..study.method_choice import BASELINE, FullSizeIlp
-from .figures import figure_settings, render
 from .figures.methods import methods_figure
+from .figures.style import draw_files
 from .formatting import DIGITS, format_interval, format_number, markdown_cell, one_line, short_name, with_minus_signs
 from .study_tables import SPREAD_LEGEND, csv_text
 from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
@@ -123,14 +123,13 @@ def write_methods(comparison: MethodComparison, folder: str | Path, overwrite: b
         The content of methods.json.
     """
     content = methods_summary(comparison)
-    with figure_settings():
-        images = render(methods_figure(comparison))
+    images = draw_files({"figure": lambda _: methods_figure(comparison)})
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
         write_text(draft / "methods.md", methods_markdown(content))
         write_text(draft / "methods.csv", csv_text(content["rows"]))
         write_json(draft / "methods.json", content)
-        for file_type, image in images.items():
-            write_bytes(draft / f"figure.{file_type}", image)
+        for name, image in images.items():
+            write_bytes(draft / name, image)
     return content
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +20,8 @@ from ..recipes.run_info import LOW_ACCURACY
 from ..recipes.settings import published_words
 from ..study import Study, StudyTable, TableRow, study_tables
 from ..study.tables import DIGITS, verdicts
-from .figures import figure_settings, render
 from .figures.curves import study_figure
+from .figures.style import draw_files
 from .formatting import (
     MINUS,
     format_interval,
@@ -80,10 +81,8 @@ def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
     write_text(folder / "tables.tex", remarks + latex(tables))
     write_text(folder / "curves.csv", csv_text(curve_records(study)))
     write_json(folder / "tables.json", content)
-    with figure_settings():
-        images = render(study_figure(study))
-    for file_type, image in images.items():
-        write_bytes(folder / f"figure.{file_type}", image)
+    for name, image in draw_files({"figure": partial(study_figure, study)}).items():
+        write_bytes(folder / name, image)
     write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
     return content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 from html import escape
 from math import isfinite
 from pathlib import Path
@@ -14,7 +15,7 @@ from rich.table import Table
 from ..errors import InputError
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..io.records import read_json
-from .figures.style import figure_settings, render
+from .figures.style import draw_files
 from .figures.verification import random_figure
 from .formatting import DIGITS, format_interval, format_number, format_score
 from .tables import number_tables
@@ -97,8 +98,8 @@ def summary_lines(record: Mapping[str, Any]) -> list[str]:
 
 def verification_page(record: Mapping[str, Any], circuit: str) -> str:
     """Return the page of a verification as HTML, with its figure inside."""
-    with figure_settings():
-        image = base64.b64encode(render(random_figure(record), ("png",))["png"]).decode("ascii")
+    png = draw_files({"random": partial(random_figure, record)}, file_types=("png",))["random.png"]
+    image = base64.b64encode(png).decode("ascii")
     settings = record["settings"]
     tests = [
         (
@@ -148,9 +149,8 @@ def write_verification(folder: Path, record: Mapping[str, Any], circuit: str, ov
     with atomic_folder(folder, overwrite, FILE_PATTERN) as draft:
         write_json(draft / RECORD, record)
         write_text(draft / "report.html", verification_page(record, circuit))
-        with figure_settings():
-            for kind, data in render(random_figure(record)).items():
-                write_bytes(draft / f"random.{kind}", data)
+        for name, data in draw_files({"random": partial(random_figure, record)}).items():
+            write_bytes(draft / name, data)
 
 
 def _condition_rows(record: Mapping[str, Any], digits: int) -> list[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,7 +19,7 @@ from ..formatting import format_number, shorten, with_minus_signs
 from .circuit import circuit_figure
 from .curves import curve_figure, faithfulness_figure, study_figure
 from .dots import differences_figure, scores_figure
-from .style import FILE_TYPES, SCREEN, Page, figure_settings, paper, render
+from .style import FILE_TYPES, SCREEN, Page, draw_files, figure_settings, paper
 
 PAPER_DPI = 300
 MIN_WIDTH, MAX_WIDTH = 3.0, 20.0  # in inches
@@ -53,18 +54,22 @@ def write_figures(folder: Path, discovery: Discovery) -> list[Path]:
     """Write all figures of a run into a folder as PNG and SVG; return their paths. Equal results give equal files."""
     if folder.is_symlink():  # figures must not be written outside the result folder
         raise InputError(f"{folder} is a link, not a folder; remove it first")
-    images: dict[Path, bytes] = {}
-    with figure_settings():
-        for name, make_figure in FIGURES.items():
-            images |= {folder / f"{name}.{kind}": data for kind, data in render(make_figure(discovery, SCREEN)).items()}
-    for path, data in images.items():
-        write_bytes(path, data)
-    return list(images)
+    images = draw_files(_figures_of(discovery))
+    for name, data in images.items():
+        write_bytes(folder / name, data)
+    return [folder / name for name in images]
+
+
+def _figures_of(result: Discovery | Study) -> dict[str, Callable[[Page], Figure]]:
+    """Return the figures of a run or a study: name -> function that draws it for a page."""
+    if isinstance(result, Study):
+        return {"study": partial(study_figure, result)}
+    return {name: partial(draw, result) for name, draw in FIGURES.items()}
 
 
 def figure_names(result: Discovery | Study) -> tuple[str, ...]:
     """Return the names of the figures of a run or a study."""
-    return ("study",) if isinstance(result, Study) else tuple(FIGURES)
+    return tuple(_figures_of(result))
 
 
 def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[str]) -> dict[str, bytes]:
@@ -93,14 +98,4 @@ def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[
         raise InputError(f"file types {','.join(file_types)!r}: expected one or more of {', '.join(FILE_TYPES)}")
     if not MIN_WIDTH <= width <= MAX_WIDTH:
         raise InputError(f"width {width:g}: expected {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, such as 3.25 for a column")
-    page = paper(width)
-    files: dict[str, bytes] = {}
-    with figure_settings(page):
-        if isinstance(result, Study):
-            figures = {"study": study_figure(result, page)}
-        else:
-            figures = {name: make_figure(result, page) for name, make_figure in FIGURES.items()}
-        for name, figure in figures.items():
-            images = render(figure, tuple(dict.fromkeys(file_types)), PAPER_DPI)
-            files |= {f"{name}.{file_type}": data for file_type, data in images.items()}
-    return files
+    return draw_files(_figures_of(result), paper(width), tuple(dict.fromkeys(file_types)), PAPER_DPI)

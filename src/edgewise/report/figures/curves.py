@@ -113,7 +113,11 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         + f" Exported recipes: {choices(discovery)}."
         + omitted_recipes(discovery)
     )
-    special = {measure: _special_looks(discovery, measure, best_names[measure]) for measure in recipes}
+    special = {  # other recipes look the same in all panels
+        measure: {discovery.best(measure).name: EXPORTED, best_names[measure]: BEST}
+        | {reference_outcome(discovery, measure).name: REFERENCE}
+        for measure in recipes
+    }
     names = dict.fromkeys(row.name for rows in recipes.values() for row in rows)
     others = [name for name in names if not all(name in special[measure] for measure in recipes)]
     figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption, page)
@@ -133,12 +137,6 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         else:
             style.add_legend(log, handles, labels[measure], loc="upper left", bbox_to_anchor=(1.03, 1), **options)
     return figure
-
-
-def _special_looks(discovery: Discovery, measure: Measure, best: str) -> dict[str, Look]:
-    """Return the looks of the exported recipe, the best one and the reference; others look the same in all panels."""
-    looks = {discovery.best(measure).name: EXPORTED, best: BEST}
-    return looks | {reference_outcome(discovery, measure).name: REFERENCE}
 
 
 def _label(discovery: Discovery, outcome: Outcome, best: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -168,3 +168,15 @@ def render(figure: Figure, file_types: Sequence[str] = ("png", "svg"), dpi: int 
         figure.savefig(image, format=file_type, dpi=dpi, metadata=dates.get(file_type))
         images[file_type] = image.getvalue()
     return images
+
+
+def draw_files(
+    figures: Mapping[str, Callable[[Page], Figure]],
+    page: Page = SCREEN,
+    file_types: Sequence[str] = ("png", "svg"),
+    dpi: int = DPI,
+) -> dict[str, bytes]:
+    """Return the content of each file, such as `scores.png`, of figures: name -> function that draws it for a page."""
+    with figure_settings(page):
+        images = {name: render(draw(page), file_types, dpi) for name, draw in figures.items()}
+    return {f"{name}.{kind}": data for name, by_type in images.items() for kind, data in by_type.items()}
