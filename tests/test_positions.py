@@ -10,16 +10,21 @@ from test_cli import DEMO, refused, write_tokens
 
 from edgewise import (
     CMD,
+    CPR,
     Circuit,
+    EapIg,
     EdgeScores,
+    Greedy,
     Ilp,
     InputError,
+    Ranking,
     Recipe,
     Session,
     Settings,
     Store,
     TopKLearner,
     discover,
+    learn_ranking,
     load_model,
     load_task,
     read_result,
@@ -28,11 +33,14 @@ from edgewise import (
     write_result,
 )
 from edgewise.graph import SpanGraph
+from edgewise.learn import EdgePruning, Ensemble, UniformGradientSampling
+from edgewise.score import SCORERS
 from edgewise.score.run_scorer import has_partial_scores
 
 edgewise = test_cli.edgewise
 SETTINGS = Settings(positions=True, sizes=(0.01, 0.05, 1.0))
 RECIPES = {CMD: [Recipe(solver=Ilp())]}
+FAST = TopKLearner(steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +111,46 @@ def test_positions_are_refused_where_they_cannot_be(model, tasks):
     without = replace(train, examples=tuple(replace(e, span_names=(), span_indices=()) for e in train.examples))
     with pytest.raises(InputError, match="positions need the same spans in all splits"):
         discover(model, without, test, SETTINGS, RECIPES)
-    with pytest.raises(InputError, match="not for positions"):
-        discover(model, train, test, SETTINGS, {CMD: [Recipe(learner=TopKLearner())]})
+    with pytest.raises(InputError, match="but the model has"):
+        learn_ranking(model, train, TopKLearner(steps=2), positions=True, start=learn_ranking(model, train, FAST))
+    with pytest.raises(InputError, match="can't score positions"):
+        learn_ranking(model, train, Ensemble(scorers=(SCORERS["exact"](),)), positions=True)
+
+
+@pytest.mark.parametrize("learner", [FAST, EdgePruning(steps=2), UniformGradientSampling(steps=2), Ensemble()])
+def test_rankings_of_pairs_can_be_learned(model, tasks, learner, tmp_path):
+    """The ranking is the same in a second process of the work, and another one than with other spans."""
+    if isinstance(learner, Ensemble):
+        learner = Ensemble(scorers=(EapIg(2),), learners=(EdgePruning(steps=2),))
+    train, session = tasks[0], Session(Store(tmp_path))
+    ranking = learn_ranking(model, train, learner, positions=True, session=session)
+    assert ranking.graph == SpanGraph(DEMO, train.span_names) and len(set(ranking.value.tolist())) > 100
+    again = learn_ranking(model, train, learner, positions=True, session=session)
+    np.testing.assert_array_equal(again.value, ranking.value)
+    shifted = tuple(replace(e, span_indices=(*e.span_indices[1:], e.span_indices[0])) for e in train.examples)
+    other = learn_ranking(model, replace(train, examples=shifted), learner, positions=True, session=session)
+    assert not np.array_equal(other.value, ranking.value)
+
+
+def test_learning_with_one_span_is_learning_of_edges(model, tasks):
+    one_span = [tuple(replace(e, span_names=("all",), span_indices=(0,) * e.length) for e in t.examples) for t in tasks]
+    learner = TopKLearner(steps=5, seed=1)
+    plain = learn_ranking(model, tasks[0], learner, validation=tasks[1])
+    train, validation = (replace(task, examples=examples) for task, examples in zip(tasks, one_span, strict=True))
+    pairs = learn_ranking(model, train, learner, validation=validation, positions=True)
+    np.testing.assert_allclose(pairs.value, plain.value, atol=2e-3 * np.abs(plain.value).max())
+
+
+@pytest.mark.parametrize("measure", [CMD, CPR], ids=lambda measure: measure.name)
+def test_learned_pairs_have_a_better_area_than_scored_ones(model, measure):
+    """On examples that neither was made from."""
+    splits = [load_task("greater-than", model, split, 32) for split in ("train", "test", "validation")]
+    learner = TopKLearner(steps=40).for_measure(measure)
+    recipes = {measure: [Recipe(Greedy()), Recipe(Greedy(), learner=learner)]}
+    settings = Settings(positions=True, fill=True)
+    result = discover(model, *splits[:2], settings, recipes, validation=splits[2], attention=0)
+    scored, learned = result.of(measure)[:2]
+    assert scored.recipe.learner is None and measure.better * (learned.area - scored.area) > 0
 
 
 def test_commands_score_select_and_evaluate_pairs(edgewise, tmp_path):
@@ -127,14 +173,28 @@ def test_commands_score_select_and_evaluate_pairs(edgewise, tmp_path):
     assert "made from other inputs" in refused(edgewise, "score", "--examples", 8, "--out", scores)
 
 
+def test_commands_learn_pairs(edgewise, tmp_path):
+    ranking, circuit = tmp_path / "ranking", tmp_path / "circuit.npz"
+    learn = ("learn", "--positions", "--steps", 2, "--examples", 8, "--out", ranking)
+    assert edgewise(*learn)[0] == 0 and isinstance(Ranking.load(ranking).graph, SpanGraph)
+    assert edgewise(*learn)[0] == 0  # the same command again computes nothing
+    assert "made from other inputs" in refused(edgewise, *(word for word in learn if word != "--positions"))
+    assert edgewise("select", ranking, "--size", "2%", "--out", circuit)[0] == 0
+    assert Circuit.load(circuit).graph == Ranking.load(ranking).graph
+    words = ("--positions", "--learned", "--learn-steps", 2, "--examples", 12, "--out", tmp_path / "run")
+    assert edgewise("run", *words)[0] == 0
+    learned = [outcome for outcome in read_result(tmp_path / "run").of(CMD) if outcome.recipe.learner is not None]
+    assert learned and all(isinstance(outcome.circuits[0].graph, SpanGraph) for outcome in learned)
+
+
 def test_commands_refuse_in_one_line(edgewise, tmp_path):
     write_tokens(tmp_path / "task.jsonl")
     scores = tmp_path / "scores"
     words = refused(edgewise, "score", "--positions", "--task", tmp_path / "task.jsonl", "--out", scores)
     assert "has none; name spans in its file" in words
     assert "can't score positions" in refused(edgewise, "score", "--positions", "--scorer", "exact", "--out", scores)
-    assert "one of --learned and --positions" in refused(
-        edgewise, "run", "--positions", "--learned", "--out", tmp_path / "run"
+    assert "one of --positions and --level node" in refused(
+        edgewise, "learn", "--positions", "--level", "node", "--out", tmp_path / "ranking"
     )
     assert "needs prompts of equal length" in refused(edgewise, "score", "--spans", "token", "--out", scores)
     assert edgewise("score", "--positions", "--examples", 4, "--out", scores)[0] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -171,8 +172,12 @@ def evaluate(batch):
     return list(batch.run_circuits([Circuit(graph, mask).prune()], reference)), clean
 
 
-def learn(batch, keep):
-    weights = torch.full((batch.model.graph.n_edges,), 0.5, device=batch.model.device, requires_grad=True)
+def learn(batch, keep, n_spans=1):
+    if n_spans > 1:  # of which the device `meta` has no values
+        tokens = replace(batch.batch, spans=torch.zeros_like(batch.batch.clean), n_spans=n_spans)
+        batch = replace(batch, batch=tokens, by_span=True)
+    n_weights = batch.model.graph.n_edges * n_spans
+    weights = torch.full((n_weights,), 0.5, device=batch.model.device, requires_grad=True)
     reference = batch.run(batch.corrupted)  # kept until the backward pass is done, as learners keep it
     graph = batch.model.graph
     with pytest.MonkeyPatch.context() as patch:
@@ -189,6 +194,7 @@ WORK = {
     "exact": (lambda batch: ExactEdges(tuple(range(0, 24, 4))).score(batch, LogitDifference()), Exact().need),
     "learn": (partial(learn, keep=True), partial(weighted_need, keep_streams=True)),
     "learn, streams mixed again": (partial(learn, keep=False), partial(weighted_need, keep_streams=False)),
+    "learn, pairs": (partial(learn, keep=False, n_spans=5), partial(weighted_need, keep_streams=False, by_span=True)),
 }
 
 

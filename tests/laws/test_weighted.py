@@ -13,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from edgewise import Circuit, Eap, InputError
 from edgewise.evaluate import ABLATIONS
+from edgewise.graph import SpanGraph
 from edgewise.models import Model, make_batch, wrap_model
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
@@ -20,6 +21,7 @@ from edgewise.runtime import IN_PROCESS
 from edgewise.tasks import LogitDifference, Task
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
+SPANS = ("first", "names", "end")
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,27 @@ class Runs:
 
 
 def make_runs(
-    model: Model, task: Task, rows=None, pad: str = "left", share_prefix: bool = True, ablation: str = "patching"
-) -> Runs:
+    model: Model, task: Task, rows=None, pad: str = "left", share_prefix: bool = True, ablation: str = "patching",
+    by_span: bool = False,
+) -> Runs:  # fmt: skip
     batch = make_batch((task if rows is None else task.part(rows)).examples, torch.device("cpu"), pad)
     with torch.no_grad():
-        prepared = prepare(model.transformer, batch, share_prefix and ablation == "patching")
+        prepared = prepare(model.transformer, batch, share_prefix and ablation == "patching", by_span)
         reference = ABLATIONS[ablation]().prepare(model, task, [range(len(task))], IN_PROCESS).reference(prepared)
     return Runs(prepared, reference)
 
 
-def random_weights(model: Model, seed: int = 0) -> torch.Tensor:
+def random_weights(model: Model, seed: int = 0, n_spans: int = 1) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.rand(model.graph.n_edges, dtype=torch.float64, generator=generator)
+    return torch.rand(model.graph.n_edges * n_spans, dtype=torch.float64, generator=generator)
+
+
+def with_spans(task: Task) -> Task:
+    """The task with random spans: scattered positions, some spans absent from some prompts."""
+    rng = np.random.default_rng(0)
+    spans = [tuple(rng.integers(len(SPANS), size=example.length).tolist()) for example in task.examples]
+    examples = zip(task.examples, spans, strict=True)
+    return replace(task, examples=tuple(replace(e, span_names=SPANS, span_indices=s) for e, s in examples))
 
 
 @first_in_every_family("ablation", ABLATIONS)
@@ -98,14 +109,15 @@ def test_weighted_runs_are_those_of_the_slow_implementation(loaded, model, ablat
         assert found[row].item() == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
 
 
-def check_gradients(model: Model, task: Task, ablation: str) -> None:
+def check_gradients(model: Model, task: Task, ablation: str, n_spans: int = 1) -> None:
     """Compare gradients with finite differences, along single edges and along all edges at once."""
-    runs, weights, step = make_runs(model, task, ablation=ablation), random_weights(model), 1e-5
+    runs = make_runs(model, task, ablation=ablation, by_span=n_spans > 1)
+    weights, step = random_weights(model, n_spans=n_spans), 1e-5
     gradient = runs.gradient(weights)
     rng = np.random.default_rng(1)
-    directions = torch.zeros((9, model.graph.n_edges), dtype=torch.float64)
-    directions[range(8), rng.choice(model.graph.n_edges, 8, replace=False)] = 1
-    directions[8] = torch.tensor(rng.normal(size=model.graph.n_edges))
+    directions = torch.zeros((9, len(weights)), dtype=torch.float64)
+    directions[range(8), rng.choice(len(weights), 8, replace=False)] = 1
+    directions[8] = torch.tensor(rng.normal(size=len(weights)))
     for direction in directions:
         with torch.no_grad():
             ends = [runs.metric(weights + sign * step * direction).sum() for sign in (1, -1)]
@@ -116,6 +128,45 @@ def check_gradients(model: Model, task: Task, ablation: str) -> None:
 @first_in_every_family("ablation", ABLATIONS)
 def test_gradients_are_finite_differences(model, task, ablation):
     check_gradients(model, task, ablation)
+
+
+@first_in_every_family("ablation", ABLATIONS)
+def test_pairs_of_weight_zero_and_one_give_the_circuit(model, task, ablation):
+    task = with_spans(task)
+    runs = make_runs(model, task, ablation=ablation, by_span=True)
+    graph, rng = SpanGraph(model.graph, SPANS), np.random.default_rng(0)
+    for share in (0, 0.2, 0.5, 0.9, 1):
+        circuit = Circuit(graph, rng.random(graph.n_edges) < share).prune()
+        (expected,) = runs.batch.run_circuits([circuit], runs.reference)
+        torch.testing.assert_close(runs.stream(torch.tensor(circuit.mask)), expected, **EXACT)
+
+
+@first_in_every_family("ablation", ABLATIONS)
+def test_equal_weights_at_all_spans_are_those_of_edges(model, task, ablation):
+    """The streams are the same, and the gradient of an edge is the sum of those of its pairs, also by example."""
+    task, weights = with_spans(task), random_weights(model)
+    of_edges, of_pairs = (make_runs(model, task, ablation=ablation, by_span=by_span) for by_span in (False, True))
+    spread = weights.repeat_interleave(len(SPANS))
+    torch.testing.assert_close(of_pairs.stream(spread), of_edges.stream(weights), **EXACT)
+    for keep in (True, False):
+        gradient = of_pairs.gradient(spread, keep).unflatten(-1, (-1, len(SPANS)))
+        torch.testing.assert_close(gradient.sum(-1), of_edges.gradient(weights), **EXACT)
+    own = of_pairs.own_gradients(spread)
+    torch.testing.assert_close(own.unflatten(-1, (-1, len(SPANS))).sum(-1), of_edges.own_gradients(weights), **EXACT)
+    torch.testing.assert_close(own.sum(0), of_pairs.gradient(spread), **EXACT)
+
+
+@first_in_every_family("ablation", ABLATIONS)
+def test_gradients_of_pairs_are_finite_differences(model, task, ablation):
+    check_gradients(model, with_spans(task), ablation, len(SPANS))
+
+
+def test_at_weights_of_one_the_gradient_of_a_pair_is_its_score_of_eap(model, task):
+    task = with_spans(task)
+    runs = make_runs(model, task, by_span=True)
+    gradient = runs.own_gradients(torch.ones(model.graph.n_edges * len(SPANS), dtype=torch.float64))
+    expected = Eap().score(runs.batch, LogitDifference()).values
+    torch.testing.assert_close(gradient, expected, rtol=1e-8, atol=1e-10 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("n_edges", [0, 1, 4, 12])

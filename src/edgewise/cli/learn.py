@@ -90,6 +90,7 @@ def command(
         None, "Scoring", "The number that is computed per example (default: that of the task).", choices=METRICS
     ),
     ablation: str = options.ABLATION,
+    positions: bool = options.POSITIONS,
     level: str = option("edge", "Learning", "What the ranking is of.", choices=("edge", "node")),
     learning: LearnerOptions,
     overwrite: bool = options.OVERWRITE,
@@ -109,12 +110,14 @@ def command(
 
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
+    options.check_kind(positions, level)
     learner = learning.build(task.seed)
     if learner.record().get("loss") == "kl" and (learning.measure or metric):
         raise InputError(
             "--measure and --metric have no effect on the KL divergence; give --loss measure, or omit them"
         )
     settings = Settings(
+        positions=positions,
         level=level,
         metric=choose("metric", METRICS, metric or options.AUTO),
         ablation=choose("ablation", ABLATIONS, ablation),
@@ -131,7 +134,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
             ablation=settings.ablation, memory=settings.memory, learn_from=None if start is None else start.digest,
-            level=None if level == "edge" else level,
+            level=None if level == "edge" else level, positions=examples.span_digest if positions else None,
         )  # fmt: skip
         if is_made:
             ranking = Ranking.load(out_folder)
@@ -140,7 +143,7 @@ def command(
             with resume(session) as session:
                 ranking = learn_ranking(
                     loaded, examples, learner, settings.metric, settings.ablation, start=start, level=level,
-                    memory=settings.memory, session=session,
+                    positions=positions, memory=settings.memory, session=session,
                 )  # fmt: skip
             ranking = replace(ranking, origin={**ranking.origin, KEY: inputs})
             ranking.save(out_folder, overwrite)

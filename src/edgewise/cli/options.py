@@ -514,9 +514,8 @@ class RunOptions(
     def check_kind(self) -> None:
         """Raise InputError for options that exclude each other for what circuits consist of."""
         check_kind(self.positions, self.level)
-        if self.learned and (self.positions or self.level == "neuron"):
-            other = "--positions" if self.positions else f"--level {self.level}"
-            raise InputError(f"rankings are learned for edges and nodes; give one of --learned and {other}")
+        if self.learned and self.level == "neuron":
+            raise InputError("rankings are learned for edges and nodes; give one of --learned and --level neuron")
 
     def build_settings(self, bootstrap: Bootstrap) -> Settings:
         """Return the settings. Raise InputError if they are impossible, before any work is done."""

@@ -108,9 +108,8 @@ class Learner(TitledMethod, ABC):
 
     def check_kind(self, positions: bool, level: str) -> None:
         """Raise InputError if it can't rank (edge, span) pairs, or a level."""
-        if positions or level == "neuron":
-            other = "positions" if positions else "neurons"
-            raise InputError(f"rankings are learned for edges and nodes, not for {other}; score {other} instead")
+        if level == "neuron":
+            raise InputError("rankings are learned for edges and nodes, not for neurons; score neurons instead")
 
     def for_measure(self: L, measure: Measure) -> L:
         """Return the same learner for another measure."""

@@ -90,6 +90,11 @@ class Ensemble(Learner):
         for learner in self.learners:
             learner.check(metric)
 
+    def check_kind(self, positions: bool, level: str) -> None:
+        """Raise InputError if a member can't rank (edge, span) pairs, or a level."""
+        for member in (*self.scorers, *self.learners):
+            member.check_kind(positions, level)
+
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Make the ranking of every member, and combine them."""
         from ..score.run_scorer import score_edges
@@ -109,6 +114,7 @@ class Ensemble(Learner):
                     scorer,
                     problem.metric,
                     level=problem.level,
+                    positions=problem.positions,
                     memory=problem.memory,
                     session=session,
                 )
@@ -131,12 +137,8 @@ class Ensemble(Learner):
 
         length, shape = problem.task.longest, problem.model.transformer.shape
         costs = [learner.cost(problem) for learner in self.learners]
-        costs += [
-            LearningCost(
-                1, len(problem.task), scorer.need(shape, length), ScoreJob(scorer, problem.metric, level=problem.level)
-            )
-            for scorer in self.scorers
-        ]
+        jobs = [ScoreJob(scorer, problem.metric, problem.positions, problem.level) for scorer in self.scorers]
+        costs += [LearningCost(1, len(problem.task), job.scorer.need(shape, length), job) for job in jobs]
         largest = max(costs, key=lambda cost: cost.steps * cost.batch)
         total = sum(cost.steps * cost.batch for cost in costs)
         return replace(largest, steps=-(-total // largest.batch))

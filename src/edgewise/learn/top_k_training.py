@@ -149,7 +149,7 @@ def _warm_ranking(learner: TopKParameters, problem: LearningProblem, session: Se
         return None
     scores = score_edges(
         problem.model, problem.task, learner.warm, problem.metric,
-        level=problem.level, memory=problem.memory, session=session,
+        level=problem.level, positions=problem.positions, memory=problem.memory, session=session,
     )  # fmt: skip
     return summarise(scores).ranking
 

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..evaluate import CMD, Ablation, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
-from ..models.memory import can_keep_streams, choose_batch_size, weighted_need
+from ..models.memory import Need, can_keep_streams, choose_batch_size, weighted_need
 from ..models.prepare import prepare
 from ..runtime.engine import Engine, WorkItem, is_narrow_model, restore_order
 from ..runtime.progress import ignore_progress
@@ -48,6 +48,7 @@ class GradientJob:
     ends     example -> (metric of the model, metric of the empty circuit)
     span     mean difference between the two
     rows     example -> row of `weights`; None if all examples have the same
+    by_span  whether weights are those of (edge, span) pairs
     """
 
     measure: Measure
@@ -57,6 +58,7 @@ class GradientJob:
     ends: Mapping[Example, tuple[float, float]]
     span: float
     rows: Mapping[Example, int] | None = None
+    by_span: bool = False
 
     def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float | list[float], Tensor]:
         """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge].
@@ -85,7 +87,8 @@ class GradientJob:
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Return, for the weights of each circuit, the losses [example] and the gradient of their sum."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
-        batch = prepare(transformer, make_batch(examples, transformer.device), self.ablation.shares_prefix)
+        tokens = make_batch(examples, transformer.device)
+        batch = prepare(transformer, tokens, self.ablation.shares_prefix, self.by_span)
         with torch.no_grad():
             reference = self.ablation.reference(batch)
             # Metrics that read only the answers' logits don't need the clean run.
@@ -290,9 +293,9 @@ class StepRunner:
         self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None
     ) -> tuple[NDArray[np.float64], Tensor]:
         """Return the loss and the gradient for weights of edges. Workers share parts, and circuits of wide models."""
-        model = self.problem.model
+        model, by_span = self.problem.model, self.problem.positions
         ends = {example: self.ends[example] for example in examples}
-        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows)
+        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, by_span)
         groups: list[Any] = [...]
         if rows is None and weights.ndim == 2 and not is_narrow_model(model):
             # Circuits of one group share the runs that don't depend on the weights. Their sizes increase, so every
@@ -324,9 +327,14 @@ def choose_part_size(problem: LearningProblem) -> int:
 
     It is the same for every engine: each step depends on the one before, so that other rounding would add up.
     """
-    shape, longest = problem.model.transformer.shape, problem.task.longest
-    fits = choose_batch_size(None, weighted_need(shape, longest, can_keep_streams(shape, longest)), problem.memory)
+    fits = choose_batch_size(None, _step_need(problem), problem.memory)
     return min(fits, STEP_PART) if not is_narrow_model(problem.model) else fits
+
+
+def _step_need(problem: LearningProblem) -> Need:
+    """Return the memory of a weighted circuit and its gradient."""
+    shape, longest = problem.model.transformer.shape, problem.task.longest
+    return weighted_need(shape, longest, can_keep_streams(shape, longest), problem.positions)
 
 
 def training_key(learner: Learner, problem: LearningProblem, session: Session) -> str:
@@ -335,7 +343,9 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
         return ""
     settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
     validation = "" if problem.validation is None else problem.validation.digest
-    kind = {} if problem.level == "edge" else {"level": problem.level}
+    kind: dict[str, Any] = {} if problem.level == "edge" else {"level": problem.level}
+    if problem.positions:
+        kind["spans"] = [task.span_digest for task in (problem.task, problem.validation) if task is not None]
     kind |= {} if problem.start is None else {"start": problem.start.digest}
     return unit_key(
         "learned", model=problem.model.digest, task=problem.task.digest, validation=validation, how=settings, **kind
@@ -348,14 +358,12 @@ def weighted_cost(problem: LearningProblem, steps: int, batch: int, circuits: in
     Circuits of random edges are timed, of sizes from 0.2 % to 30 %; with one circuit a step, weights of one half.
     """
     model, task = problem.model, problem.task
-    shape = model.transformer.shape
-    need = weighted_need(shape, task.longest, can_keep_streams(shape, task.longest))
-    n_edges = model.graph.n_edges
+    n_edges = problem.graph.n_edges if problem.positions else model.graph.n_edges  # nodes have weights of edges
     weights = torch.full((n_edges,), 0.5)
     if circuits > 1:
         chances = torch.logspace(np.log10(0.002), np.log10(0.3), circuits)[:, None]
         weights = (torch.rand((circuits, n_edges), generator=torch.Generator().manual_seed(0)) < chances).float()
     pieces = 1 if is_narrow_model(model) else circuits
     ends = dict.fromkeys(task.examples, (1.0, 0.0))
-    job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0)
-    return LearningCost(steps, min(batch, len(task)), need, job, pieces)
+    job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0, by_span=problem.positions)
+    return LearningCost(steps, min(batch, len(task)), _step_need(problem), job, pieces)

@@ -226,15 +226,16 @@ def flow_need(shape: Shape, length: int) -> Need:
     return _scale_need(shape, length, shape.projection_size * itemsize, each, 0)
 
 
-def weighted_need(shape: Shape, length: int, keep_streams: bool = True) -> Need:
+def weighted_need(shape: Shape, length: int, keep_streams: bool = True, by_span: bool = False) -> Need:
     """Return the memory for a run of a weighted circuit and its backward pass.
 
     It holds the changes of all sources and their gradients, the streams of one layer (of all layers with
-    `keep_streams`) and their gradients, the mixing weights, the reference run, and what autograd keeps.
+    `keep_streams`) and their gradients, the mixing weights, the reference run, and what autograd keeps. Weights
+    `by_span` are spread to every position, and mixed from there.
     """
     graph = shape.graph
     sources, readers = graph.n_sources - graph.n_heads - 1, 3 * graph.n_heads + 1  # the last layer writes no rows
-    mixing = 2 * readers * sources / graph.d_model
+    mixing = (2 * readers * sources + 3 * graph.n_edges * by_span) / graph.d_model
     streams = readers * (graph.n_layers if keep_streams else 1)
     tables = shape.itemsize * (2 * sources + readers + streams + mixing)
     each = tables + shape.trace_bytes + shape.backward_bytes(length)

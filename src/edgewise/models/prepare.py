@@ -33,7 +33,7 @@ class Prepared:
     clean, corrupted  [example, position, d_model] outputs of the node `input`
     last              [example, read] the positions that the metric reads, counted from the first position that runs
     batch             the tokens and answers
-    by_span           whether scores are those of (edge, span) pairs
+    by_span           whether scores and weights are those of (edge, span) pairs
     level             whether scores are those of edges, nodes or neurons
     """
 
@@ -104,12 +104,14 @@ class Prepared:
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.
 
-        weights       [edge] or [example, edge]; gradients are recorded if they require them
+        weights       [edge] or [example, edge], of a batch `by_span` of pairs; gradients are recorded if they require
+                      them
         keep_streams  see `weighted.run_weighted`; None keeps streams if they are small enough
         """
         if keep_streams is None:
             keep_streams = can_keep_streams(self.model.shape, self.clean.shape[1])
-        return run_weighted(self.model, weights, self.clean, reference, self.frame, self.last, keep_streams)
+        spans = self.spans if self.by_span else None
+        return run_weighted(self.model, weights, self.clean, reference, self.frame, self.last, keep_streams, spans)
 
     def read_out(self, trace: Trace, all_logits: bool) -> Readout:
         """Return the logits of a run at the positions that the metric reads: those of the answers, or all."""

@@ -12,6 +12,9 @@ mixes 3H streams from all earlier sources. `rows` does this. To keep it cheap:
 - The queries of the last layer, its MLP and the logits run at the last position only.
 - Heads run only if they have a change or a gradient: if edges of nonzero weight lead from `input` to them, or from them
   to the logits. All edges of other heads have a gradient of 0.
+
+Weights of (edge, span) pairs differ between positions. They are spread to places (positions of examples), which mix
+streams as examples with weights of their own do.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ def run_weighted(
     frame: Frame,
     last: Tensor,
     keep_streams: bool = True,
+    spans: Tensor | None = None,
 ) -> Tensor:
     """Return the stream [example * read, d_model] of the logits at the positions that the metric reads.
 
@@ -48,15 +52,20 @@ def run_weighted(
     last          [batch, read] the positions that the metric reads
     keep_streams  whether to keep the streams of heads for the backward pass; mixing them again takes about a tenth more
                   time and a third less memory (`memory.weighted_need`)
+    spans         [batch, position] the span of each position, for weights of pairs, `edge * n_spans + span`; padding
+                  may have any
     """
     graph, length = model.graph, clean.shape[1]
-    if weights.shape[-1] != graph.n_edges:
+    n_spans = 1 if spans is None else max(1, weights.shape[-1] // graph.n_edges)
+    if weights.shape[-1] != graph.n_edges * n_spans:
         raise InputError(f"there are {weights.shape[-1]} weights, but the graph has {graph.n_edges} edges")
-    sizes = [block.stop - block.start for block in graph.blocks]
+    sizes = [(block.stop - block.start) * n_spans for block in graph.blocks]
     # Gradients of weights are sums over positions and examples, so weights are at least float32.
     weight_dtype = torch.promote_types(clean.dtype, torch.float32)
     weights = weights.to(weight_dtype)
     blocks = (weights if weights.ndim == 2 else weights[None]).split(sizes, 1)
+    if spans is not None:
+        blocks = tuple(_spread_to_places(block, spans.clamp(min=0), n_spans) for block in blocks)
     running = _running_heads(model, weights.detach(), reference)
     keeps = keep_streams and weights.requires_grad and torch.is_grad_enabled()
     rows = Rows(model, [len(heads) for heads in running], length, last, keeps)
@@ -109,8 +118,15 @@ def _run_last_layer(
     own_heads = graph.attention_sources(index) + heads
     mlp_sources = sources if graph.parallel else torch.cat([sources, own_heads])
     all_sources = torch.cat([sources, own_heads, sources.new_tensor([graph.n_sources - 1])])
+
+    def at_reads(block: Tensor) -> Tensor:
+        """Return weights [example or place, reader, source] at the positions that the metric reads."""
+        if len(block) == rows.places:
+            return block.index_select(0, rows.last_on(block.device))
+        return block.expand(len(last), -1, -1).repeat_interleave(n_reads, 0)
+
     queries, mlp, logits = (
-        block.expand(len(last), -1, -1).repeat_interleave(n_reads, 0)
+        at_reads(block)
         for block in (
             attention[:, : len(heads)],
             take(blocks[-2][:, None], 2, mlp_sources),
@@ -158,7 +174,8 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
     graph, n_heads = model.graph, model.graph.n_heads
     if model.has_post_norm or not reference.is_run:
         return [torch.arange(n_heads)] * graph.n_layers
-    mask = (weights != 0).view(-1, graph.n_edges).any(0).cpu().numpy()
+    has_weight = (weights != 0).view(-1, weights.shape[-1]).any(0)
+    mask = has_weight.view(graph.n_edges, -1).any(1).cpu().numpy()
     attention = [mask[block].reshape(-1, n_heads, 3).any(2) for block in graph.blocks[:-1:2]]
     mlp = [mask[block] for block in graph.blocks[1::2]]
     changed, needed = np.zeros(graph.n_sources, bool), mask[graph.blocks[-1]].copy()
@@ -174,6 +191,14 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
     runs = (changed | needed)[1:].reshape(graph.n_layers, -1)[:, :-1]
     runs[:, 0] |= ~runs.any(1)
     return [torch.tensor(np.flatnonzero(row)) for row in runs]
+
+
+def _spread_to_places(block: Tensor, spans: Tensor, n_spans: int) -> Tensor:
+    """Return weights [place, edge] from those of pairs [example or 1, edge * n_spans]."""
+    by_span = block.unflatten(1, (-1, n_spans)).transpose(1, 2).flatten(0, 1)  # [example * span, edge]
+    if len(block) > 1:
+        spans = spans + n_spans * torch.arange(len(block), device=spans.device)[:, None]
+    return by_span.index_select(0, spans.flatten().to(block.device))
 
 
 def _by_reader(graph: Graph, block: Tensor, heads: Tensor, sources: Tensor) -> Tensor:

@@ -61,7 +61,8 @@ def plan_learning(
     check_minutes("learn_budget", minutes)
     key = ""
     if session.store.folder is not None:
-        how = (learner, settings.metric, settings.ablation, settings.sizes, settings.memory, float(minutes))
+        kind = (settings.positions, settings.level)
+        how = (learner, settings.metric, settings.ablation, settings.sizes, settings.memory, float(minutes), kind)
         key = unit_key("plan", model=model.digest, task=task.digest, how=how)
         if (stored := session.store.find(key)) is not None:
             steps, seconds = stored.about["steps"], stored.about["seconds"]

@@ -73,7 +73,7 @@ class Settings:
     @property
     def can_learn(self) -> bool:
         """Whether rankings can be learned. The paper's public script learns none."""
-        is_learnable = self.metric.differentiable and not self.positions and self.level != "neuron"
+        is_learnable = self.metric.differentiable and self.level != "neuron"
         return is_learnable and published_words(self) is None
 
     def graph(self, plain: Graph, task: Task) -> BaseGraph:

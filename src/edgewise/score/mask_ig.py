@@ -23,7 +23,6 @@ class MaskIg(Scorer):
     """
 
     name: ClassVar[str] = "mask-ig"
-    by_span: ClassVar[bool] = False
     levels: ClassVar[tuple[str, ...]] = ("edge", "node")
     steps: int = 20
 
@@ -31,8 +30,8 @@ class MaskIg(Scorer):
         check_steps(self.steps)
 
     def need(self, shape: Shape, length: int) -> Need:
-        """Return the memory of a weighted circuit and its gradient."""
-        return weighted_need(shape, length, can_keep_streams(shape, length))
+        """Return the memory of a weighted circuit and its gradient, for weights of pairs, which need more."""
+        return weighted_need(shape, length, can_keep_streams(shape, length), by_span=True)
 
     def score(self, batch: Prepared, metric: Metric) -> BatchScores:
         """Run a weighted circuit and its gradient per step. Each example has weights of its own."""
@@ -40,7 +39,8 @@ class MaskIg(Scorer):
 
         all_logits, reference = metric.reads_all_logits, batch.run(batch.corrupted)
         clean, corrupted = (batch.read_out(run, all_logits) for run in (batch.run(batch.clean), reference))
-        total = batch.clean.new_zeros((len(batch.last), batch.model.graph.n_edges), dtype=torch.float32)
+        n_weights = batch.model.graph.n_edges * (batch.batch.n_spans if batch.by_span else 1)
+        total = batch.clean.new_zeros((len(batch.last), n_weights), dtype=torch.float32)
         for step in range(self.steps):
             weights = torch.full_like(total, (step + 0.5) / self.steps).requires_grad_()
             readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
