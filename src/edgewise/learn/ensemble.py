@@ -92,8 +92,10 @@ class Ensemble(Learner):
 
     def check_kind(self, positions: bool, level: str) -> None:
         """Raise InputError if a member can't rank (edge, span) pairs, or a level."""
-        for member in (*self.scorers, *self.learners):
-            member.check_kind(positions, level)
+        for scorer in self.scorers:
+            scorer.check_kind(positions, level)
+        for learner in self.learners:
+            learner.check_kind(positions, level)
 
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Make the ranking of every member, and combine them."""
