@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from edgewise.learn import TopKLearner
-from edgewise.models import Model, wrap_model
+from edgewise.models import Model, load_model, wrap_model
 from edgewise.report import figures
 from edgewise.report.figures.style import NotebookFigure
 from edgewise.tasks import Example, Task
@@ -38,11 +38,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 VOCABULARY = 67
-# Their tests share a result folder, which takes seconds to make.
-FILES_WITH_A_RESULT = (
-    "test_circuit_summary.py", "test_readme.py", "test_results.py", "test_terminal.py", "test_untrusted_text.py",
-    "test_view.py",
-)  # fmt: skip
 # Seconds that a test waits for another process, on a machine that is busy with other work.
 PATIENCE = 300
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -65,9 +60,11 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of a file that share a result in one process, which makes it once."""
+    """Run tests that share a fixture of their file in one process, which makes it once."""
     for item in items:
-        if item.path.name in FILES_WITH_A_RESULT:
+        fixtures = [definitions[-1] for definitions in item._fixtureinfo.name2fixturedefs.values()]
+        shares = any(fixture.scope == "module" and fixture.argname != "empty_figure" for fixture in fixtures)
+        if shares and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.path.name))
 
 
@@ -191,6 +188,38 @@ def empty_figure(request: pytest.FixtureRequest) -> Iterator[None]:
 def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing that is tested is kept in the user's cache."""
     os.environ["EDGEWISE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_sync() -> Iterator[None]:
+    """Files of tests need not survive a power cut. Waiting for the disk would take a third of the time of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture
+def edgewise() -> Callable[..., tuple[int, str, str]]:
+    """A function that runs a command in this process and returns its exit code, stdout and stderr."""
+    from commands import run_command
+
+    return run_command
+
+
+@pytest.fixture(scope="session")
+def demo() -> Model:
+    """The embedded model."""
+    return load_model("demo")
+
+
+@pytest.fixture(scope="session")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of scores of the embedded model on 20 examples. Tests must not change it."""
+    from commands import run_json
+
+    folder = tmp_path_factory.mktemp("scores") / "scores"
+    run_json("score", "--examples", 20, "--out", folder)
+    return folder
 
 
 @pytest.fixture

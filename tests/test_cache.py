@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import test_cli
 import torch
 from conftest import wait_for
 from fuzz import valid
@@ -19,7 +18,6 @@ from edgewise import load_model
 from edgewise.models import gguf_cache as cache, inspect_model
 from edgewise.models.model import ModelSource
 
-edgewise = test_cli.edgewise
 needs_gguf = pytest.mark.skipif(not valid.HAS_GGUF, reason="gguf isn't installed")
 NUMBERS, WEIGHTS = 1000, "model.safetensors"
 

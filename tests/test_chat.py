@@ -6,22 +6,16 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-import test_cli
-from test_tasks import GOOD, LONGER, write
+from commands import GOOD, write
+from test_tasks import LONGER
 
-from edgewise import InputError, load_model, load_task, make_task, read_result
+from edgewise import InputError, load_task, make_task, read_result
 from edgewise.errors import EdgewiseWarning
 
-edgewise = test_cli.edgewise
 # Words that the demo's tokenizer knows.
 TEMPLATE = (
     "{% for m in messages %}Question: {{ m['content'] }}{% endfor %}{% if add_generation_prompt %} Answer:{% endif %}"
 )
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_model("demo")
 
 
 def with_template(model, template):

@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 
 import pytest
-import test_cli
 from conftest import build, random_task
 
 from edgewise import CMD, CPR, Greedy, Ilp, InputError, Recipe, Settings, TopN, discover, read_result, wrap_model
@@ -17,7 +16,6 @@ from edgewise.report.viewer.view import view_of_run
 from edgewise.report.write_result import write_result
 from edgewise.results import convert_to_submission, result_summary
 
-edgewise = test_cli.edgewise
 RECIPES = {m: (Recipe(TopN()), Recipe(Greedy()), Recipe(Ilp())) for m in (CMD, CPR)}
 SETTINGS = Settings(sizes=(0.05, 0.2, 0.5, 1.0))
 

@@ -7,42 +7,16 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 
 import numpy as np
 import pytest
 import torch
-from conftest import build, random_task
-from test_tasks import GOOD, write
+from commands import DEMO, GOOD, interrupt, refused, run_command, score_file, write, write_tokens
+from conftest import build
 
-from edgewise import Circuit, EdgeScores, Graph, Settings, read_result
-from edgewise.cli import main
+from edgewise import Circuit, EdgeScores, Settings, read_result
 from edgewise.evaluate import SIZES
 from edgewise.results.result_folder import VERSION
-
-DEMO = Graph(4, 4, 64)
-
-
-def run_command(*words):
-    """Run a command in this process; return its exit code, stdout and stderr."""
-    code = 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        patch.setattr(sys, "argv", ["edgewise", *map(str, words)])
-        # Rankings are learned only with --learned, because learning takes seconds.
-        patch.setattr("edgewise.cli.run.LEARN_MINUTES", 0)
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code or 0
-        except KeyboardInterrupt:
-            code = 130
-    return code, out.getvalue(), err.getvalue()
-
-
-@pytest.fixture
-def edgewise():
-    return run_command
 
 
 def stop_run(monkeypatch, *words):
@@ -50,32 +24,6 @@ def stop_run(monkeypatch, *words):
     with monkeypatch.context() as patch:
         patch.setattr("edgewise.recipes.stages.evaluate_circuits", interrupt)
         assert run_command(*words)[0] == 130
-
-
-def interrupt(*_, **__):
-    raise KeyboardInterrupt
-
-
-def write_tokens(path):
-    """Write a task file of six examples as token ids, without splits."""
-    rows = [
-        {"clean_ids": e.clean, "corrupted_ids": e.corrupted, "correct_id": e.correct, "incorrect_id": e.incorrect}
-        for e in random_task(6).examples
-    ]
-    return write(path, rows)
-
-
-@pytest.fixture
-def scores(edgewise, tmp_path):
-    folder = tmp_path / "scores"
-    assert edgewise("score", "--examples", 20, "--out", folder, "--json")[0] == 0
-    return folder
-
-
-def score_file(path, score=None):
-    score = np.random.default_rng(0).normal(size=DEMO.n_edges) if score is None else score
-    Circuit.full(DEMO).save(path, score)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -197,14 +145,6 @@ def test_lists_are_printed_as_text_and_as_json(edgewise, words):
     assert code == 0 and out
     code, out, _ = edgewise(*words, "--json")
     assert code == 0 and json.loads(out)
-
-
-def refused(edgewise, *words):
-    """The one line with which a command is refused."""
-    code, out, err = edgewise(*words)
-    lines = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(lines) == 1 and "Traceback" not in err and not out, (code, out, err)
-    return lines[0]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-import test_cli
-from test_cli import DEMO, refused, score_file
+from commands import DEMO, interrupt, refused, score_file
 
 from edgewise import (
     CMD,
@@ -26,9 +25,6 @@ from edgewise import (
     write_result,
 )
 from edgewise.results import submission
-
-# The same fixtures: a command in this process, and a folder of scores.
-edgewise, scores = test_cli.edgewise, test_cli.scores
 
 
 def test_pt_goes_all_the_way(edgewise, scores, tmp_path):
@@ -313,7 +309,7 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
             "cli.select.solve", "cli.select.solve_path", "recipes.forecast.forecast",
         )  # fmt: skip
         for name in work:
-            patch.setattr(f"edgewise.{name}", test_cli.interrupt)
+            patch.setattr(f"edgewise.{name}", interrupt)
         again = [edgewise(*words, "--json")[:2] for words in commands]
     assert [code for code, _ in again] == [0] * len(commands)
     seconds = r'"seconds": [-\de.]+'

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import test_cli
 import torch
 from conftest import build, random_task
 
@@ -24,7 +23,6 @@ from edgewise.recipes.settings import Settings
 from edgewise.recipes.timing import Timer
 from edgewise.runtime.engine import IN_PROCESS
 
-edgewise = test_cli.edgewise
 SETTINGS = Settings(batch_size=3)
 
 
@@ -111,6 +109,7 @@ def test_the_forecast_of_a_run_has_the_circuits_that_recipes_select(monkeypatch)
     selected = SelectWork(train, settings, pairs)
     evaluated = [EvaluateWork(test, settings, selected=selected)] * 2
     works = [ScoreWork(train, settings), selected, *evaluated]
+    monkeypatch.setattr("edgewise.recipes.timing.SELECT_SECONDS", math.inf)
     _, select, first, second = forecast(model, works, exact=True).stages
     outcomes = discover(model, train, test, settings, learn_budget=0).outcomes
     selected = {circuit for outcome in outcomes for circuit in outcome.circuits}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import contents
 from conftest import PATIENCE
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
@@ -28,10 +29,6 @@ def old_folder(path: Path) -> Path:
     return path
 
 
-def contents(path: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
-
-
 def replace(path: Path, text: str = "new") -> None:
     with atomic_folder(path, True, OURS) as draft:
         (draft / "run.json").write_text(text)
@@ -43,6 +40,23 @@ def test_a_file_is_replaced_not_written_through_a_link(tmp_path):
     write_text(tmp_path / "link.txt", "new")
     assert (tmp_path / "precious.txt").read_text() == "mine"
     assert (tmp_path / "link.txt").read_text() == "new" and not (tmp_path / "link.txt").is_symlink()
+
+
+def test_content_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """Or else a power cut could leave a name without content."""
+    events, replace_file, replace_folder = [], os.replace, disk.replace_folder
+    monkeypatch.setattr(os, "fsync", lambda handle: events.append(os.fstat(handle).st_ino))
+    monkeypatch.setattr(os, "replace", lambda *names: [events.append("named"), replace_file(*names)])
+    monkeypatch.setattr(disk, "replace_folder", lambda *names: [events.append("named"), replace_folder(*names)])
+    write_text(tmp_path / "file", "new")
+    parent = tmp_path.stat().st_ino
+    assert events == [(tmp_path / "file").stat().st_ino, "named", parent]
+    events.clear()
+    with atomic_folder(tmp_path / "folder") as draft:
+        write_text(draft / "inner" / "file", "new")
+    folder = tmp_path / "folder"
+    assert set(events[:-2]) == {path.stat().st_ino for path in (folder, folder / "inner", folder / "inner" / "file")}
+    assert events[-2:] == ["named", parent]
 
 
 def test_devices_folders_and_existing_files_raise_before_the_work(tmp_path):

@@ -8,13 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-import test_cli
 
-from edgewise import InputError, load_model, load_task
+from edgewise import InputError, load_task
 from edgewise.tasks import LogitDifference
 from edgewise.tasks.files import TEXT, TOKENS
 
-edgewise = test_cli.edgewise
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SPANS, ANSWERS = ((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("tasks", "spans", "answers"))
 EXAMPLE = re.search(r"```json\n(.*?)```", PAGE, re.S).group(1)
@@ -53,11 +51,6 @@ ERRORS = {
     "spans must be a mapping": json_lines(ROW | {"spans": 5}),
     "isn't UTF-8 text": "\udcff",
 }
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_model("demo")
 
 
 def test_example_is_read_in_all_splits_and_shown(edgewise, demo, tmp_path):

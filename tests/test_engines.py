@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused
 from conftest import PATIENCE, build, random_task, wait_for
 
 from edgewise import (
@@ -37,8 +37,6 @@ from edgewise.runtime.engine import IN_PROCESS, WorkItem, choose_item_size, rest
 from edgewise.runtime.local_engine import Local, make_model_copy
 from edgewise.score.run_scorer import ScoreJob
 from edgewise.tasks import LogitDifference
-
-edgewise = test_cli.edgewise
 
 
 def everything(model, task, engine=IN_PROCESS):
@@ -314,7 +312,7 @@ def test_wrong_engine_options_are_errors_with_advice(edgewise, tmp_path):
         (("--engine", "slurm"), "'slurm' is not one of 'local', 'ray'"),
         (("--address", "auto"), "did you mean --engine ray?"),
     ):
-        assert expected in test_cli.refused(edgewise, "score", "--out", tmp_path / "out", *words)
+        assert expected in refused(edgewise, "score", "--out", tmp_path / "out", *words)
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="at least 1 worker"):
         Local(0)

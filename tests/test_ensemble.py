@@ -6,10 +6,9 @@ import json
 
 import numpy as np
 import pytest
-import test_cli
 import torch
+from commands import refused
 from conftest import build, random_task
-from test_cli import refused
 
 from edgewise import (
     CMD,
@@ -30,7 +29,6 @@ from edgewise.evaluate import Patching
 from edgewise.learn import Ensemble, LearningProblem, UniformGradientSampling, choose_weights
 from edgewise.tasks import LogitDifference
 
-edgewise = test_cli.edgewise
 QUIET = Session(progress=lambda *_: None)
 GRAPH = Graph(2, 2, 4)
 UGS = UniformGradientSampling(steps=4, batch=4)

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
-import test_cli
 import test_untrusted_text
 from conftest import build, random_task
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,7 +41,6 @@ from edgewise.report.figures.dots import DECADES, score_bins
 from edgewise.report.figures.style import SCREEN, figure_settings, paper, render
 from edgewise.select.base import Selection, Status
 
-edgewise = test_cli.edgewise
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 RECIPES = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")
 LONG_NAME = "W" * 200

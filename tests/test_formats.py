@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused
 from hypothesis import given, settings, strategies as st
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
@@ -19,7 +19,6 @@ from edgewise.io.formats import read_edge_file
 from edgewise.report.viewer.view import view_of
 from edgewise.results import convert
 
-edgewise = test_cli.edgewise
 GRAPH = Graph(2, 2, 6, parallel=True)
 
 
@@ -380,4 +379,4 @@ def test_a_folder_of_circuits_converts_to_eap_ig_files(edgewise, tmp_path):
         (("x", "--format", "npz"), "'pt', 'json'"),
     ):
         target, *options = words
-        assert message in test_cli.refused(edgewise, "convert", tmp_path / "circuits", tmp_path / target, *options)
+        assert message in refused(edgewise, "convert", tmp_path / "circuits", tmp_path / target, *options)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cli
 import torch
 
 from edgewise import (
@@ -37,7 +36,6 @@ from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN
 
-edgewise = test_cli.edgewise
 EDGES = Graph(3, 4, 64)  # that of known/induction
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 

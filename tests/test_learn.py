@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import test_cli
 import torch
+from commands import refused
 from conftest import build, random_task
-from test_cli import refused
 
 from edgewise import (
     CMD,
@@ -59,7 +58,6 @@ from edgewise.runtime.store import Unit
 from edgewise.select import solve_path
 from edgewise.tasks import LogitDifference
 
-edgewise = test_cli.edgewise
 SHORT = {"steps": 12, "batch": 4}
 QUIET = Session(progress=lambda *_: None)
 

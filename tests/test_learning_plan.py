@@ -8,10 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-import test_cli
 import torch
+from commands import refused
 from conftest import build, random_task
-from test_cli import refused
 
 from edgewise import (
     CMD,
@@ -34,7 +33,6 @@ from edgewise.recipes.settings import as_published
 from edgewise.results import read_start
 from edgewise.runtime import Session
 
-edgewise = test_cli.edgewise
 QUIET = Session(progress=lambda *_: None)
 
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import test_cli
 import torch
+from commands import refused
 from conftest import build, random_task
-from test_cli import refused
 
 from edgewise import CMD, CPR, Accuracy, Eap, InputError, Session, Store, TopKLearner, learn_ranking, wrap_model
 from edgewise.evaluate import Patching
@@ -27,7 +26,6 @@ from edgewise.learn import (
 from edgewise.learn.training import GradientJob
 from edgewise.tasks import Kl
 
-edgewise = test_cli.edgewise
 QUIET = Session(progress=lambda *_: None)
 UGS = UniformGradientSampling
 SHORT = {"steps": 8, "batch": 4}

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import test_cli
-from test_cli import DEMO, refused, write_tokens
+from commands import DEMO, refused, write_tokens
 
 from edgewise import (
     CMD,
@@ -37,7 +36,6 @@ from edgewise.learn import EdgePruning, Ensemble, UniformGradientSampling
 from edgewise.score import SCORERS
 from edgewise.score.run_scorer import has_partial_scores
 
-edgewise = test_cli.edgewise
 SETTINGS = Settings(positions=True, sizes=(0.01, 0.05, 1.0))
 RECIPES = {CMD: [Recipe(solver=Ilp())]}
 FAST = TopKLearner(steps=2)

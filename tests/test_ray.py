@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused
 from conftest import PATIENCE, build, random_task, wait_for
 from test_engines import assert_same, everything
 
@@ -29,7 +29,6 @@ try:
 except ImportError:
     pytest.skip("the package ray isn't installed here", allow_module_level=True)
 
-edgewise = test_cli.edgewise
 # All in one process of the test run: a cluster takes seconds to start.
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -100,7 +99,7 @@ def waiting(marks, part):
 
 
 def test_a_missing_cluster_is_an_error_with_advice(tmp_path, edgewise):
-    line = test_cli.refused(edgewise, "score", "--engine", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "out")
+    line = refused(edgewise, "score", "--engine", "ray", "--address", "127.0.0.1:1", "--out", tmp_path / "out")
     assert "no Ray cluster at '127.0.0.1:1'" in line and "ray start --head" in line
 
 

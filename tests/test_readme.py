@@ -9,7 +9,6 @@ from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
-import test_cli
 from conftest import build, random_task
 from markdown_it import MarkdownIt
 
@@ -22,7 +21,6 @@ from edgewise.report.readme import result_page, study_page, write_readme
 from edgewise.report.write_result import write_result
 from edgewise.study import Grid
 
-edgewise = test_cli.edgewise
 HOSTILE = (
     "`x` <script>alert(1)</script>", "``", "a`b", "](javascript:alert(1)) [x](http://evil)", "![x](http://evil/p.png)",
     "<img src=x onerror=y>", "x\n\n# heading\n", "x\n```\ncode", "| a | b |", "&lt;b&gt;", "--> <b>", "\\`x\\`",

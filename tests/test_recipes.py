@@ -6,9 +6,8 @@ import json
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused
 from conftest import build, random_task
-from test_cli import refused
 
 from edgewise import (
     CMD,
@@ -39,7 +38,6 @@ from edgewise.recipes.stability import recipe_overlap
 from edgewise.recipes.tuning import FOLDS, tuning_recipes, tuning_task
 from edgewise.runtime import Session
 
-edgewise = test_cli.edgewise
 GRAPH = Graph(2, 2, 4)
 SIZES = (0.1, 0.4, 0.8, 1.0)
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import test_cli
 from conftest import build, random_task
 
 from edgewise import (
@@ -46,7 +45,6 @@ from edgewise.report.comparisons import areas_of_run, compare_recipes
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, result_summary, write_run_data
 
-edgewise = test_cli.edgewise
 SIZES = (0.05, 0.3, 1.0)
 SETTINGS = Settings(sizes=SIZES)
 STATISTICS = ("mean", "low", "high", "kept", "sign_unstable", "score")

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 import torch
+from commands import GOOD
 from hypothesis import given, strategies as st
 
 from edgewise import InputError, PromptPair, load_model, load_task, make_task
@@ -16,14 +17,8 @@ from edgewise.tasks.known import KNOWN
 from edgewise.tasks.spans import CharacterSpan, assign_positions, mark, name_spans, read_markers
 
 load = cache(load_model)
-CLEAN = "When Mary and John went to the store, John gave a drink to"
-GOOD = {"clean": CLEAN, "corrupted": CLEAN.replace("John gave", "Mary gave"), "correct": " Mary", "incorrect": " John"}
+CLEAN = GOOD["clean"]
 MARKED = GOOD | {"clean": CLEAN.replace("Mary", "<<IO:Mary>>").replace("John", "<<S1:John>>", 1)}
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load("demo")
 
 
 @pytest.mark.parametrize("name", sorted(GENERATORS))

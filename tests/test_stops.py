@@ -13,13 +13,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import test_cli
+from commands import contents, refused, score_file
 from conftest import PATIENCE, wait_for
-from test_cli import refused, score_file
 
 from edgewise.__main__ import is_resumable
 
-edgewise = test_cli.edgewise
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -168,10 +166,6 @@ def files_of_at_most(size):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def contents(path):
-    return {str(file): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
 def test_a_full_disk_is_one_line_that_names_the_file_and_changes_nothing(edgewise, tmp_path):

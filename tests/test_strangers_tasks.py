@@ -13,9 +13,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import test_tasks
 import torch
-from test_tasks import GOOD, write
+from commands import GOOD, write
 
 from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
 from edgewise.cli import main
@@ -23,7 +22,6 @@ from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
 from edgewise.tasks.mib import check_unpacked_size
 
-demo = test_tasks.demo
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
 
 

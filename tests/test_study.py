@@ -17,11 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused, write
 from rich.console import Console
-from test_cli import refused
 from test_stops import start_paused
-from test_tasks import write
 
 from edgewise import CMD, CPR, Bootstrap, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
 from edgewise.evaluate import Curve
@@ -36,7 +34,6 @@ from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, run
 from edgewise.study.folder import open_study, read_plan, read_study
 from edgewise.tasks import load_unsplit
 
-edgewise = test_cli.edgewise
 # The smallest study with every kind of recipe, as options and as a plan.
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--resamples-grid", "5,10", "--kappa-grid", "1")
 PLAN = Plan(("demo",), ("ioi",), 2, 8, Grid((5, 10), (1.0,), (0.5, 0.8)))

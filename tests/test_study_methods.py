@@ -11,9 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import test_cli
+from commands import refused, run_command
 from rich.console import Console
-from test_cli import refused
 
 from edgewise import (
     CMD,
@@ -45,7 +44,6 @@ from edgewise.study.method_choice import FullSizeIlp
 from edgewise.study.method_results import MethodCell, MethodComparison, MethodRow
 from edgewise.tasks import METRICS, LogitDifference
 
-edgewise = test_cli.edgewise
 MODEL = "known/induction"
 WORDS = ("study", "--scorers", "eap,learned", "--learn-steps", "3", "--model", MODEL, "--seeds", "2", "--examples", "8")
 FILES = {"methods.md", "methods.csv", "methods.json", "figure.png", "figure.svg"}
@@ -55,7 +53,7 @@ FILES = {"methods.md", "methods.csv", "methods.json", "figure.png", "figure.svg"
 def finished(tmp_path_factory):
     """The folder and the JSON of a comparison. Tests must not change it."""
     folder = tmp_path_factory.mktemp("methods") / "methods"
-    code, out, err = test_cli.run_command(*WORDS, "--out", folder, "--json")
+    code, out, err = run_command(*WORDS, "--out", folder, "--json")
     assert code == 0, err
     return folder, json.loads(out)
 

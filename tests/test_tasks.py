@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import pytest
 import torch
+from commands import GOOD, as_tokens, write
 
 from edgewise import EdgewiseWarning, InputError, PromptPair, load_model, load_task, make_task
 from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout
@@ -22,11 +23,6 @@ from edgewise.tasks.known import KNOWN
 
 load = cache(load_model)
 ARITHMETIC = ("arithmetic-addition", "arithmetic-subtraction")
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load("demo")
 
 
 class Pieces:
@@ -239,18 +235,6 @@ def test_names_are_single_tokens_or_else_of_equal_length():
         usable_names(Pieces("^ "))
 
 
-def write(path, rows):
-    """Write rows as JSON lines; texts as they are."""
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return str(path)
-
-
-GOOD = {
-    "clean": "When Mary and John went to the store, John gave a drink to",
-    "corrupted": "When Mary and John went to the store, Mary gave a drink to",
-    "correct": " Mary",
-    "incorrect": " John",
-}
 LONGER = "When Mary and John went to the store, Mary gave a book drink to"
 
 
@@ -443,11 +427,6 @@ def test_answers_that_cannot_be_used_are_named(demo, rows, words):
 
 
 SWAPPED = {"clean": GOOD["corrupted"], "corrupted": GOOD["clean"], "correct": " John", "incorrect": " Mary"}
-
-
-def as_tokens(example):
-    names = ("clean_ids", "corrupted_ids", "correct_id", "incorrect_id")
-    return dict(zip(names, (example.clean, example.corrupted, example.correct, example.incorrect), strict=True))
 
 
 def test_prompts_in_memory_are_the_task_of_a_file_with_the_same_rows(demo, tmp_path):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_tasks import GOOD, load
+from commands import GOOD
 
 from edgewise import InputError, load_task
 from edgewise.errors import EdgewiseWarning
@@ -11,11 +11,6 @@ from edgewise.tasks.hub import parse_columns
 
 pytest.importorskip("datasets")
 COLUMNS = {"clean": "prompt", "corrupted": "other.prompt", "correct": "answer", "incorrect": "other.answer"}
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load("demo")
 
 
 def row(number=0):

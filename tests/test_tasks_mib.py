@@ -6,7 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from test_tasks import Pieces, load, write
+from commands import write
+from test_tasks import Pieces, load
 
 from edgewise import InputError, load_task
 from edgewise.cli import main

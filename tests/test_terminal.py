@@ -10,17 +10,14 @@ import subprocess
 import sys
 
 import pytest
-import test_cli
+from commands import refused, run_command, score_file
 from rich.console import Console
-from test_cli import refused, run_command, score_file
 
 from edgewise import CMD, Circuit, read_result
 from edgewise.cli import console
 from edgewise.report.study_tables import latex, markdown, terminal
 from edgewise.runtime.progress import ProgressLines, progress_bars
 from edgewise.study import Entry, StudyTable, TableRow
-
-edgewise = test_cli.edgewise
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import test_cli
 from rich.console import Console
 
 import edgewise as library
@@ -33,7 +32,6 @@ from edgewise.score import MaskIg
 from edgewise.study import Cell, Entry, Grid, Plan, Repeats, Study, StudyTable, TableRow
 
 # The same fixture: a command in this process.
-edgewise = test_cli.edgewise
 ESCAPES = "\x1b[31mred", "\x1b]0;title\x07", "back\rover", "\x9b31m", "bidi\u202egnp.exe", "\x00", "lone\udcff"
 MARKUP = (
     "[bold]x", "[/]", "[/bold]", r"\[bold]", "end\\", "end\\\\", "[link=file:///x]", "[red", ":warning:",

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import test_cli
 
 from edgewise import (
     CMD,
@@ -28,7 +27,6 @@ from edgewise import (
 )
 from edgewise.recipes.run_info import ModelAccuracy
 
-edgewise = test_cli.edgewise
 FAST = (Settings(sizes=(0.1, 1.0)), {CMD: (Recipe(Ilp()),)})
 
 

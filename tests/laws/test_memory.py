@@ -119,16 +119,16 @@ def test_circuits_at_once_fit_into_the_memory_together_and_make_use_of_it(model,
 
 
 SHAPES = {
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_layer=6, n_head=12, n_embd=768, vocab_size=VOCABULARY)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(n_layer=4, n_head=12, n_embd=768, vocab_size=VOCABULARY)),
     "llama-3.1-8b": lambda: LlamaForCausalLM(
         LlamaConfig(
-            num_hidden_layers=6, num_attention_heads=32, num_key_value_heads=8, hidden_size=4096,
+            num_hidden_layers=4, num_attention_heads=32, num_key_value_heads=8, hidden_size=4096,
             intermediate_size=14336, vocab_size=VOCABULARY,
         )
     ),
     "gemma-2-2b": lambda: Gemma2ForCausalLM(
         Gemma2Config(
-            num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=4, hidden_size=2304, head_dim=256,
+            num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, hidden_size=2304, head_dim=256,
             intermediate_size=9216, vocab_size=VOCABULARY,
         )
     ),
