@@ -1,54 +1,41 @@
 """Levels on the command line: from scores of the embedded model to evaluated circuits."""
 
-import json
+import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from commands import refused, run_command, run_json
 
-from edgewise import Circuit, Graph, InputError
-from edgewise.cli import app
+from edgewise import Circuit, Graph
 from edgewise.graph import NeuronGraph, NodeGraph, SpanGraph
 from edgewise.results import check_submission
 from edgewise.results.submission import MODELS, SHARES
 
 
-def call(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    return result.exit_code, result.output
-
-
-def call_json(*arguments):
-    code, output = call(*arguments, "--json")
-    assert code == 0, output
-    return json.loads(output[output.index("{") :])
-
-
 @pytest.mark.parametrize("level, kind", [("node", NodeGraph), ("neuron", NeuronGraph)])
 def test_from_scores_to_evaluated_circuits(tmp_path, level, kind):
-    call_json("score", "--level", level, "--examples", 4, "--out", tmp_path / "scores")
-    selected = call_json("select", tmp_path / "scores", "--size", "0.5", "--out", tmp_path / "circuit.json")
+    run_json("score", "--level", level, "--examples", 4, "--out", tmp_path / "scores")
+    selected = run_json("select", tmp_path / "scores", "--size", "0.5", "--out", tmp_path / "circuit.json")
     circuit = Circuit.load(tmp_path / "circuit.json")
     assert isinstance(circuit.graph, kind) and circuit.n_edges == selected["edges_kept"]
     assert selected["weighted_edges"] == circuit.graph.weighted_edge_count(circuit.mask)
-    row = call_json("evaluate", tmp_path / "circuit.json", "--examples", 4)["circuits"][0]
+    row = run_json("evaluate", tmp_path / "circuit.json", "--examples", 4)["circuits"][0]
     assert row["edges"] == circuit.n_edges and row["unit"] == level and np.isfinite(row["faithfulness"])
     other = "edge" if level == "neuron" else "neuron"
-    arguments = ["select", str(tmp_path / "scores"), "--size", "0.5", "--level", other]
-    with pytest.raises(InputError, match=f"has no {other}s, only {level}s"):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+    words = ("select", tmp_path / "scores", "--size", "0.5", "--level", other)
+    assert f"has no {other}s, only {level}s" in refused(run_command, *words)
 
 
 def test_commands_name_the_units_and_refuse_other_kinds(tmp_path):
     scores, circuit = tmp_path / "scores", tmp_path / "circuit.npz"
-    call_json("score", "--level", "node", "--examples", 4, "--out", scores)
-    code, output = call("select", scores, "--size", "0.3,0.5")
+    run_json("score", "--level", "node", "--examples", 4, "--out", scores)
+    code, output, _ = run_command("select", scores, "--size", "0.3,0.5")
     assert code == 0 and "nodes asked" in output and "edges asked" not in output
-    call_json("select", scores, "--size", "0.5", "--out", circuit)
-    code, output = call("roc", scores, "--truth", circuit)
+    run_json("select", scores, "--size", "0.5", "--out", circuit)
+    code, output, _ = run_command("roc", scores, "--truth", circuit)
     assert code == 0 and "of 21 nodes" in output and "true node ranks" in output
     # A circuit of nodes is exported as the edges among its nodes.
-    written = call_json("export", circuit, "--out", tmp_path / "circuit.dot")
+    written = run_json("export", circuit, "--out", tmp_path / "circuit.dot")
     plain = Circuit.load(circuit).plain()
     assert (written["edges"], written["nodes"]) == (plain.n_edges, len(plain.nodes))
     assert all(f'key="{name}"' in (tmp_path / "circuit.dot").read_text() for name in plain.edges)
@@ -59,8 +46,7 @@ def test_commands_name_the_units_and_refuse_other_kinds(tmp_path):
         (["score", "--positions", "--level", "node", "--out", tmp_path / "x"], "one of --positions and --level node"),
         (["run", "--verify", "--level", "node", "--out", tmp_path / "x"], "one of --verify and --level node"),
     ):
-        with pytest.raises(InputError, match=words):
-            CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+        assert re.search(words, refused(run_command, *arguments))
 
 
 def test_frames_have_the_columns_of_their_kind():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
+from commands import refused, run_command, run_json
 
 from edgewise import (
     Circuit,
@@ -19,7 +19,6 @@ from edgewise import (
     load_task,
     score_edges,
 )
-from edgewise.cli import main
 from edgewise.evaluate import Zero
 from edgewise.score import Exact
 
@@ -111,34 +110,24 @@ def test_a_circuit_of_another_model(demo):
         knock_out_each(*demo, known_circuit("induction"))
 
 
-def run(words, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["edgewise", "knock-out", "--examples", "6", "--device", "cpu", *words])
-    try:
-        main()
-    except SystemExit as end:
-        return end.code or 0
-    return 0
+COMMAND = ("knock-out", "--examples", 6, "--device", "cpu")
 
 
-def test_command(monkeypatch, capsys, tmp_path):
-    assert run(["a3.h2", "m0->a3.h0<q>"], monkeypatch) == 0
-    assert "a3.h2, m0->a3.h0<q>" in capsys.readouterr().out
-    out = tmp_path / "knock-outs.json"
-    words = ["--each", "--json", "--per-example", "--out", str(out)]
-    assert run(words, monkeypatch) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record == json.loads(out.read_text())
+def test_command(tmp_path):
+    code, out, _ = run_command(*COMMAND, "a3.h2", "m0->a3.h0<q>")
+    assert code == 0 and "a3.h2, m0->a3.h0<q>" in out
+    words = (*COMMAND, "--each", "--per-example", "--out", tmp_path / "knock-outs.json")
+    record = run_json(*words)
+    assert record == json.loads((tmp_path / "knock-outs.json").read_text())
     effects = [row["effect"] for row in record["knock_outs"]]
     assert len(effects) == 21 and effects == sorted(effects, reverse=True)
     assert all(np.isclose(np.mean(row["per_example"]), row["effect"]) for row in record["knock_outs"])
-    assert run(words, monkeypatch) == 0
-    assert "nothing is computed again" in capsys.readouterr().err
+    code, _, err = run_command(*words, "--json")
+    assert code == 0 and "nothing is computed again" in err
 
 
-def test_command_cuts_the_edges_of_a_circuit(monkeypatch, capsys):
-    words = ["--model", "known/induction", "--each", "--circuit", "known/induction", "--json"]
-    assert run(words, monkeypatch) == 0
-    rows = json.loads(capsys.readouterr().out)["knock_outs"]
+def test_command_cuts_the_edges_of_a_circuit():
+    rows = run_json(*COMMAND, "--model", "known/induction", "--each", "--circuit", "known/induction")["knock_outs"]
     assert {row["cut"][0] for row in rows} == set(known_circuit("induction").edges)
 
 
@@ -152,7 +141,5 @@ def test_command_cuts_the_edges_of_a_circuit(monkeypatch, capsys):
         (["m0", "--per-example"], "--per-example adds values to JSON"),
     ],
 )
-def test_wrong_arguments_are_one_line(words, message, monkeypatch, capsys):
-    assert run(words, monkeypatch) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1
+def test_wrong_arguments_are_one_line(words, message):
+    assert message in refused(run_command, *COMMAND, *words)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import cache, partial
 from html import escape
 
 import numpy as np
 import pytest
+from commands import refused, run_command, run_json
 
 from edgewise import (
     Circuit,
@@ -24,7 +24,7 @@ from edgewise import (
     solve,
     verify_circuit,
 )
-from edgewise.cli import main, run_verification
+from edgewise.cli import run_verification
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
@@ -171,27 +171,20 @@ def test_a_circuit_of_another_model():
         verify_circuit(model, task, known_circuit("ioi"))
 
 
-def run(words, monkeypatch):
-    words = ["edgewise", "verify", *words, "--device", "cpu"]
-    monkeypatch.setattr(sys, "argv", words)
-    try:
-        main()
-    except SystemExit as end:
-        return end.code or 0
-    return 0
+def verify(*words):
+    return run_command("verify", *words, "--device", "cpu")
 
 
 GREATER_THAN = ["known/greater-than", "--examples", "12", "--circuits", "30"]
 
 
-def test_command_writes_a_report(tmp_path, monkeypatch, capsys):
+def test_command_writes_a_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = [*GREATER_THAN, "--out", "out", "--minimal", "minimal.json"]
-    assert run(words, monkeypatch) == 0
-    printed = capsys.readouterr()
+    code, out, _ = verify(*GREATER_THAN, "--out", "out", "--minimal", "minimal.json")
+    assert code == 0
     for name in ("sufficiency", "necessity", "minimality", "equivalence", "independence", "completeness", "robustness"):
-        assert name in printed.out
-    assert "needs at least 76 examples, not 12" in printed.out
+        assert name in out
+    assert "needs at least 76 examples, not 12" in out
     assert Circuit.load("minimal.json") == known_circuit("greater-than")
     record = json.loads((tmp_path / "out" / "verification.json").read_text())
     page = (tmp_path / "out" / "report.html").read_text()
@@ -199,11 +192,9 @@ def test_command_writes_a_report(tmp_path, monkeypatch, capsys):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "verification.json", "report.html", "random.png", "random.svg"
     }  # fmt: skip
-    assert run([*GREATER_THAN, "--out", "out", "--json"], monkeypatch) == 0
-    again = capsys.readouterr()
-    assert "nothing is computed again" in again.err and json.loads(again.out) == record
-    assert run([*GREATER_THAN, "--out", "out", "--alpha", "0.01"], monkeypatch) == 2
-    assert "alpha was 0.05, is 0.01" in capsys.readouterr().err
+    code, out, err = verify(*GREATER_THAN, "--out", "out", "--json")
+    assert code == 0 and "nothing is computed again" in err and json.loads(out) == record
+    assert "alpha was 0.05, is 0.01" in refused(verify, *GREATER_THAN, "--out", "out", "--alpha", "0.01")
 
 
 @pytest.mark.parametrize(
@@ -217,42 +208,30 @@ def test_command_writes_a_report(tmp_path, monkeypatch, capsys):
         ([*GREATER_THAN, "--tests", "equivalence", "--minimal", "m.json"], "--minimal needs the test of minimality"),
     ],
 )
-def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     graph = known_circuit("greater-than").graph
     Circuit.empty(graph).save("empty.json")
     Circuit.full(graph).save("full.json")
-    assert run([*words, "--quiet"], monkeypatch) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1 and not list(tmp_path.glob("m.json"))
+    code, _, error = verify(*words, "--quiet")
+    assert code == 2 and message in error and error.count("\n") == 1 and not list(tmp_path.glob("m.json"))
 
 
-def test_a_folder_made_with_another_model(tmp_path, monkeypatch, capsys):
+def test_a_folder_made_with_another_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
     words = "run --model known/induction --examples 6 --no-learned --out result --stability 0 --device cpu".split()
-    assert run_command([*words, "--no-verify"], monkeypatch) == 0
+    assert run_command(*words, "--no-verify")[0] == 0
     assert not (tmp_path / "result" / "verification.json").exists()
-    capsys.readouterr()
-    assert run_command([*words, "--no-verify", "--json"], monkeypatch) == 0
-    assert json.loads(capsys.readouterr().out)["verification"] is None
+    assert run_json(*words, "--no-verify")["verification"] is None
     # known/backup has the same number of layers and heads, but another width.
-    assert run(["result", "--model", "known/backup"], monkeypatch) == 2
-    assert "is a circuit of" in capsys.readouterr().err
-    quick = ["--examples", "6", "--circuits", "3", "--tests", "sufficiency", "--json"]
-    assert run(["result", "--size", "0.05", *quick], monkeypatch) == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["edges"] <= 13 and "--model known/induction" in printed.err
+    assert "is a circuit of" in refused(verify, "result", "--model", "known/backup")
+    quick = ("--examples", "6", "--circuits", "3", "--tests", "sufficiency", "--json")
+    code, out, err = verify("result", "--size", "0.05", *quick)
+    assert code == 0 and json.loads(out)["edges"] <= 13 and "--model known/induction" in err
 
 
 RUN = "run --model known/greater-than --examples 8 --no-learned --out result --stability 0 --device cpu".split()
-
-
-def run_command(words, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["edgewise", *words])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code or 0
 
 
 @pytest.fixture(scope="module")
@@ -263,52 +242,48 @@ def tested_run(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(run_verification, "QUICK_EXAMPLES", 8)
         patch.setattr(run_verification, "QUICK_CIRCUITS", 5)
-        assert run_command(RUN, patch) == 0
+        assert run_command(*RUN)[0] == 0
     return folder
 
 
-def test_a_run_can_test_its_circuit(tested_run, monkeypatch, capsys):
+def test_a_run_can_test_its_circuit(tested_run, monkeypatch):
     monkeypatch.chdir(tested_run)
     record = json.loads((tested_run / "result" / "verification.json").read_text())
     assert {test["name"] for test in record["tests"]} >= {"sufficiency", "minimality", "robustness"}
     assert record["settings"]["n_circuits"] == 5 and record["examples"] == 8
     assert "Tests of" in (tested_run / "result" / "verification.html").read_text()
     assert "verification.html" in (tested_run / "result" / "README.md").read_text()
-    assert run_command(RUN, monkeypatch) == 0  # nothing is computed, and the tests are shown
-    printed = capsys.readouterr()
-    assert all(test["name"] in printed.out for test in record["tests"]) and "nothing is computed" in printed.err
-    assert run_command([*RUN, "--json"], monkeypatch) == 0
-    verification = json.loads(capsys.readouterr().out)["verification"]
+    code, out, err = run_command(*RUN)  # nothing is computed, and the tests are shown
+    assert code == 0 and all(test["name"] in out for test in record["tests"]) and "nothing is computed" in err
+    verification = run_json(*RUN)["verification"]
     assert verification["superfluous"] == record["superfluous"] and verification["circuit"] == record["circuit"]
     verdicts = {test["name"]: (test["p"], test["verdict"]) for test in verification["tests"]}
     assert verdicts == {test["name"]: (test["p"], test["verdict"]) for test in record["tests"]}
     for word in ("--verify", "--no-verify"):
-        assert run_command([*RUN, word], monkeypatch) == 2
-        assert "made from other inputs (verify was" in capsys.readouterr().err
+        assert "made from other inputs (verify was" in refused(run_command, *RUN, word)
 
 
 def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypatch):
     model, task, _ = known("greater-than", 8)
     discovery = read_result(tested_run / "result")
-    verify = partial(run_verification.verify_run, model, task, discovery, 0)
-    assert verify(False, Session()) is None  # too few examples
+    verify_run = partial(run_verification.verify_run, model, task, discovery, 0)
+    assert verify_run(False, Session()) is None  # too few examples
     monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 4)
     monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
-    assert verify(False, Session())["examples"] == 4
+    assert verify_run(False, Session())["examples"] == 4
     monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
-    assert verify(False, Session()) is None
-    record = verify(True, Session())
+    assert verify_run(False, Session()) is None
+    record = verify_run(True, Session())
     assert record["examples"] == 8 and record["settings"]["n_circuits"] == VerifySettings().n_circuits
 
 
-def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_path, capsys):
+def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 8)
     monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
 
     def tested_stages(*words):
-        assert run_command([*RUN, "--dry-run", "--json", *words], monkeypatch) == 0
-        stages = json.loads(capsys.readouterr().out)["stages"]
+        stages = run_json(*RUN, "--dry-run", *words)["stages"]
         tested = [stage for stage in stages if stage["name"] in ("verify", "robustness") and stage["seconds"] > 0]
         return [(stage["name"], stage["examples"]) for stage in tested]
 
