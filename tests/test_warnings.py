@@ -50,15 +50,23 @@ def test_a_sound_run_has_no_warnings(model):
     assert messages(lambda: discover(model, train, test, *FAST, attention=0)) == []
 
 
-@pytest.mark.parametrize(("trend", "expected"), [(0.6, ["the loss for CMD rose by 60%"]), (0.4, [])])
-def test_a_rising_loss_is_warned_of(model, trend, expected):
-    class Rising(TopKLearner):
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        ({"trend": 0.6}, ["the loss for CMD rose by 60% while"]),
+        ({"trend": 0.4}, []),
+        ({"trend": 0.6, "choices": [[0.1, "warm start"]]}, ["learning for CMD gained nothing"]),
+        ({"trend": 0.4, "choices": [[0.1, "warm start"], [0.2, "learned"]]}, []),
+    ],
+)
+def test_learning_without_success_is_warned_of(model, origin, expected):
+    class Failing(TopKLearner):
         def learn(self, problem, session):
             graph = problem.model.graph
-            return Ranking(graph, np.ones(graph.n_edges), signed=False, origin={"trend": trend})
+            return Ranking(graph, np.ones(graph.n_edges), signed=False, origin=origin)
 
-    texts = messages(lambda: learn_ranking(model, load_task("ioi", model, "train", 12), Rising()))
-    assert [text.partition(" while")[0] for text in texts] == expected
+    texts = messages(lambda: learn_ranking(model, load_task("ioi", model, "train", 12), Failing()))
+    assert [text[: len(start)] for text, start in zip(texts, expected, strict=True)] == expected
 
 
 def test_overlapping_repeated_and_few_examples_are_warned_of(model):

@@ -16,6 +16,7 @@ from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import DEFAULT_METRIC, Metric, Task, check_examples
 from .base import Learner, LearningProblem
 from .top_k_learner import TopKLearner
+from .top_k_parameters import WARM_START
 
 # A loss that rises by more than this share has diverged.
 MAX_TREND = 0.5
@@ -66,7 +67,7 @@ def learn_ranking(
     Warns
     -----
     EdgewiseWarning
-        If the loss rises by more than half.
+        If the loss rises by more than half, or if validation examples choose the warm start at every size.
     """
     check_is("learner", Learner, learner)
     check_is("session", Session, session)
@@ -83,7 +84,10 @@ def learn_ranking(
     if not isinstance(ranking, Ranking) or ranking.graph != problem.graph:
         raise InputError(f"learner {learner.name!r} must return a Ranking of {problem.graph.units}, not {ranking!r}")
     trend = ranking.origin.get("trend", 0.0)  # not every learner has one
-    if trend > MAX_TREND:
+    if {name for _, name in ranking.origin.get("choices", ())} == {WARM_START}:
+        gain = f"learning for {learner.measure.name} gained nothing on validation examples"
+        warn(f"{gain}, so the ranking is that of the warm start")
+    elif trend > MAX_TREND:
         loss = f"the loss for {learner.measure.name} rose by {trend:.0%} while learning"
         warn(f"{loss}; use a smaller learning rate, or more steps")
     origin = {"method": learner.record(), "task": task.name, "examples": len(task), **ranking.origin}

@@ -23,6 +23,8 @@ from .base import Learner, check_choice
 FloatArray = NDArray[np.float64]
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
+# The candidate of the composition that is the ranking from which learning starts.
+WARM_START = "warm start"
 # With fewer steps than this, default learning rates of measures that are maximised are larger, up to MAX_FACTOR times,
 # so that parameters can move as far.
 FEW_STEPS, MAX_FACTOR = 170, 3.0

@@ -23,7 +23,7 @@ from ..score.run_scorer import score_edges
 from ..tasks import Task
 from .base import LearningProblem
 from .compose import compose_ranking
-from .top_k_parameters import TopKParameters, loss_trend, size_chances
+from .top_k_parameters import WARM_START, TopKParameters, loss_trend, size_chances
 from .training import StepRunner, Training, TrainingState, training_key
 
 BETAS = (0.9, 0.99)
@@ -108,7 +108,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
             candidates["start"] = first
         if (ranking := warm()) is not None:
             value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
-            candidates = {"warm start": value.astype(np.float64), **candidates}
+            candidates = {WARM_START: value.astype(np.float64), **candidates}
         composed = compose_ranking(problem, validation, candidates, measure, quiet)
         about |= {
             "validation": [[step, -measure.better * loss] for step, loss in state.checks],
