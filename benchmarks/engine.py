@@ -9,7 +9,8 @@ The minimum cost of EAP-IG with five steps is one forward pass and five forward 
 embeddings, logits at the last position only); `SCORERS` has that of every scorer. The minimum cost of a weighted
 circuit with the gradient of all weights is one forward + backward pass. Seconds are CPU time per example, the minimum
 of several repetitions; wall time is also shown. Rows marked `half` use prompts with an equal first half. Rows marked
-`pairs` score or run (edge, span) pairs of five spans; the last column compares them with the same row of edges.
+`pairs` score or run (edge, span) pairs of five spans: their minimum is the same row of edges. The last column has what
+we allow, with an exclamation mark if a row takes more.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,7 @@ from edgewise.score import (
     Gim,
     GradDrop,
     InformationFlowRoutes,
+    MaskIg,
     RelP,
     RelPQk,
     Scorer,
@@ -70,11 +73,16 @@ SCORERS: dict[str, tuple[Scorer, Callable[[float, float, float, int], float]]] =
     "RelP with q and k": (RelPQk(), lambda forward, both, backward, layers: forward + both),
     "AttnLRP": (AttnLrp(), lambda forward, both, backward, layers: forward + both),
     "GradDrop": (GradDrop(), lambda forward, both, backward, layers: 2 * forward + layers * backward),
+    "mask-IG-2": (MaskIg(2), lambda forward, both, backward, layers: 2 * forward + 2 * both),
     "information flow routes": (InformationFlowRoutes(), lambda forward, both, backward, layers: 2 * forward),
     "exact, 10 edges": (
         ExactEdges(tuple(range(1000, 30000, 3000))), lambda forward, both, backward, layers: 12 * forward,
     ),
 }  # fmt: skip
+# The most that scorers with gradients may take, in times their minimum; pairs, in times the same row of edges.
+# Mask-IG runs weighted circuits, whose 3 H streams per layer cost more than a plain pass.
+GRADIENT_LIMIT, PAIR_SCORING_LIMIT, PAIR_CIRCUIT_LIMIT = 1.3, 1.15, 1.5
+UNLIMITED = ("mask-IG-2", "information flow routes", "exact, 10 edges")
 # Scorers that are also measured by span.
 BY_SPAN = ("EAP", "EAP-IG-5", "GradDrop")
 SPANS = ("S1", "IO", "S2", "end", "other")
@@ -155,8 +163,8 @@ def plain_passes(loaded: torch.nn.Module, body: Callable[..., torch.Tensor], bat
     }
 
 
-def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dict]:
-    """Measure all rows: label -> (CPU, wall) seconds per example."""
+def measure(name: str, repeats: int, real: str | None, scorers: list[str]) -> tuple[dict, Model, dict]:
+    """Measure all rows, of these scorers: label -> (CPU, wall) seconds per example."""
     model, body, loaded = make_model(name)
     transformer, metric = model.transformer, LogitDifference()
     batches = {
@@ -177,11 +185,12 @@ def measure(name: str, repeats: int, real: str | None) -> tuple[dict, Model, dic
     for label, batch in batches.items():
         rows |= weighted_rows(transformer, batch, label, repeats)
     for label, batch in batches.items():
-        for title, (scorer, _) in SCORERS.items():
+        for title in scorers:
             rows[title + label] = clock(
-                lambda batch=batch, scorer=scorer: scorer.score(prepare(transformer, batch), metric), repeats
+                lambda batch=batch, title=title: SCORERS[title][0].score(prepare(transformer, batch), metric), repeats
             )
-        for title in BY_SPAN:
+            if title not in BY_SPAN:
+                continue
             rows[f"{title}, pairs{label}"] = clock(
                 lambda batch=batch, title=title: SCORERS[title][0].score(
                     prepare(transformer, batch, by_span=True), metric
@@ -236,6 +245,8 @@ def weighted_rows(transformer: Transformer, batch: Batch, label: str, repeats: i
         ("weighted + backward, recomputed", False, False),
     ):
         rows[name + label] = clock(lambda own=own, keep=keep: weighted_pass(ready, reference, own, keep), repeats)
+    by_span = replace(ready, by_span=True)
+    rows[f"weighted + backward, pairs{label}"] = clock(lambda: weighted_pass(by_span, reference, False, True), repeats)
     with torch.no_grad():
         rows["weighted, forward only" + label] = clock(
             lambda: run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last), repeats
@@ -245,11 +256,9 @@ def weighted_rows(transformer: Transformer, batch: Batch, label: str, repeats: i
 
 def weighted_pass(ready: Prepared, reference: Trace, own: bool, keep: bool) -> None:
     """Compute the gradient of all weights: summed over examples, or per example if `own`."""
-    transformer = ready.model
-    weights = torch.full((len(ready.last), transformer.graph.n_edges) if own else (transformer.graph.n_edges,), 0.5)
-    weights.requires_grad_()
-    stream = run_weighted(transformer, weights, ready.clean, reference, ready.frame, ready.last, keep)
-    logits = ready.read_stream(stream, False).answer_logits
+    n_weights = ready.model.graph.n_edges * (len(SPANS) if ready.by_span else 1)
+    weights = torch.full((len(ready.last), n_weights) if own else (n_weights,), 0.5).requires_grad_()
+    logits = ready.read_stream(ready.run_weighted(weights, reference, keep), False).answer_logits
     torch.autograd.grad((logits[:, 0] - logits[:, 1]).sum(), weights)
 
 
@@ -287,6 +296,16 @@ def measure_peer(checkout: str, python: str, threads: int) -> dict:
     return {label: tuple(value) for label, value in json.loads(finished.stdout.splitlines()[-1]).items()}
 
 
+def allowed(label: str) -> float | None:
+    """Return the most that a row may take, in times its minimum; None for any."""
+    title = label.removesuffix(", half")
+    if title.endswith(", pairs") and title.removesuffix(", pairs") in BY_SPAN:
+        return PAIR_SCORING_LIMIT
+    if title.endswith(", pairs") and title.startswith(("circuit", "curve")):
+        return PAIR_CIRCUIT_LIMIT
+    return GRADIENT_LIMIT if title in SCORERS and title not in UNLIMITED else None
+
+
 def main() -> None:
     """Parse the options, measure, print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -296,34 +315,38 @@ def main() -> None:
     parser.add_argument("--scores", help="an EAP-IG score file of the same graph; its circuits are measured")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--scorers", nargs="+", choices=SCORERS, default=list(SCORERS), help="measure these only")
     parser.add_argument("--peer", help="a checkout of EAP-IG (the folder that contains src)")
     parser.add_argument("--peer-python", default=sys.executable)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    rows, model, facts = measure(args.model, args.repeats, args.scores)
+    rows, model, facts = measure(args.model, args.repeats, args.scores, args.scorers)
     if args.peer:
         rows |= measure_peer(args.peer, args.peer_python, args.threads)
     forward, last, both = (
         rows[name][0] for name in ("forward, all logits", "forward, last logits", "forward + backward")
     )
     needed = {title: passes(last, both, both - last, model.graph.n_layers) for title, (_, passes) in SCORERS.items()}
-    limits = {name + half: seconds for name, seconds in needed.items() for half in ("", ", half")}
-    limits |= {label: both for label in rows if label.startswith("weighted")}
-    limits["peer EAP-IG-5"] = limits["EAP-IG-5"]
-    limits |= {label: rows[label.replace(", pairs", "")][0] for label in rows if ", pairs" in label}
+    least = {name + half: seconds for name, seconds in needed.items() for half in ("", ", half")}
+    least |= {label: both for label in rows if label.startswith("weighted")}
+    least["peer EAP-IG-5"] = least["EAP-IG-5"]
+    least |= {label: rows[label.replace(", pairs", "")][0] for label in rows if ", pairs" in label}
     table = Table(
         title=f"{args.model}, {model.graph}, batch {BATCH} x {LENGTH} tokens, {args.threads} threads",
         title_justify="left",
     )
-    for column in ("", "CPU s / example", "wall s / example", "forwards", "times the minimum"):
+    for column in ("", "CPU s / example", "wall s / example", "forwards", "times the minimum", "allowed"):
         table.add_column(column, justify="left" if not column else "right")
     for label, (cpu, wall) in rows.items():
-        limit = limits.get(label)
-        table.add_row(label, f"{cpu:.4f}", f"{wall:.4f}", f"{cpu / forward:.2f}", f"{cpu / limit:.2f}" if limit else "")
+        times, most = cpu / least[label] if label in least else None, allowed(label)
+        table.add_row(
+            label, f"{cpu:.4f}", f"{wall:.4f}", f"{cpu / forward:.2f}", "" if times is None else f"{times:.2f}",
+            "" if most is None or times is None else f"{most:g}{' !' if times > most else ''}",
+        )  # fmt: skip
     console = Console(width=120)
     console.print(table)
     console.print(
-        f"minimum costs: EAP-IG-5 {limits['EAP-IG-5']:.4f} s, EAP {limits['EAP']:.4f} s, weighted {both:.4f} s; "
+        f"minimum costs: EAP-IG-5 {least['EAP-IG-5']:.4f} s, EAP {least['EAP']:.4f} s, weighted {both:.4f} s; "
         "forwards: plain forward passes with all logits"
     )
     for label, value in facts.items():

@@ -26,7 +26,7 @@ def json_lines(*rows: dict) -> str:
 
 ERRORS = {
     "patching needs equally many": json_lines(ROW | {"corrupted": "When Mary"}),
-    "an answer must be one token": json_lines(ROW | {"correct": " Mary John"}),
+    "each answer of a set must be one token": json_lines(ROW | {"correct": [" Mary John", " Anna"]}),
     "share the token": json_lines(ROW | {"correct": [" Mary", " Anna"], "incorrect": [" John", " Anna"]}),
     "a list of answers is empty": json_lines(ROW | {"correct": []}),
     "have no incorrect one": json_lines({name: text for name, text in ROW.items() if name != "incorrect"}),

@@ -14,8 +14,20 @@ import pytest
 import torch
 from commands import GOOD, as_tokens, write
 
-from edgewise import EdgewiseWarning, InputError, PromptPair, load_model, load_task, make_task
-from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout
+from edgewise import (
+    CMD,
+    EdgewiseWarning,
+    Greedy,
+    InputError,
+    PromptPair,
+    Recipe,
+    discover,
+    load_model,
+    load_task,
+    make_task,
+)
+from edgewise.recipes.run_info import decode_prompts
+from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout, TaskMetric
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings
 from edgewise.tasks.ioi import usable_names
@@ -407,6 +419,38 @@ def test_a_correct_answer_alone_may_have_several_tokens(demo, tmp_path):
     assert load_task(csv, demo).examples[0].tokens == one.tokens
     tokens = {name: value for name, value in as_tokens(one).items() if name != "incorrect_id"}
     assert make_task([tokens], demo).examples[0].tokens == one.tokens
+
+
+def test_both_answers_may_have_several_tokens(demo, tmp_path):
+    row = GOOD | {"correct": " Mary and John", "incorrect": " Mary and Anna and"}
+    with pytest.warns(EdgewiseWarning, match="an answer has several tokens, as in ' Mary and John' and"):
+        task = make_task([row | {"spans": {"end": [56, 58]}}], demo)
+    (example,), (single,) = task.examples, make_task([GOOD], demo).examples
+    right, wrong = demo.tokenizer([row["correct"], row["incorrect"]], add_special_tokens=False)["input_ids"]
+    assert (example.correct, *example.continuation) == tuple(right)
+    assert (example.incorrect, *example.other_continuation) == tuple(wrong)
+    assert example.clean == single.clean + tuple(right[:-1]) + tuple(wrong[:-1]) and example.n_reads == 6
+    assert example.spans["end"] == tuple(range(single.length - 1, example.length))
+    assert TaskMetric().for_task(task).name == "log-probability-difference"
+    (prompt,) = decode_prompts(task.examples, demo.tokenizer)
+    assert (prompt.correct, prompt.incorrect) == (row["correct"], row["incorrect"])
+    with pytest.warns(EdgewiseWarning, match="several tokens"):
+        (other,) = make_task([row | {"incorrect": " Mary and Anna to"}], demo).examples
+    assert other.tokens != example.tokens  # they differ in the last token of the incorrect answer only
+    with pytest.raises(InputError, match="are the same token"):
+        make_task([row | {"incorrect": row["correct"]}], demo)
+
+
+def test_answers_of_several_tokens_from_end_to_end(demo):
+    """The summaries of the model are those of whole answers, also where these begin with the same token."""
+    rows = [GOOD | {"correct": " Mary and John", "incorrect": " Mary and Anna"}] * 12
+    with pytest.warns(EdgewiseWarning):
+        task = make_task(rows, demo)
+        result = discover(demo, task, task, recipes={CMD: [Recipe(Greedy())]})
+    assert result.settings.metric.name == "log-probability-difference"
+    full = result.outcomes[0].curve.full
+    assert result.run.accuracy.beats == float((full > 0).mean()) and full[0] != 0
+    assert result.outcomes[0].curve.faithfulness[-1] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,14 @@ from edgewise.tasks import (
     Kl,
     LogitDifference,
     LogProbability,
+    LogProbabilityDifference,
     ProbabilityDifference,
     Task,
     TaskMetric,
 )
 
 EXACT = {"rtol": 1e-8, "atol": 1e-9}
-LENGTHS = (1, 3, 2, 1, 2)
+LENGTHS, OTHER_LENGTHS = (1, 3, 2, 1, 2), (2, 2, 1, 1, 4)
 
 
 def several_tokens() -> Task:
@@ -41,6 +42,24 @@ def several_tokens() -> Task:
         prompts = (tokens + answer[:-1] for tokens in (example.clean, example.corrupted))
         examples.append(Example(*prompts, answer[0], continuation=answer[1:]))
     return Task("several", "test", tuple(examples))
+
+
+def both_answers() -> tuple[Task, Task, Task]:
+    """Prompts with two answers of one to four tokens; the same with the correct answer alone, and with the other."""
+    source = np.random.default_rng(6)
+    tasks: tuple[list[Example], ...] = ([], [], [])
+    for number, example in enumerate(random_task(len(LENGTHS)).examples):
+        right, wrong = (
+            tuple(source.integers(1, VOCABULARY, lengths[number]).tolist()) for lengths in (LENGTHS, OTHER_LENGTHS)
+        )
+        wrong = (right[0], *wrong[1:]) if number == 1 else wrong  # answers may begin with the same token
+        for examples, answers in zip(tasks, ((right, wrong), (right,), (wrong,)), strict=True):
+            forced = sum((answer[:-1] for answer in answers), ())
+            prompts = (tokens + forced for tokens in (example.clean, example.corrupted))
+            more = {"incorrect": wrong[0], "other_continuation": wrong[1:]} if len(answers) > 1 else {}
+            examples.append(Example(*prompts, answers[0][0], continuation=answers[0][1:], **more))
+    both, correct, incorrect = (Task("several", "test", tuple(examples)) for examples in tasks)
+    return both, correct, incorrect
 
 
 def token_by_token(task: Task) -> tuple[Task, np.ndarray]:
@@ -99,6 +118,69 @@ def test_weights_have_the_gradient_of_the_sum(model):
     np.testing.assert_allclose(gradients[0][1], gradients[1][1], rtol=1e-5, atol=1e-6)
 
 
+@first_in_every_family("scorer", [EapIg(2), MaskIg(2), ExactEdges((0, 3, 11, 25))])
+def test_scores_of_a_difference_are_those_of_the_correct_minus_those_of_the_incorrect_answer(model, scorer):
+    both, *single = both_answers()
+    difference = score_edges(model, both, scorer).values
+    right, wrong = (score_edges(model, task, scorer, LogProbability()).values for task in single)
+    assert np.abs(wrong).max() > 0
+    np.testing.assert_allclose(difference, right - wrong, rtol=1e-4, atol=1e-5)  # scores are float32
+
+
+@first_in_every_family("ablation", ["patching", "zero"])
+def test_circuits_of_a_difference_are_those_of_the_correct_minus_those_of_the_incorrect_answer(model, ablation):
+    both, *single = both_answers()
+    source = np.random.default_rng(1)
+    circuits = [Circuit(model.graph, source.random(model.graph.n_edges) < share) for share in (0.2, 0.5, 0.9)]
+    circuits += [Circuit.full(model.graph), Circuit.empty(model.graph)]
+    replaced, of_model = ABLATIONS[ablation](), [Accuracy(), LogProbability(), LogitDifference()]
+    result = evaluate_circuits(model, both, circuits, ablation=replaced, of_model=of_model)
+    right, wrong = (
+        evaluate_circuits(model, task, circuits, LogProbability(), replaced, of_model=[Accuracy()]) for task in single
+    )
+    np.testing.assert_allclose(result.values, right.values - wrong.values, **EXACT)
+    np.testing.assert_allclose(result.full, right.full - wrong.full, **EXACT)
+    # Metrics of the correct answer don't see the other one, and the logit difference is that of the first tokens.
+    np.testing.assert_allclose(result.of_model["log-probability"], right.full, **EXACT)
+    assert result.of_model["accuracy"].tolist() == right.of_model["accuracy"].tolist()
+    firsts = tuple(
+        Example(e.clean[: e.length + 1 - e.n_reads], e.corrupted[: e.length + 1 - e.n_reads], e.correct, e.incorrect)
+        for e in both.examples
+        if e.correct != e.incorrect
+    )
+    expected = evaluate_circuits(model, Task("first", "test", firsts), [], LogitDifference()).full
+    differences = result.of_model["logit-difference"][[e.correct != e.incorrect for e in both.examples]]
+    np.testing.assert_allclose(differences, expected, **EXACT)
+
+
+def test_weights_have_the_gradient_of_the_difference(model):
+    weights = torch.rand(model.graph.n_edges, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gradients = []
+    for task, metric in zip(both_answers(), (LogProbabilityDifference(), *[LogProbability()] * 2), strict=True):
+        ends = dict.fromkeys(task.examples, (1.0, 0.0))
+        job = GradientJob(CPR, metric, ABLATIONS["patching"](), weights, ends, 1.0)
+        gradients.append(job(model, task.examples)[1])
+    np.testing.assert_allclose(gradients[0], gradients[1] - gradients[2], rtol=1e-5, atol=1e-5)
+
+
+@first_in_every_family("pad", ["left", "right"])
+def test_the_difference_is_that_of_the_model_itself(model, loaded, pad):
+    """Each answer in a run of its own, of HuggingFace's model. Padding and a shared prefix change nothing."""
+    both, *single = both_answers()
+    batch = prepare(model.transformer, make_batch(both.examples, torch.device("cpu"), pad))
+    with torch.no_grad():
+        readout = batch.read_out(batch.run(batch.clean), True)
+        values = LogProbabilityDifference().checked(readout, readout)
+        totals = []
+        for task in single:
+            for example in task.examples:
+                logs = loaded(torch.tensor([example.clean])).logits[0].log_softmax(-1)
+                answer = (example.correct, *example.continuation)
+                totals.append(sum(row[t].item() for row, t in zip(logs[-len(answer) :], answer, strict=True)))
+    right, wrong = np.reshape(totals, (2, -1))
+    np.testing.assert_allclose(values, right - wrong, atol=1e-5)
+
+
 @first_in_every_family("pad", ["left", "right"])
 def test_total_log_probability_is_that_of_the_model_itself(model, loaded, pad):
     task = several_tokens()
@@ -154,11 +236,15 @@ def test_the_gradient_of_sets_is_the_slope(model, task):
     np.testing.assert_allclose((metrics[1] - metrics[0]) / (2 * step), scores[:, edge], rtol=1e-3, atol=1e-6)
 
 
-def test_each_task_has_its_metric(task):
+@pytest.mark.parametrize("family", ["gpt2"])
+def test_each_task_has_its_metric(model, task):
     pairs = tuple(replace(e, incorrect=None) for e in task.examples)
     some = (*task.examples[1:], pairs[0])
     assert TaskMetric().for_task(task) == LogitDifference()
     assert TaskMetric().for_task(with_sets(task)) == ProbabilityDifference()
+    assert TaskMetric().for_task(both_answers()[0]) == LogProbabilityDifference()
+    same = (evaluate_circuits(model, task, [], m).full for m in (LogitDifference(), LogProbabilityDifference()))
+    np.testing.assert_allclose(*same, atol=1e-5)
     for alone in (
         several_tokens(),
         replace(task, examples=pairs),
@@ -175,7 +261,10 @@ def test_each_task_has_its_metric(task):
     "fields, words",
     [({"also_incorrect": (3,)}, "share the token 3"), ({"also_correct": (4,)}, "share the token 4"),
      ({"also_correct": (0,), "also_incorrect": (5, 0)}, "share the token 0"),
-     ({"incorrect": None, "continuation": (7,)}, "must end with the tokens of an answer")],
+     ({"incorrect": None, "continuation": (7,)}, "must end with the tokens of an answer"),
+     ({"other_continuation": (7,)}, "must end with the tokens of an answer"),
+     ({"incorrect": None, "other_continuation": (7,)}, "but not its first"),
+     ({"incorrect": 3, "continuation": (7,), "other_continuation": (7,)}, "are the same token")],
 )  # fmt: skip
 def test_answers_that_contradict_each_other_are_refused(fields, words):
     with pytest.raises(InputError, match=words):

@@ -107,7 +107,7 @@ def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]
     query, key = np.tril_indices(batch.clean.shape[1])
 
     def side(tokens: Tensor) -> NDArray[np.uint8]:
-        frame = make_frame(transformer, batch.real)
+        frame = make_frame(transformer, batch.real, batch.branch)
         layered = attention_patterns(transformer, run(transformer, transformer.embed(tokens), frame), frame)
         patterns = [layered[layer][0, head].float().cpu().numpy() for layer, head in zip(layers, places, strict=True)]
         return np.round(MAX_LEVEL * np.stack(patterns)[:, query, key]).astype(np.uint8)

@@ -18,14 +18,17 @@ class Batch:
 
     clean, corrupted  [example, position] tokens; padding holds token 0
     real              [example, position] False for padding
-    last              [example, read] the positions that the metric reads: one, or one per token of the longest answer
-    answers           [example * read, 2] correct, incorrect; twice the correct one if there is no incorrect answer
+    last              [example, read] the positions that the metric reads: one, or one per token of the longest answers
+    answers           [example * read, 2] correct, incorrect; twice the same where the read is of one answer only
     right             [example * read, answer] all answers that count as correct; rows are filled up with the first
     wrong             [example * read, answer] all incorrect answers, in the same way
-    counted           [example, read] False for reads beyond an example's answer; None if all examples have one
+    counted           [example, read] False for reads beyond an example's correct answer; None if all examples have one
+    sides             [example * read, 2] 1 for reads of the correct, and of the incorrect answer; None with `counted`
     shared            the number of leading positions, padding included, that the two prompts of every example share
     spans             [example, position] the index of the span of each position, -1 for padding; None without spans
     n_spans           the number of spans
+    branch            [example, position] 1 for tokens of the correct answer, 2 for those of the incorrect answer, which
+                      don't see the former, 0 for others; None if no incorrect answer has several tokens
     """
 
     clean: Tensor
@@ -36,9 +39,11 @@ class Batch:
     right: Tensor
     wrong: Tensor
     counted: Tensor | None
+    sides: Tensor | None
     shared: int
     spans: Tensor | None = None
     n_spans: int = 0
+    branch: Tensor | None = None
 
 
 def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
@@ -58,22 +63,27 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         real[index, span] = True
     shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
     n_reads = max(example.n_reads for example in examples)
-    last, right, wrong = [], [], []
-    for stop, example in zip(stops, examples, strict=True):
+    last, right, wrong, counted, sides = [], [], [], [], []
+    branch = torch.zeros((len(examples), width), dtype=torch.long)
+    for index, (stop, example) in enumerate(zip(stops, examples, strict=True)):
         read = range(stop - example.n_reads, stop)
         # Reads that aren't counted have positions of their own, because gradients at equal positions would be lost.
         last.append([*read, *(at for at in range(width - 1, -1, -1) if at not in read)][:n_reads])
-        tokens = (example.correct, *example.continuation, *[example.correct] * (n_reads - example.n_reads))
+        own, other, n_rest = example.continuation, example.other_continuation, n_reads - example.n_reads
+        tokens = (example.correct, *own, *other, *[example.correct] * n_rest)
         right += [(token, *example.also_correct) for token in tokens]
-        wrong += [
-            (token if example.incorrect is None else example.incorrect, *example.also_incorrect) for token in tokens
-        ]
+        first = example.correct if example.incorrect is None else example.incorrect
+        wrong += [(token, *example.also_incorrect) for token in (first, *tokens[1:])]
+        counted.append([True] * (1 + len(own)) + [False] * (len(other) + n_rest))
+        sides += [(1, int(example.incorrect is not None)), *[(1, 0)] * len(own), *[(0, 1)] * len(other)]
+        sides += [(0, 0)] * n_rest
+        branch[index, stop - len(own) - len(other) : stop], branch[index, stop - len(other) : stop] = 1, 2
     answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
-    counted = torch.tensor([[read < example.n_reads for read in range(n_reads)] for example in examples])
-    tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong), counted)
-    clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, counted = (x.to(device) for x in tensors)
-    all_counted = None if n_reads == 1 else counted
-    batch = Batch(clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, all_counted, shared)
+    tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong))
+    several = (None, None) if n_reads == 1 else (torch.tensor(counted).to(device), torch.tensor(sides).to(device))
+    batch = Batch(*(x.to(device) for x in tensors), *several, shared)
+    if any(example.other_continuation for example in examples):
+        batch = replace(batch, branch=branch.to(device))
     if not all(example.span_names for example in examples):
         return batch
     return replace(batch, spans=span_indices(examples, batch), n_spans=len(examples[0].span_names))

@@ -66,19 +66,30 @@ class Trace:
 
 
 def make_frame(
-    model: Transformer, real: Tensor, first: int = 0, past: tuple[KeysAndValues, ...] | None = None
+    model: Transformer,
+    real: Tensor,
+    branch: Tensor | None = None,
+    first: int = 0,
+    past: tuple[KeysAndValues, ...] | None = None,
 ) -> Frame:
     """Return the frame of the positions from `first` on; `real` [batch, position] is False for padding.
 
-    With `first` > 0, `past` holds the keys and values of the positions before it.
+    Positions whose `branch` [batch, position] is 2 don't see those where it is 1, and are numbered as if these weren't
+    there. With `first` > 0, `past` holds the keys and values of the positions before it.
     """
-    positions = (real.long().cumsum(-1) - 1).clamp(min=0)[:, first:]
+    numbers = (real.long().cumsum(-1) - 1).clamp(min=0)
     index = torch.arange(real.shape[1], device=real.device)
     query, key = index[first:, None], index[None, :]
     # Padding attends to itself, so that its softmax is defined. Real positions never attend to padding.
     causal = (key <= query) & real[:, None, None, :] | (key == query)
+    distance = query - key
+    if branch is not None:
+        numbers = numbers - (branch == 2) * (branch == 1).sum(-1, keepdim=True)
+        causal = causal & ~((branch == 2)[:, None, first:, None] & (branch == 1)[:, None, None, :])
+        distance = (numbers[:, first:, None] - numbers[:, None, :])[:, None]
+    positions = numbers[:, first:]
     windows = {layer.window for layer in model.layers}
-    allowed = {w: causal if w is None else causal & (query - key < w) for w in windows}
+    allowed = {w: causal if w is None else causal & (distance < w) for w in windows}
     rotary = {}
     if model.rotary is not None:
         kinds = {layer.rotary_kind for layer in model.layers}
@@ -248,7 +259,7 @@ def read_out(
 
     Logits are at least float32, because metrics are small differences of large logits.
     """
-    answers, rest = batch.answers, {"wrong": batch.wrong, "counted": batch.counted}
+    answers, rest = batch.answers, {"wrong": batch.wrong, "counted": batch.counted, "sides": batch.sides}
     device, unembed_device = answers.device, model.unembed.device
     y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:

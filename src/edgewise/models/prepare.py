@@ -187,6 +187,6 @@ def prepare(
         if first:
             prefix = make_frame(model, batch.real[:, :first])
             past = keys_and_values(model, run(model, model.embed(batch.clean[:, :first]), prefix), prefix)
-        frame = make_frame(model, batch.real, first, past)
+        frame = make_frame(model, batch.real, batch.branch, first, past)
         clean, corrupted = (model.embed(tokens[:, first:]) for tokens in (batch.clean, batch.corrupted))
     return Prepared(model, frame, clean, corrupted, batch.last - first, batch, by_span, level)

@@ -172,7 +172,9 @@ def decode_prompts(examples: Sequence[Example], tokenizer: Any, with_spans: bool
             tuple(text[token] for token in example.clean),
             tuple(text[token] for token in example.corrupted),
             "".join(text[token] for token in (example.correct, *example.continuation)),
-            "" if example.incorrect is None else text[example.incorrect],
+            ""
+            if example.incorrect is None
+            else "".join(text[token] for token in (example.incorrect, *example.other_continuation)),
             tuple(example.span_indices) if with_spans else (),
         )
         for example in examples

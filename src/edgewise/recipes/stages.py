@@ -20,7 +20,7 @@ from ..runtime.session import Session
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import score_edges
 from ..select import Selection
-from ..tasks import Accuracy, LogitDifference, Task
+from ..tasks import Accuracy, LogProbabilityDifference, Task
 from .outcome import Outcome
 from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .run_info import ModelAccuracy
@@ -30,7 +30,7 @@ MeasureRecipe = tuple[Measure, Recipe]
 # This many recipes, or circuits, are computed and stored together: enough to share the clean and the corrupted run, few
 # enough that a stopped run loses little.
 CHUNK_SIZE = 100
-TOP_ANSWER, ANSWER_DIFFERENCE = Accuracy(), LogitDifference()
+TOP_ANSWER, ANSWER_DIFFERENCE = Accuracy(), LogProbabilityDifference()
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from .metrics import (
     Kl,
     LogitDifference,
     LogProbability,
+    LogProbabilityDifference,
     Metric,
     ProbabilityDifference,
     Readout,

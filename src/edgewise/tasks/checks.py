@@ -117,6 +117,18 @@ def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
         )
 
 
+def warn_of_several_tokens(examples: Iterable[Example], source: str) -> None:
+    """Warn if answers to compare have several tokens: often because the leading space is missing."""
+    examples = list(examples)
+    several = [example for example in examples if example.incorrect is not None and example.n_reads > 1]
+    if several and (pair := several[0].text) is not None:
+        warn(
+            f"in {len(several):,} of the {len(examples):,} examples of {source}, an answer has several tokens, as in "
+            f"{pair.correct!r} and {pair.incorrect!r}, so total log-probabilities are compared; if you expect single "
+            "tokens, mind the leading space"
+        )
+
+
 def warn_of_equal_prompts(examples: Iterable[Example], source: str) -> None:
     """Warn if clean and corrupted prompts are the same: such an example says nothing about any edge."""
     examples = list(examples)

@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .checks import check_rows, warn_of_equal_prompts, warn_of_skipped, warn_of_spaces
+from .checks import check_rows, warn_of_equal_prompts, warn_of_several_tokens, warn_of_skipped, warn_of_spaces
 from .spans import assign_positions, name_spans, parse_spans, read_markers
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import try_tokenize
@@ -134,6 +134,7 @@ def task_of_rows(
         check_rows(source, problems, numbered.more, can_skip=bool(examples))
     warn_of_spaces(pairs.values(), source)
     warn_of_equal_prompts(examples.values(), source)
+    warn_of_several_tokens(examples.values(), source)
     return Task(source, split, tuple(examples.values()), dropped)
 
 

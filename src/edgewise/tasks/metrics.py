@@ -29,7 +29,10 @@ class Readout:
     right          [row, any] all correct token ids, the correct answer first; it also pads shorter rows
     logits         [row, vocabulary], or None if the metric doesn't read them
     wrong          [row, any] all incorrect token ids, like `right`; None if there is only the incorrect answer
-    counted        [example, row of the example] False for rows beyond an example's answer; None for a row per example
+    counted        [example, row of the example] False for rows beyond an example's correct answer; None for a row per
+                   example
+    sides          [row, 2] 1 if the row predicts a token of the correct, or of the incorrect answer, else 0; None if
+                   answers have one token
     """
 
     answers: Tensor
@@ -38,6 +41,7 @@ class Readout:
     logits: Tensor | None = None
     wrong: Tensor | None = None
     counted: Tensor | None = None
+    sides: Tensor | None = None
 
     @property
     def all_logits(self) -> Tensor:
@@ -102,7 +106,8 @@ class TaskMetric(Metric):
     """The metric that suits a task.
 
     It is log-probability if examples have no incorrect answer, probability-difference if they have sets of answers on
-    both sides, as greater-than has, and else logit-difference.
+    both sides, as greater-than has, log-probability-difference if answers have several tokens, and else
+    logit-difference.
     """
 
     name: ClassVar[str] = "auto"
@@ -110,7 +115,9 @@ class TaskMetric(Metric):
     def for_task(self, task: Task) -> Metric:
         if any(example.incorrect is None for example in task.examples):
             return LogProbability()
-        return ProbabilityDifference() if any(e.also_incorrect for e in task.examples) else LogitDifference()
+        if any(example.also_incorrect for example in task.examples):
+            return ProbabilityDifference()
+        return LogProbabilityDifference() if any(e.n_reads > 1 for e in task.examples) else LogitDifference()
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
         raise InputError("metric 'auto' stands for the metric of a task; call metric.for_task(task)")
@@ -158,6 +165,24 @@ class LogProbability(Metric):
 
 
 @dataclass(frozen=True)
+class LogProbabilityDifference(Metric):
+    """The log-probability of the correct answer minus that of the incorrect one, each summed over its tokens."""
+
+    name: ClassVar[str] = "log-probability-difference"
+    reads_all_logits: ClassVar[bool] = True
+    is_difference: ClassVar[bool] = True
+
+    def value(self, run: Readout, clean: Readout) -> Tensor:
+        logs = run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)
+        logs = logs if run.sides is None else logs * run.sides
+        return logs[:, 0] - logs[:, 1]
+
+    def combine(self, values: Tensor, counted: Tensor) -> Tensor:
+        """Return the sum over the rows of both answers. Other rows are 0."""
+        return values.sum(1)
+
+
+@dataclass(frozen=True)
 class Kl(Metric):
     """Minus the KL divergence from the clean run's prediction to this run's."""
 
@@ -189,5 +214,8 @@ class Accuracy(Metric):
 
 DEFAULT_METRIC = TaskMetric()
 METRICS: dict[str, type[Metric]] = {
-    metric.name: metric for metric in (TaskMetric, LogitDifference, ProbabilityDifference, LogProbability, Kl, Accuracy)
-}
+    metric.name: metric
+    for metric in (
+        TaskMetric, LogitDifference, ProbabilityDifference, LogProbability, LogProbabilityDifference, Kl, Accuracy,
+    )
+}  # fmt: skip

@@ -37,8 +37,8 @@ class TokenReader(Protocol):
 class PromptPair:
     """A clean prompt, its corrupted counterpart, and the answers that distinguish them, as text.
 
-    correct, incorrect   text that follows the clean prompt, with its leading space if it has one. Without an incorrect
-                         answer, the correct one may have several tokens
+    correct, incorrect   text that follows the clean prompt, with its leading space if it has one. Without further
+                         answers, both may have several tokens
     first_token_decides  represent an answer of several tokens by its first one, as MIB does for names and labels
     also_correct         further correct answers. They count for accuracy and probabilities, not for logit differences
     also_incorrect       further incorrect answers. They count for probabilities
@@ -81,12 +81,15 @@ class Example:
     """A prompt pair as tokens. Both prompts have equally many tokens; the metric reads the last position.
 
     If the correct answer has several tokens, both prompts end with all of them but the last, and the metric reads as
-    many positions as the answer has tokens, the last one included.
+    many positions as the answer has tokens, the last one included. If the incorrect answer has several, all of them but
+    the last follow. They don't attend to the tokens of the correct answer: they have the positions that they would have
+    right after the prompt.
 
-    incorrect     None if there is no incorrect answer
-    continuation  the tokens of the correct answer after its first
-    span_names    the names of the spans; () if the example has none
-    span_indices  [position] the index in `span_names` of the span that each token of both prompts belongs to
+    incorrect           None if there is no incorrect answer
+    continuation        the tokens of the correct answer after its first
+    span_names          the names of the spans; () if the example has none
+    span_indices        [position] the index in `span_names` of the span that each token of both prompts belongs to
+    other_continuation  the tokens of the incorrect answer after its first
     """
 
     clean: tuple[int, ...]
@@ -99,6 +102,7 @@ class Example:
     continuation: tuple[int, ...] = ()
     span_names: tuple[str, ...] = ()
     span_indices: tuple[int, ...] = ()
+    other_continuation: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.clean:
@@ -108,8 +112,12 @@ class Example:
                 f"the clean prompt has {len(self.clean)} tokens, the corrupted one {len(self.corrupted)}; "
                 "patching needs equally many: reword one of them"
             )
-        check_distinct((self.correct, *self.also_correct), (self.incorrect, *self.also_incorrect), str)
-        forced = (self.correct, *self.continuation)[:-1]
+        correct, incorrect = (self.correct, *self.continuation), (self.incorrect, *self.other_continuation)
+        if correct == incorrect or len(correct) == len(incorrect) == 1:
+            check_distinct((self.correct, *self.also_correct), (self.incorrect, *self.also_incorrect), str)
+        if self.incorrect is None and self.other_continuation:
+            raise InputError("there are further tokens of the incorrect answer, but not its first")
+        forced = correct[:-1] + incorrect[:-1]
         if forced and not self.clean[-len(forced) :] == self.corrupted[-len(forced) :] == forced:
             raise InputError("prompts must end with the tokens of an answer of several tokens, except its last")
         if len(self.span_indices) != (self.length if self.span_names else 0):
@@ -126,17 +134,21 @@ class Example:
     def answers(self) -> tuple[int, ...]:
         """All tokens of answers."""
         incorrect = () if self.incorrect is None else (self.incorrect,)
-        return (self.correct, *self.continuation, *self.also_correct, *incorrect, *self.also_incorrect)
+        several = (self.correct, *self.continuation, *self.also_correct, *incorrect, *self.also_incorrect)
+        return (*several, *self.other_continuation)
 
     @property
     def n_reads(self) -> int:
         """The number of positions that the metric reads, the last ones."""
-        return 1 + len(self.continuation)
+        return 1 + len(self.continuation) + len(self.other_continuation)
 
     @property
     def tokens(self) -> tuple[object, ...]:
         """All tokens that a result can depend on."""
-        rest = (self.also_incorrect, self.continuation) if self.also_incorrect or self.continuation else ()
+        rest: tuple[object, ...] = ()
+        if self.also_incorrect or self.continuation or self.other_continuation:
+            rest = (self.also_incorrect, self.continuation)
+        rest += (self.other_continuation,) if self.other_continuation else ()
         return self.clean, self.corrupted, self.correct, self.incorrect, self.also_correct, *rest
 
     @property

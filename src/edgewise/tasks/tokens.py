@@ -40,24 +40,27 @@ def try_tokenize(
                     raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
             if len(clean) != len(corrupted):
                 raise InputError(_describe_lengths(clean, corrupted, tokenizer))
-            check_distinct(
-                [tokens[text][0] for text in (pair.correct, *pair.also_correct)],
-                [None if text is None else tokens[text][0] for text in (pair.incorrect, *pair.also_incorrect)],
-                lambda token: f"{token} ({tokenizer.decode([token])!r})",
-            )
+            correct, incorrect = tokens[pair.correct], tokens.get(pair.incorrect or "", ())
+            if correct == incorrect or len(correct) == len(incorrect) == 1:
+                check_distinct(
+                    [tokens[text][0] for text in (pair.correct, *pair.also_correct)],
+                    [tokens[text][0] for text in (pair.incorrect or "", *pair.also_incorrect)],
+                    lambda token: f"{token} ({tokenizer.decode([token])!r})",
+                )
             indices = _span_indices(pair, names, *characters) if names else ()
-            forced, rest = tokens[pair.correct][:-1], tokens[pair.correct][1:]
+            forced = correct[:-1] + incorrect[:-1]
             example = Example(
                 clean + forced,
                 corrupted + forced,
-                tokens[pair.correct][0],
-                None if pair.incorrect is None else tokens[pair.incorrect][0],
+                correct[0],
+                incorrect[0] if incorrect else None,
                 pair,
                 tuple(dict.fromkeys(tokens[text][0] for text in pair.also_correct)),
                 tuple(dict.fromkeys(tokens[text][0] for text in pair.also_incorrect)),
-                rest,
+                correct[1:],
                 names,
                 indices + indices[-1:] * len(forced),
+                incorrect[1:],
             )
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
@@ -172,7 +175,7 @@ def _encode_offsets(
 
 
 def _answer_tokens(answer: str, pair: PromptPair, tokens: Sequence[int], tokenizer: Any) -> tuple[int, ...]:
-    """Return the tokens of an answer after the clean prompt. Only a correct answer that is alone may have several."""
+    """Return the tokens of an answer after the clean prompt. Answers of sets must have one."""
     if not tokens:
         raise InputError(f"the answer {answer!r} has no tokens")
     if len(tokens) == 1 or pair.first_token_decides:
@@ -181,11 +184,11 @@ def _answer_tokens(answer: str, pair: PromptPair, tokens: Sequence[int], tokeniz
     after = tokens_after(pair.clean, answer, tokenizer)
     if len(after) == 1:
         return (after[0],)
-    if pair.answers == (answer,):
+    if not pair.also_correct and not pair.also_incorrect:
         return tuple(after or tokens)
     raise InputError(
-        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; an answer must be one token: choose "
-        "another, and mind a leading space; several tokens need a correct answer alone, without incorrect ones"
+        f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; each answer of a set must be one token: "
+        "choose another, and mind a leading space; or give one correct and at most one incorrect answer"
     )
 
 
