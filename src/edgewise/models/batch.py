@@ -22,9 +22,9 @@ class Batch:
     answers           [example * read, 2] correct, incorrect; twice the same where the read is of one answer only
     right             [example * read, answer] all answers that count as correct; rows are filled up with the first
     wrong             [example * read, answer] all incorrect answers, in the same way
+    shared            the number of leading positions, padding included, that the two prompts of every example share
     counted           [example, read] False for reads beyond an example's correct answer; None if all examples have one
     sides             [example * read, 2] 1 for reads of the correct, and of the incorrect answer; None with `counted`
-    shared            the number of leading positions, padding included, that the two prompts of every example share
     spans             [example, position] the index of the span of each position, -1 for padding; None without spans
     n_spans           the number of spans
     branch            [example, position] 1 for tokens of the correct answer, 2 for those of the incorrect answer, which
@@ -38,9 +38,9 @@ class Batch:
     answers: Tensor
     right: Tensor
     wrong: Tensor
-    counted: Tensor | None
-    sides: Tensor | None
     shared: int
+    counted: Tensor | None = None
+    sides: Tensor | None = None
     spans: Tensor | None = None
     n_spans: int = 0
     branch: Tensor | None = None
@@ -80,8 +80,10 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         branch[index, stop - len(own) - len(other) : stop], branch[index, stop - len(other) : stop] = 1, 2
     answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
     tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong))
-    several = (None, None) if n_reads == 1 else (torch.tensor(counted).to(device), torch.tensor(sides).to(device))
-    batch = Batch(*(x.to(device) for x in tensors), *several, shared)
+    clean, corrupted, real, reads, answers, right_tokens, wrong_tokens = (x.to(device) for x in tensors)
+    batch = Batch(clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, shared)
+    if n_reads > 1:
+        batch = replace(batch, counted=torch.tensor(counted).to(device), sides=torch.tensor(sides).to(device))
     if any(example.other_continuation for example in examples):
         batch = replace(batch, branch=branch.to(device))
     if not all(example.span_names for example in examples):
