@@ -89,9 +89,9 @@ def test_rows_that_are_too_long_are_left_out_too(demo, tmp_path):
     rows = [
         {"clean": t, "corrupted": t.replace("Mary", "Anna"), "correct": " Mary", "incorrect": " John"} for t in longest
     ]
-    path, short = write(tmp_path / "a.jsonl", rows), replace(demo)
-    if load_task(path, short).longest <= demo.max_length:
-        pytest.skip("the demo takes longer prompts")
+    path = write(tmp_path / "a.jsonl", rows)
+    with pytest.raises(InputError, match=f"the model takes {demo.max_length}; skip_bad=True"):
+        load_task(path, demo)
     with pytest.warns(EdgewiseWarning, match=f"the model takes {demo.max_length}"):
         assert len(load_task(path, demo, skip_bad=True)) == 1
 

@@ -16,6 +16,7 @@ from edgewise import (
     Graph,
     Greedy,
     Ilp,
+    InputError,
     Recipe,
     TopN,
     discover,
@@ -202,6 +203,21 @@ def test_every_command_writes_beside_the_folder_that_the_user_is_in(edgewise, tm
         assert code == 0, err
     names = ["a.dot", "a.html", "a.json", "a.npz", "circuits", "here", "new", "ranking", "scores"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+def test_home_may_be_short(edgewise, tmp_path, monkeypatch):
+    """Shells write out ~ in `--out ~/a`, but not in `--out=~/a`. Python doesn't: no folder is named ~."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert edgewise("score", "--examples", 4, "--out=~/scores")[0] == 0
+    assert edgewise("select", "~/scores", "--edges", 40, "--solver", "greedy", "--out=~/a.npz")[0] == 0
+    circuit = Circuit.load(tmp_path / "home" / "a.npz")
+    with pytest.raises(InputError, match=r"give Path\('~/b.npz'\).expanduser\(\)"):
+        circuit.save("~/b.npz")
+    with pytest.raises(InputError, match="expanduser"):
+        EdgeScores.load(tmp_path / "home" / "scores").save("~/scores")
+    assert {path.name for path in tmp_path.iterdir()} == {"home"}
+    assert "--examples" in refused(edgewise, "score", "--examples", 0, "--out", "s")
 
 
 def test_a_page_marks_the_edges_of_a_known_circuit(edgewise, tmp_path):

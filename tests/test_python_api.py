@@ -89,6 +89,8 @@ def test_circuits_of_an_outcome_by_size(run):
             outcome.circuit(0.03)
         with pytest.raises(InputError, match=f"no circuit of size 3; choose one of: {outcome.curve.n_requested[0]}, "):
             outcome.circuit(3)
+        with pytest.raises(InputError, match=r"a size is a share of the edges .* not '5%'"):
+            outcome.circuit("5%")
 
 
 def test_a_task_is_a_sequence_of_examples():

@@ -266,6 +266,33 @@ def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):
         read_rows(table)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [("a.jsonl", [{"clean": "a", "corrupt": "b", "answer": "c", "wrong": "d"}], "lacks corrupted, correct; it has"),
+     ("a.jsonl", [GOOD, GOOD | {"incorrect": None}], "lacks incorrect; it has 'clean', 'corrupted', 'correct', but"),
+     ("a.json", [{"data": [GOOD]}], "lacks clean, corrupted, correct; it has 'data'"),
+     ("a.jsonl", [[GOOD]], "line 1 must be a JSON object, not list; an array needs a file named .json"),
+     ("a.csv", "clean;corrupted;correct;incorrect\n", "with commas between cells"),
+     ("a.txt", [GOOD], "a.txt isn't a task file: its name must end in .jsonl, .json, .csv"),
+     ("a.jsonl", [GOOD | {"correct": f" x{word}"} for word in "abcdef"], "and 3 more with this problem: 4, 5, 6"),
+     ("a.jsonl", [GOOD, GOOD | {"clean": GOOD["clean"] * 99, "corrupted": GOOD["corrupted"] * 99}],
+      "; skip_bad=True leaves out such rows")],
+)  # fmt: skip
+def test_errors_point_at_the_cause(demo, tmp_path, recwarn, name, text, expected):
+    path = tmp_path / name
+    path.write_text(text if isinstance(text, str) else "\n".join(map(json.dumps, text)))
+    with pytest.raises(InputError) as error:
+        load_task(path, demo)
+    assert expected in str(error.value) and not recwarn.list
+
+
+def test_splits_may_be_in_any_case_and_home_may_be_short(demo, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "a.jsonl", [GOOD | {"split": split} for split in ("Train", "TEST ", "Val")])
+    for split in ("train", "validation", "test"):
+        assert len(load_task("~/a.jsonl", demo, split)) == 1
+
+
 def test_the_same_rows_are_the_same_task_in_every_form(demo, tmp_path):
     """Lines, an array, csv with and without a byte order mark, capitalised columns, a data frame."""
     pandas = pytest.importorskip("pandas")

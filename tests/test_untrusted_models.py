@@ -185,6 +185,13 @@ def test_what_is_no_model_is_refused(folder, tmp_path):
         load_model(tmp_path / "some.json")
 
 
+@pytest.mark.parametrize("name", ["./none", "../none", "/none", "~/none", "a/b/none"])
+def test_a_folder_that_does_not_exist_is_not_looked_up_on_the_hub(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(InputError, match=r"there is no folder .*none; for a model, give 'demo'"):
+        load_model(name)
+
+
 def test_layer_types_are_those_that_the_runner_knows(tmp_path):
     build("qwen2", torch.float32).save_pretrained(tmp_path)
     layers = json.loads((tmp_path / "config.json").read_text())["num_hidden_layers"]

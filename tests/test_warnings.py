@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +50,32 @@ def messages(call):
 def test_a_sound_run_has_no_warnings(model):
     train, test = (load_task("ioi", model, split, 12) for split in ("train", "test"))
     assert messages(lambda: discover(model, train, test, *FAST, attention=0)) == []
+
+
+class WordTokenizer:
+    """A token per word, with the space before it, as in byte-level BPE; or without it, as in SentencePiece."""
+
+    def __init__(self, with_space):
+        self.pattern, self.tokens = r" ?\w+|\W" if with_space else r"\w+|[^\w ]", {}
+
+    def __call__(self, texts, add_special_tokens=False):
+        words = [re.findall(self.pattern, text) for text in texts]
+        return {"input_ids": [[self.tokens.setdefault(w, len(self.tokens)) for w in listed] for listed in words]}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "is_joined"),
+    [("one and one is", "two", True), ("one and one is", " two", False), ("one and one is:", "two", False),
+     ("from 17", "20", False), ("一加一等于", "二", False), ("один и один будет", "два", True)],
+)  # fmt: skip
+def test_answers_that_continue_a_word_are_warned_of(prompt, answer, is_joined):
+    pair = {"clean": prompt, "corrupted": prompt.replace("one", "zero", 1), "correct": answer}
+    for with_space in (True, False):
+        tokens = SimpleNamespace(tokenizer=WordTokenizer(with_space), bos=None, vocabulary=99, max_length=9, name="m")
+        warned = messages(lambda tokens=tokens: make_task([pair], tokens))
+        joined = [text for text in warned if "leading space" in text]
+        assert len(joined) == (is_joined and with_space)
+        assert not joined or f"write {f' {answer}'!r}" in joined[0]
 
 
 @pytest.mark.parametrize(

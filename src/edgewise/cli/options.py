@@ -6,6 +6,7 @@ of each family, so that `--help` lists them without importing torch.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -83,7 +84,7 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
             expanded.append(_typer_parameter(parameter.name, parameter.default, kind))
 
     def call(values: dict[str, Any]) -> None:
-        values = {name: value.value if isinstance(value, Enum) else value for name, value in values.items()}
+        values = {name: _plain_value(value) for name, value in values.items()}
         if values.get("task") == AUTO:
             values["task"] = default_task(values["model"])
         built = {
@@ -96,6 +97,15 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
         expanded = [_as_common(p) if p.name in COMMON_OPTIONS else p for p in expanded]
     expanded.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
     return expanded, call
+
+
+def _plain_value(value: Any) -> Any:
+    """Return the value of an option: a choice as text, and paths with ~, which shells keep in --out=~/x, in full."""
+    if isinstance(value, list):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, str | Path) and str(value).startswith("~/"):
+        return type(value)(os.path.expanduser(value))
+    return value.value if isinstance(value, Enum) else value
 
 
 def _as_common(parameter: Parameter) -> Parameter:
@@ -195,7 +205,7 @@ DTYPE = option(
 )
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
-EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.")
+EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.", min=1)
 SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
 EVALUATED_SPLIT = option("test", "Task", "The examples to use: train, validation or test.")
 CHAT = option(False, "Task", "Write prompts as messages in the model's chat template.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isclose
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,6 +117,8 @@ class Curve:
 
     def index_of(self, size: float) -> int:
         """Return the index of a size: a float is a share of the edges, an int the number that was asked for."""
+        if not isinstance(size, Real):
+            raise InputError(f"a size is a share of the edges (a float) or a number of edges (an int), not {size!r}")
         sizes: Sequence[float] = self.n_requested if isinstance(size, Integral) else self.shares
         match = next((index for index, known in enumerate(sizes) if isclose(known, size)), None)
         if match is None:

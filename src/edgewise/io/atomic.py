@@ -126,6 +126,8 @@ def check_folder_path(path: Path) -> None:
 
 
 def _check_parent(path: Path) -> None:
+    if path.parts[:1] == ("~",):
+        raise InputError(f"{path} would be in a folder that is named '~'; give Path({str(path)!r}).expanduser()")
     if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
         raise InputError(f"{path.name[:40]}... is a name of more than {MAX_NAME_BYTES} bytes; choose a shorter one")
     # Missing folders are created, but those before a ".." must be there to say which folder it means.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -11,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError, did_you_mean, unknown_name
 from ..io.atomic import file_digest
 from ..io.reading import file_size, wrap_read_errors
 from ..io.records import read_json
@@ -115,6 +116,7 @@ def find_model_files(name: str) -> ModelFiles:
 
     Raise InputError if `name` is a file that holds no model, or if a package that it needs is not installed.
     """
+    name = os.path.expanduser(name)
     path = Path(name)
     if name.startswith(UNTRAINED) and not path.exists():
         return replace(find_model_files(name.removeprefix(UNTRAINED)), untrained=True)
@@ -136,6 +138,8 @@ def find_model_files(name: str) -> ModelFiles:
         return ModelFiles(str(path.parent), path.name)
     if path.exists() and not path.is_dir():
         raise InputError(f"{name} is not a model; {MODEL_CHOICES}")
+    if not path.exists() and (name.startswith((".", "/")) or name.count("/") > 1):  # not a name on the hub
+        raise InputError(f"there is no folder {name}; for a model, {MODEL_CHOICES}")
     return ModelFiles(name, is_local=path.is_dir())
 
 
@@ -179,7 +183,7 @@ def _hub_commit(name: str) -> str:
     """Return `name@commit` of a model on the hub. The path of its config in the hub's cache contains the commit."""
     from transformers.utils import cached_file
 
-    with wrap_read_errors(f"model {name!r}", MODEL_CHOICES):
+    with wrap_read_errors(f"model {name!r}", MODEL_CHOICES + did_you_mean(name, (DEMO, SMOLLM2))):
         config = Path(str(cached_file(name, CONFIG_FILE)))
     commit = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
     return f"{name}@{commit[1] if commit else file_digest(config)}"

@@ -47,7 +47,7 @@ class ModelAccuracy:
         if self.beats <= SWAPPED:
             return (
                 f"the model prefers the incorrect answer in {1 - self.beats:.0%} of the examples: correct and "
-                "incorrect may be swapped"
+                "incorrect, or clean and corrupted, may be swapped"
             )
         if self.beats < LOW_ACCURACY:
             return (

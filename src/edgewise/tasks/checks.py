@@ -10,7 +10,7 @@ from .task import Example, PromptPair, Task, TokenReader
 
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
 SHOWN_PER_CAUSE = 3
-VARIABLE_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
+VARIABLE_TEXT = re.compile(r"(?<!\w)'[^']*'|\"[^\"]*\"|\d+")
 SKIP_ADVICE = "skip_bad=True leaves out such rows"
 # Bootstrap intervals from fewer examples than this are too narrow.
 FEW_EXAMPLES = 10

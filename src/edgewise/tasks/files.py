@@ -101,7 +101,8 @@ def task_of_rows(
     has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS[:N_REQUIRED])
     columns: tuple[str, ...] = TOKENS if has_tokens else TEXT
     if not any(_has_incorrect(row, columns[-1]) for row in rows.values()):
-        _check_unused(source, first, columns[-1])
+        if isinstance(first, Mapping) and all(first.get(column) is not None for column in columns[:N_REQUIRED]):
+            _check_unused(source, first, columns[-1])
         columns = columns[:N_REQUIRED]
     if not has_tokens and model.tokenizer is None:
         raise InputError(f"{source} holds text, but this model has no tokenizer; give tokens: {', '.join(TOKENS)}")
@@ -120,12 +121,12 @@ def task_of_rows(
     if not has_tokens:
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
         problems |= unusable
+    for number, example in examples.items():
+        if example.length > model.max_length:
+            problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
     dropped: tuple[tuple[str, int], ...] = ()
+    examples = {number: example for number, example in examples.items() if number not in problems}
     if skip_bad:
-        for number, example in examples.items():
-            if example.length > model.max_length:
-                problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
-        examples = {number: example for number, example in examples.items() if number not in problems}
         pairs = {number: pair for number, pair in pairs.items() if number in examples}
         n_rows = len(rows) + len(numbered.problems) + numbered.more
         dropped = (("that can't be used", len(problems) + numbered.more),) if problems else ()
@@ -145,7 +146,8 @@ def has_splits(path: Path, split: str | None = None) -> bool:
 
 
 def _has_split(row: Mapping[str, Any], split: str) -> bool:
-    return row["split"] == split or (split == "validation" and row["split"] in VALIDATION_NAMES)
+    value = str(row["split"]).strip().lower()
+    return value == split.lower() or (split == "validation" and value in VALIDATION_NAMES)
 
 
 def count_copies(path: Path) -> tuple[int, int]:
@@ -172,7 +174,7 @@ def parse_file(path: Path) -> NumberedRows:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} isn't UTF-8 text: {error}") from None
+        raise InputError(f"{path} isn't UTF-8 text: {error}; save it as UTF-8") from None
     if "\0" in text:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
     if path.suffix.lower() == ".csv":
@@ -221,7 +223,8 @@ def _json_objects(values: Iterable[tuple[str, Any]]) -> NumberedRows:
         elif isinstance(value, Exception):
             problems[number] = f"{place} isn't JSON: {first_line(value)}"
         else:
-            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}"
+            advice = "; an array needs a file named .json" if isinstance(value, list) else ""
+            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
     return NumberedRows(rows, problems, more)
 
 
@@ -239,7 +242,7 @@ def _csv_rows(path: Path, text: str) -> NumberedRows:
             missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
                 f"{path} lacks the columns {missing}; it has {', '.join(map(short, names[:MAX_DETAILS]))}, but needs "
-                f"{', '.join(TEXT)} as text, or {', '.join(TOKENS)}"
+                f"{', '.join(TEXT)} as text, or {', '.join(TOKENS)}{', with commas between cells' * (len(names) == 1)}"
             )
         # Without the cells that a short row lacks: many columns and many short rows would fill the memory.
         rows, problems = {}, {}
@@ -257,10 +260,9 @@ def _has_incorrect(row: Any, column: str) -> bool:
     return row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and column in row
 
 
-def _check_unused(source: str, row: Any, incorrect: str) -> None:
+def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
     """Refuse rows whose column `incorrect` seems to be misspelt; warn of other columns that are not used."""
-    names = row if isinstance(row, Mapping) else ()
-    unused = [name for name in names if name not in COLUMNS]
+    unused = [name for name in row if name not in COLUMNS]
     misspelt = [name for name in unused if not name or difflib.get_close_matches(name, [incorrect])]
     if misspelt:
         raise InputError(
@@ -331,7 +333,7 @@ def _columns(row: Any, columns: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(f" must be a prompt pair or a mapping of columns, not {type(row).__name__}")
     missing = [column for column in columns if row.get(column) is None]
     if missing:
-        names = ", ".join(short(name) for name in list(row)[:MAX_DETAILS])
+        names = ", ".join([short(name) for name in row if row[name] is not None][:MAX_DETAILS])
         raise InputError(
             f" lacks {', '.join(missing)}; it has {names or 'no columns'}, but a row needs {', '.join(TEXT)} as "
             f"text, or {', '.join(TOKENS)}"

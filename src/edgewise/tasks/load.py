@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -20,7 +21,7 @@ from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import PromptPair, Task, TokenReader
-from .tokens import has_offsets, tokenize
+from .tokens import has_offsets, tokenize, warn_of_joined_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -114,8 +115,12 @@ def load_task(
     check_model(model)
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
-    task = _load(str(name), model, split, examples, seed, skip_bad, columns or {})
-    task = use_chat(task, model) if chat else task
+    name = os.path.expanduser(name)
+    task = _load(name, model, split, examples, seed, skip_bad, columns or {})
+    if chat:
+        task = use_chat(task, model)
+    elif model.tokenizer is not None and name not in GENERATORS:
+        warn_of_joined_words(task, model.tokenizer)
     return task if spans is None else _use_spans(task, spans)
 
 
@@ -199,6 +204,8 @@ def make_task(
         prompts = prompts.to_dict("records")
     rows = {n: name_columns(row) if isinstance(row, Mapping) else row for n, row in enumerate(prompts, start=1)}
     task = task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
+    if model.tokenizer is not None:
+        warn_of_joined_words(task, model.tokenizer)
     return task if spans is None else _use_spans(task, spans)
 
 
@@ -207,6 +214,8 @@ def check_task(name: str) -> None:
     if name.startswith(PREFIX):
         return
     if not is_task_file(name) and name not in GENERATORS and name.partition("=")[0] not in DATA_SETS:
+        if os.path.isfile(name):
+            raise InputError(f"{name} isn't a task file: its name must end in {', '.join(SUFFIXES)}")
         on_hub = f"mib/{name}"
         if on_hub in DATA_SETS:
             raise InputError(

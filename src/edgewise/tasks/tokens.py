@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..io.reading import wrap_read_errors
 from .checks import check_rows
 from .spans import assign_positions, name_spans
-from .task import Example, PromptPair, check_distinct
+from .task import Example, PromptPair, Task, check_distinct
 
 
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
@@ -99,6 +99,29 @@ def tokenize_usable(
             indices = _span_indices(pair, names, *characters) if names else ()
             examples.append(Example(clean, corrupted, correct, incorrect, pair, span_names=names, span_indices=indices))
     return tuple(examples), dropped
+
+
+def warn_of_joined_words(task: Task, tokenizer: Any) -> None:
+    """Warn if answers continue the last word of their prompt, but would be another token after a space."""
+    pairs = [example.text for example in task.examples if example.text is not None]
+    joined = {
+        text: pair for pair in pairs if _has_case(pair.clean[-1:]) for text in pair.answers if _has_case(text[:1])
+    }
+    encoded = zip(joined, *(_encode([space + text for text in joined], tokenizer) for space in ("", " ")), strict=True)
+    others = {text for text, alone, spaced in encoded if alone != spaced[-len(alone) :]}
+    n_pairs = sum(_has_case(pair.clean[-1:]) and not others.isdisjoint(pair.answers) for pair in pairs)
+    if n_pairs:
+        text = next(text for text in joined if text in others)
+        word = joined[text].clean.split()[-1]
+        warn(
+            f"in {n_pairs:,} of the {len(pairs):,} prompts of {task.name}, an answer without a leading space follows a "
+            f"word: {word!r} and {text!r} read {word + text!r}; write {f' {text}'!r}"
+        )
+
+
+def _has_case(character: str) -> bool:
+    """Whether a character is a letter of a script that puts spaces between words, such as Latin or Cyrillic."""
+    return character.lower() != character.upper()
 
 
 def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
