@@ -121,7 +121,7 @@ def test_swapped_answers_are_warned_of(model):
     assert "lower on clean prompts" in lower and "may be swapped" in lower
     # Only the evaluated examples are wrong: scoring notices nothing.
     (swapped,) = messages(lambda: discover(model, load_task("ioi", model, "train", 12), test, *FAST, attention=0))
-    assert "correct and incorrect may be swapped" in swapped and "100%" in swapped
+    assert "correct and incorrect, or clean and corrupted, may be swapped" in swapped and "100%" in swapped
 
 
 def test_every_command_warns_once_of_swapped_answers(edgewise, model, tmp_path):
