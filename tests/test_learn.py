@@ -457,19 +457,19 @@ def test_a_composed_ranking_is_nowhere_worse_than_the_baseline_where_it_was_chos
     good, bad = np.abs(scores.value), -np.abs(scores.value)
     counts = [int(size * graph.n_edges) for size in sizes[:-1]]
     for candidates in ({"a": good, "b": bad}, {"b": bad, "a": good}):
-        composed = compose_ranking(problem, task, candidates, CMD, QUIET)
+        composed, choices = compose_ranking(problem, task, candidates, CMD, QUIET)
         baseline = next(iter(candidates.values()))
         circuits = [
             [s.circuit for s in solve_path(SelectionProblem.of(Ranking(graph, v), "signed", 0), counts, Greedy(), True)]
-            for v in (composed.value, baseline)
+            for v in (composed, baseline)
         ]
         found = evaluate_circuits(model, task, circuits[0] + circuits[1], session=QUIET)
         values = found.values.reshape(2, len(counts), -1)
         curves = [Curve(sizes[:-1], tuple(counts), tuple(counts), v, found.full, found.empty) for v in values]
         heights = [resample_heights(curve, CMD) for curve in curves]
         assert not any(mine.minus(theirs).is_worse for mine, theirs in zip(*heights, strict=True))
-        assert list(composed.choices) == list(sizes[:-1])
-        np.testing.assert_array_equal(np.sort(composed.value), np.sort(candidates["a"]))
+        assert list(choices) == list(sizes[:-1])
+        np.testing.assert_array_equal(np.sort(composed), np.sort(candidates["a"]))
 
 
 def test_greedy_selects_the_circuits_that_a_ranking_was_composed_of():

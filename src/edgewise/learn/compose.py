@@ -8,7 +8,6 @@ edges of small circuits rank above those that larger circuits add, in the order 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +24,16 @@ from .base import LearningProblem
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Composed:
-    """A composed ranking: `value` [edge], and the name of the candidate that each size takes, size -> name."""
-
-    value: FloatArray
-    choices: Mapping[float, str]
-
-
 def compose_ranking(
     problem: LearningProblem,
     validation: Task,
     candidates: Mapping[str, FloatArray],
     measure: Measure,
     session: Session,
-) -> Composed:
-    """Return the composition of candidates, name -> value [edge]. The first one is the baseline.
+) -> tuple[FloatArray, dict[float, str]]:
+    """Return the composed values [edge], and size -> the name of the candidate that it takes.
+
+    `candidates` are name -> value [edge]. The first one is the baseline.
 
     The default is the candidate of the best area. A size takes another one only if that is significantly better there.
     If the circuit is still significantly worse than that of the baseline, because of the smaller circuits in it, this
@@ -102,8 +95,8 @@ def compose_ranking(
             circuits, choices = paths[baseline][: place + 1], [baseline] * (place + 1)
     by_size = dict(zip(inner, choices, strict=True))
     if set(choices) == {default}:
-        return Composed(candidates[default], by_size)
-    return Composed(rank_by_circuit(circuits, [candidates[name] for name in choices], candidates[default]), by_size)
+        return candidates[default], by_size
+    return rank_by_circuit(circuits, [candidates[name] for name in choices], candidates[default]), by_size
 
 
 def rank_by_circuit(circuits: Sequence[Circuit], values: Sequence[FloatArray], rest: FloatArray) -> FloatArray:

@@ -8,7 +8,6 @@ from functools import cache, partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.circuit import Circuit
@@ -85,7 +84,13 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
 
     @cache
     def warm() -> Ranking | None:
-        return _warm_ranking(learner, problem, session)
+        if learner.warm is None:
+            return None
+        scores = score_edges(
+            problem.model, problem.task, learner.warm, problem.metric,
+            level=problem.level, positions=problem.positions, memory=problem.memory, session=session,
+        )  # fmt: skip
+        return summarise(scores).ranking
 
     def start() -> Tensor:
         return torch.tensor(learner.start(problem.start or warm(), graph))
@@ -109,13 +114,13 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         if (ranking := warm()) is not None:
             value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
             candidates = {WARM_START: value.astype(np.float64), **candidates}
-        composed = compose_ranking(problem, validation, candidates, measure, quiet)
+        value, choices = compose_ranking(problem, validation, candidates, measure, quiet)
         about |= {
             "validation": [[step, -measure.better * loss] for step, loss in state.checks],
             "validation_examples": len(validation),
-            "choices": [[size, name] for size, name in composed.choices.items()],
+            "choices": [[size, name] for size, name in choices.items()],
         }
-        return Unit({"value": composed.value - composed.value.min()}, about)
+        return Unit({"value": value - value.min()}, about)
 
     training = Training(
         learner.steps,
@@ -142,16 +147,6 @@ def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | 
     held_out = {distinct[place] for place in order[: int(HELD_OUT * len(distinct))]}
     is_held_out = np.array([example in held_out for example in task.examples])
     return task.part(np.flatnonzero(~is_held_out)), task.part(np.flatnonzero(is_held_out))
-
-
-def _warm_ranking(learner: TopKParameters, problem: LearningProblem, session: Session) -> Ranking | None:
-    if learner.warm is None:
-        return None
-    scores = score_edges(
-        problem.model, problem.task, learner.warm, problem.metric,
-        level=problem.level, positions=problem.positions, memory=problem.memory, session=session,
-    )  # fmt: skip
-    return summarise(scores).ranking
 
 
 def _validation_area(
@@ -230,8 +225,5 @@ def _loss_scales(
     value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
     losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
     least = LEAST_LOSS * max(float(losses.max()), LEAST_LARGEST_LOSS)
-    return partial(_interpolate_scale, np.log(sizes), np.log(losses + least))
-
-
-def _interpolate_scale(log_sizes: NDArray[np.float64], log_losses: NDArray[np.float64], size: int) -> float:
-    return float(np.exp(-np.interp(np.log(size), log_sizes, log_losses)))
+    log_sizes, log_losses = np.log(sizes), np.log(losses + least)
+    return lambda size: float(np.exp(-np.interp(np.log(size), log_sizes, log_losses)))

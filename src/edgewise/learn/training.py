@@ -282,18 +282,12 @@ class StepRunner:
         """Return the mean loss of examples, and its gradient with respect to the weights.
 
         The weights are [edge], [circuit, edge], or [row, edge] with `rows` (example -> row); the gradient has the same
-        shape. The loss is a number, or [circuit]. Of nodes, a weight is that of all edges out of a node.
+        shape. The loss is a number, or [circuit]. Of nodes, a weight is that of all edges out of a node. Workers share
+        parts of the examples, and circuits of wide models.
         """
-        if self.edge_node is None:
-            return self._run(examples, weights, rows)
-        loss, of_edges = self._run(examples, weights[..., self.edge_node], rows)
-        return loss, torch.zeros(weights.shape).index_add_(-1, self.edge_node, of_edges)
-
-    def _run(
-        self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None
-    ) -> tuple[NDArray[np.float64], Tensor]:
-        """Return the loss and the gradient for weights of edges. Workers share parts, and circuits of wide models."""
-        model, by_span = self.problem.model, self.problem.positions
+        model, by_span, shape = self.problem.model, self.problem.positions, weights.shape
+        if self.edge_node is not None:
+            weights = weights[..., self.edge_node]
         ends = {example: self.ends[example] for example in examples}
         job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, by_span)
         groups: list[Any] = [...]
@@ -319,7 +313,10 @@ class StepRunner:
                 else:
                     loss += part_loss
                     total.index_add_(0, torch.tensor([rows[examples[start + place]] for place in done]), gradient)
-        return loss / len(examples), total / len(examples)
+        mean_loss, mean_gradient = loss / len(examples), total / len(examples)
+        if self.edge_node is not None:
+            mean_gradient = torch.zeros(shape).index_add_(-1, self.edge_node, mean_gradient)
+        return mean_loss, mean_gradient
 
 
 def choose_part_size(problem: LearningProblem) -> int:

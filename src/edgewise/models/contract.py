@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from ..graph import BaseGraph, NodeGraph
 from .gradients import Gradients, stream_gradient, sum_gradients, summed_stream_gradient
 from .sources import Sources, norm_heads
 from .transformer import Transformer
@@ -47,48 +48,40 @@ def find_segments(spans: Tensor, n_spans: int) -> Segments:
 
 
 def contract(
-    model: Transformer, differences: Sources, runs: Iterable[Gradients], segments: Segments | None = None
+    model: Transformer,
+    differences: Sources,
+    runs: Iterable[Gradients],
+    graph: BaseGraph,
+    segments: Segments | None = None,
 ) -> Tensor:
-    """Return the scores [batch, edge]: source difference times destination gradient, summed over positions.
+    """Return the scores [batch, edge of `graph`], the mean over runs.
 
-    With `segments`, positions are summed by span: the scores are [batch, pair] of (edge, span) pairs. Scores are the
-    mean over runs. A generator of runs needs the memory of one run and of their sum.
+    Of edges, they are source difference times destination gradient, summed over positions. With `segments`, positions
+    are summed by span: the scores are [batch, pair] of (edge, span) pairs.
+
+    Of nodes, they are output difference times gradient at the output. The gradient at a node's output is the sum of the
+    gradients at all destinations that read it. So a node's score is the sum of the scores of its out-edges. Of neurons,
+    the terms of the product's sum over d_model are kept apart. If a norm follows attention, the output of a head is
+    what it adds before the norm, and the gradient passes the norm.
+
+    A generator of runs needs the memory of one run and of their sum.
     """
 
     def score(run: Gradients) -> Tensor:
+        if isinstance(graph, NodeGraph):
+            return _output_scores(model, differences, run, by_dimension=graph.width > 1)
         return _edge_scores(model, norm_heads(model, differences, run.post_norms), run, segments)
 
-    return _mean_over_runs(model, runs, score)
-
-
-def contract_outputs(
-    model: Transformer, differences: Sources, runs: Iterable[Gradients], by_dimension: bool = False
-) -> Tensor:
-    """Return the scores [batch, source] of nodes: output difference times gradient at the output, the mean over runs.
-
-    The gradient at a node's output is the sum of the gradients at all destinations that read it. So a node's score is
-    the sum of the scores of its out-edges. `by_dimension` keeps the terms of the product's sum over d_model apart:
-    [batch, source, d_model], the scores of neurons.
-
-    If a norm follows attention, the output of a head is what it adds before the norm, and the gradient passes the norm.
-    """
-    return _mean_over_runs(model, runs, lambda run: _output_scores(model, differences, run, by_dimension))
-
-
-def _mean_over_runs(model: Transformer, runs: Iterable[Gradients], score: Callable[[Gradients], Tensor]) -> Tensor:
-    """Return the mean score of runs.
-
-    Scores are linear in the gradients, so these are summed first. But if a norm follows attention, a head's difference
-    reaches its readers through a linear map that differs between runs, so each run has scores of its own.
-    """
+    # Scores are linear in the gradients, so these are summed first. But if a norm follows attention, a head's
+    # difference reaches its readers through a linear map that differs between runs, so each run has its own scores.
     if not model.has_post_norm:
         summed, count = sum_gradients(runs)
-        return score(summed).div_(count)
+        return score(summed).div_(count).flatten(1)
     total, count = torch.zeros((), device=model.device), 0
     for run in runs:
         total = total + score(run)
         count += 1
-    return total / count
+    return (total / count).flatten(1)
 
 
 def _edge_scores(model: Transformer, differences: Sources, gradients: Gradients, segments: Segments | None) -> Tensor:

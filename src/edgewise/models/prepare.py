@@ -16,7 +16,7 @@ from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
-from .contract import Segments, contract, contract_outputs, find_segments
+from .contract import Segments, contract, find_segments
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
 from .gradients import Gradients, destination_gradients, dropped_layer_gradients, post_norm_slopes
 from .memory import BUDGET, can_keep_streams, group_circuits
@@ -154,9 +154,7 @@ class Prepared:
 
         A generator of runs needs the memory of one run and of their sum.
         """
-        if isinstance(self.graph, NodeGraph):
-            return contract_outputs(self.model, differences, runs, by_dimension=self.graph.width > 1).flatten(1)
-        return contract(self.model, differences, runs, self.segments)
+        return contract(self.model, differences, runs, self.graph, self.segments)
 
     def sum_edges(self, values: Tensor) -> Tensor:
         """Return values [example, edge] as they are, or for nodes [example, node] the sums over their out-edges."""

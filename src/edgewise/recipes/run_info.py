@@ -5,19 +5,18 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import EdgewiseWarning, InputError, SwappedWarning, warn
 from ..graph import BaseGraph
+from ..runtime.unit_keys import VERSIONS
 
 if TYPE_CHECKING:
     from ..models import Model
     from ..tasks import Example, Task
 
-VERSIONED_PACKAGES = ("edgewise", "numpy", "torch", "transformers", "highspy")
 MAX_PROMPTS = 500
 # Of all prompts together: more would fit neither into the viewer's page nor into a file that is read back.
 MAX_TOKENS = 100_000
@@ -158,7 +157,7 @@ def describe_run(
 
 def versions() -> dict[str, str]:
     """Return the versions of everything that results depend on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in VERSIONED_PACKAGES}
+    return {"python": platform.python_version()} | dict(text.split() for text in VERSIONS)
 
 
 def decode_prompts(examples: Sequence[Example], tokenizer: Any, with_spans: bool = False) -> tuple[Prompt, ...]:
