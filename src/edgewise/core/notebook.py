@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import InputError, visible
 from ..graph import BaseGraph, NodeGraph, SpanGraph
 
@@ -68,12 +66,6 @@ def html_table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[objec
     body = "".join(cells(row, "td") for row in rows)
     more = f"<p>and {n_rows - len(rows):,} more</p>" if n_rows > len(rows) else ""
     return f"<p>{html.escape(visible(caption))}</p><table>{cells(heads, 'th')}{body}</table>{more}"
-
-
-def strongest(values: np.ndarray, edges: np.ndarray) -> list[int]:
-    """Return the edges of the largest absolute values, at most `MAX_ROWS`."""
-    order = np.argsort(-np.abs(values[edges]), kind="stable")[:MAX_ROWS]
-    return [int(edge) for edge in edges[order]]
 
 
 def from_report(module: str, name: str) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from ..io.atomic import SCORE_FILES, atomic_folder, write_json
 from ..io.edge_file import check_level
 from ..io.formats import read_edge_file
 from ..io.records import convert_record, read_versioned_json
-from .notebook import data_frame, edge_columns, html_table, strongest
+from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -131,7 +131,8 @@ class EdgeScores:
 
     def _repr_html_(self) -> str:
         mean = self.mean()
-        rows = [(self.graph.edge_name(edge), float(mean[edge])) for edge in strongest(mean, np.arange(len(mean)))]
+        order = np.argsort(-np.abs(mean), kind="stable")[:MAX_ROWS].tolist()
+        rows = [(self.graph.edge_name(edge), float(mean[edge])) for edge in order]
         return html_table(repr(self), ("strongest edges", "mean score"), rows, len(mean))
 
     def __repr__(self) -> str:

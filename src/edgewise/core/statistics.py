@@ -104,7 +104,7 @@ class Bootstrap(Filter):
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
         """Return mean and interval over the resamples' means. An edge that fails has score 0."""
-        _require_rows(scores)
+        _require_two_rows(scores)
         n_edges = scores.graph.n_edges
         weights = resampling_weights(scores.n_examples, self.resamples, self.seed)
         mean, low, high = np.empty((3, n_edges))
@@ -143,7 +143,7 @@ class Shrinkage(Filter):
 
     def statistics(self, scores: EdgeScores) -> EdgeStatistics:
         """Return the end of the interval that is nearer to 0 as the score."""
-        _require_rows(scores)
+        _require_two_rows(scores)
         mean, deviation = scores.mean(), np.empty(scores.graph.n_edges)
         for columns in column_chunks((2 * scores.n_examples, len(mean))):
             deviation[columns] = scores.values[:, columns].astype(np.float64).std(0, ddof=1)
@@ -223,7 +223,7 @@ def summarise(scores: EdgeScores, filter: Filter = NO_FILTER) -> EdgeStatistics:
     return filter.statistics(scores)
 
 
-def _require_rows(scores: EdgeScores) -> None:
+def _require_two_rows(scores: EdgeScores) -> None:
     if scores.n_examples < 2:
         raise InputError(
             "these scores have a single row (one example, or a data set's mean), which can't be resampled; "

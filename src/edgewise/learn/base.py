@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from ..core.circuit import Circuit
 from ..core.ranking import Ranking
+from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import MEASURES, Ablation, Measure
 from ..graph import BaseGraph, graph_of_level
@@ -19,6 +21,7 @@ from ..score import SCORERS, Scorer
 from ..tasks import Metric, Task
 
 if TYPE_CHECKING:
+    from ..evaluate.run_circuits import Evaluation
     from ..models import Model
     from ..runtime.session import Session
 
@@ -64,6 +67,25 @@ class LearningProblem:
                 f"the ranking to start from is of {self.start.graph}, but the model has {self.graph}; give one of the "
                 "same architecture"
             )
+
+    def rank_by(self, scorer: Scorer, session: Session) -> Ranking:
+        """Return the ranking of the mean scores on the task."""
+        from ..score.run_scorer import score_edges
+
+        scores = score_edges(
+            self.model, self.task, scorer, self.metric,
+            positions=self.positions, level=self.level, memory=self.memory, session=session,
+        )  # fmt: skip
+        return summarise(scores).ranking
+
+    def evaluate(self, circuits: Sequence[Circuit], session: Session, task: Task | None = None) -> Evaluation:
+        """Run circuits on the task, or on other examples, with the metric and the ablation."""
+        from ..evaluate.run_circuits import evaluate_circuits
+
+        examples = self.task if task is None else task
+        return evaluate_circuits(
+            self.model, examples, circuits, self.metric, self.ablation, memory=self.memory, session=session
+        )
 
 
 @dataclass(frozen=True, eq=False)

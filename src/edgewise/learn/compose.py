@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..evaluate import Curve, Measure, resample_heights, size_to_edges
-from ..evaluate.run_circuits import evaluate_circuits
 from ..runtime.session import Session
 from ..select import Greedy, SelectionProblem, solve, solve_path
 from ..tasks import Task
@@ -51,10 +50,7 @@ def compose_ranking(
     def curves(rows: Sequence[Sequence[Circuit]], shares: Sequence[float]) -> list[Curve]:
         """Return the curve of every row of circuits on validation."""
         circuits = list(dict.fromkeys(circuit for row in rows for circuit in row))
-        values = evaluate_circuits(
-            problem.model, validation, circuits, problem.metric, problem.ablation, memory=problem.memory,
-            session=session,
-        )  # fmt: skip
+        values = problem.evaluate(circuits, session, validation)
         row_of = {circuit: row for row, circuit in enumerate(circuits)}
         counts = tuple(inner[share] for share in shares)
         return [

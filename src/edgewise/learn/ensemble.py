@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.combine import HOW, combine_rankings
 from ..core.ranking import Ranking
-from ..core.statistics import MAX_SEED, summarise
+from ..core.statistics import MAX_SEED
 from ..errors import InputError
 from ..evaluate import CMD, Measure, areas, faithfulness, size_to_edges
 from ..method import check_is
@@ -99,8 +99,6 @@ class Ensemble(Learner):
 
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Make the ranking of every member, and combine them."""
-        from ..score.run_scorer import score_edges
-
         n_examples = len(problem.task)
         n_held_out = int(self.held_out * n_examples)
         if self.held_out and not 0 < n_held_out < n_examples:
@@ -108,21 +106,7 @@ class Ensemble(Learner):
         order = np.random.default_rng(self.seed).permutation(n_examples)
         task = problem.task.part(np.sort(order[n_held_out:])) if n_held_out else problem.task
         members = replace(problem, task=task)
-        rankings = [
-            summarise(
-                score_edges(
-                    problem.model,
-                    task,
-                    scorer,
-                    problem.metric,
-                    level=problem.level,
-                    positions=problem.positions,
-                    memory=problem.memory,
-                    session=session,
-                )
-            ).ranking
-            for scorer in self.scorers
-        ]
+        rankings = [members.rank_by(scorer, session) for scorer in self.scorers]
         rankings += [learner.for_measure(self.measure).learn(members, session) for learner in self.learners]
         weights: Sequence[float] | None = self.weights
         if n_held_out:
@@ -172,8 +156,6 @@ def choose_weights(
     tuple of float
         One weight per ranking: 1 if it is used, else 0.
     """
-    from ..evaluate.run_circuits import evaluate_circuits
-
     n_rankings, graph = len(rankings), problem.graph
     subsets = [range(n_rankings), *combinations(range(n_rankings), 1), *combinations(range(n_rankings), 2)]
     candidates = [tuple(float(place in subset) for place in range(n_rankings)) for subset in subsets]
@@ -184,9 +166,7 @@ def choose_weights(
         selections = solve_path(SelectionProblem.of(ranking, measure.rank, 0), sizes, Greedy(), fill=True)
         rows.append([selection.circuit for selection in selections])
     circuits = list(dict.fromkeys(circuit for row in rows for circuit in row))
-    evaluation = evaluate_circuits(
-        problem.model, problem.task, circuits, problem.metric, problem.ablation, memory=problem.memory, session=session
-    )
+    evaluation = problem.evaluate(circuits, session)
     value_of = dict(zip(circuits, evaluation.values.mean(1), strict=True))
     values = np.array([[value_of[circuit] for circuit in row] for row in rows])
     heights = measure.height(faithfulness(values, evaluation.full.mean(), evaluation.empty.mean()))

@@ -12,13 +12,10 @@ from torch import Tensor
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
-from ..core.statistics import summarise
 from ..evaluate import areas, faithfulness, size_to_edges
-from ..evaluate.run_circuits import evaluate_circuits
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
 from ..runtime.store import Unit
-from ..score.run_scorer import score_edges
 from ..tasks import Task
 from .base import LearningProblem
 from .compose import compose_ranking
@@ -84,13 +81,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
 
     @cache
     def warm() -> Ranking | None:
-        if learner.warm is None:
-            return None
-        scores = score_edges(
-            problem.model, problem.task, learner.warm, problem.metric,
-            level=problem.level, positions=problem.positions, memory=problem.memory, session=session,
-        )  # fmt: skip
-        return summarise(scores).ranking
+        return None if learner.warm is None else problem.rank_by(learner.warm, session)
 
     def start() -> Tensor:
         return torch.tensor(learner.start(problem.start or warm(), graph))
@@ -160,9 +151,7 @@ def _validation_area(
         mask = np.zeros(graph.n_edges, bool)
         mask[order[: size_to_edges(size, graph.n_edges)]] = True
         circuits.append(Circuit(graph, mask))
-    evaluation = evaluate_circuits(
-        problem.model, validation, circuits, problem.metric, problem.ablation, memory=problem.memory, session=session
-    )
+    evaluation = problem.evaluate(circuits, session, validation)
     height = learner.measure.height(
         faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
     )
@@ -218,10 +207,7 @@ def _loss_scales(
     shares, _ = size_chances(graph, problem.sizes)
     sizes = [int(share * graph.n_edges) for share in shares]
     circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
-    quiet = Session(engine=runner.engine, progress=ignore_progress)
-    evaluation = evaluate_circuits(
-        problem.model, problem.task, circuits, problem.metric, problem.ablation, memory=problem.memory, session=quiet
-    )
+    evaluation = problem.evaluate(circuits, Session(engine=runner.engine, progress=ignore_progress))
     value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
     losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
     least = LEAST_LOSS * max(float(losses.max()), LEAST_LARGEST_LOSS)

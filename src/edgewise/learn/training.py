@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..evaluate import CMD, Ablation, Measure
-from ..evaluate.run_circuits import evaluate_circuits
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import Need, can_keep_streams, choose_batch_size, weighted_need
 from ..models.prepare import prepare
@@ -257,8 +256,7 @@ class StepRunner:
 
     def __init__(self, problem: LearningProblem, engine: Engine, measure: Measure, batch: int, seed: int) -> None:
         model, task, metric, ablation = problem.model, problem.task, problem.metric, problem.ablation
-        quiet = Session(engine=engine, progress=ignore_progress)
-        evaluation = evaluate_circuits(model, task, [], metric, ablation, memory=problem.memory, session=quiet)
+        evaluation = problem.evaluate([], Session(engine=engine, progress=ignore_progress))
         full, empty = evaluation.full, evaluation.empty
         check_contrast(float(full.mean()), float(empty.mean()), task, metric)
         self.problem, self.engine, self.measure, self.seed = problem, engine, measure, seed

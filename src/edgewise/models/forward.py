@@ -131,7 +131,7 @@ def run(
 
 
 def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:
-    """Return the stream that the first layer reads."""
+    """Return the stream that the first layer reads: `input`'s output, plus learned position embeddings, if any."""
     if model.positions is None:
         return embedding
     return embedding + model.positions[frame.positions.to(model.positions.device)].to(embedding.device)

@@ -146,9 +146,8 @@ def open_run_circuit(
     size
         A share of the edges such as 0.05 or 5%. By default the smallest that is faithful.
     """
-    measures = {known.name: known for known in result.measures}
-    chosen = result.measures[0] if measure is None else measures[as_known("measure", measure, measures)]
-    rows = {row.name: row for row in result.of(chosen)}
+    rows = {row.name: row for row in result.of(result.measures[0] if measure is None else measure)}
+    chosen = next(iter(rows.values())).measure
     row = result.best(chosen) if recipe is None else rows[as_known(f"recipe for {chosen.name}", recipe, rows)]
     place, reason = _find_size(row, size)
     kind = result.settings.scorer.name

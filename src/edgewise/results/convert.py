@@ -19,6 +19,7 @@ from ..graph import BaseGraph
 from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.edge_file import check_level
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
+from ..method import as_known
 from ..recipes.outcome import Outcome
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
@@ -207,7 +208,7 @@ def _averaged(scores: EdgeScores) -> tuple[str, ...]:
 def _choose_outcome(folder: Path, measure: Measure, recipe: str | None) -> Outcome:
     """Return the outcome of a recipe by name, or of the one that was chosen without test."""
     result = read_result(folder)
-    outcomes = {outcome.name.lower(): outcome for outcome in result.outcomes if outcome.measure == measure}
+    outcomes = {outcome.name: outcome for outcome in result.outcomes if outcome.measure == measure}
     if not outcomes:
         raise InputError(f"{folder} has no circuits for {measure.name}; give another measure, or run it again")
     if recipe is None and result.best(measure).chosen_on != TEST:
@@ -218,6 +219,4 @@ def _choose_outcome(folder: Path, measure: Measure, recipe: str | None) -> Outco
             f"recipe='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
             f"{TEST}"
         )
-    if recipe.lower() not in outcomes:
-        raise unknown_name("recipe", recipe, [outcome.name for outcome in outcomes.values()])
-    return outcomes[recipe.lower()]
+    return outcomes[as_known("recipe", recipe, outcomes)]

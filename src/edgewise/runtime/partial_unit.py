@@ -78,7 +78,7 @@ class PartialUnit:
         self._mark_done(rows, note, seconds)
 
     def finished_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays, all of whose rows are finished."""
+        """Return all arrays. Every row must be finished."""
         assert self._is_done.all()
         if self.folder is None:
             return self._arrays
