@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -38,8 +37,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 VOCABULARY = 67
-# Seconds that a test waits for another process, on a machine that is busy with other work.
-PATIENCE = 300
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 # What EAP-IG made of a random model of a family (tests/parity/data/README.md): our own folders, and larger ones where
 # the shared reference data is.
@@ -49,14 +46,6 @@ PARITY = {
     for name in ("gpt2", "qwen2", "gemma2")
     if root.is_dir()
 }
-
-
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
-    """Wait until a condition holds. Fail with `what` was waited for if it never does."""
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
-        time.sleep(0.01)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import wait_for
 from fuzz import valid
+from waiting import wait_for
 
 from edgewise import load_model
 from edgewise.models import gguf_cache as cache, inspect_model

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import contents
-from conftest import PATIENCE
+from waiting import PATIENCE
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.io import atomic as disk

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import refused
-from conftest import PATIENCE, build, random_task, wait_for
+from conftest import build, random_task
+from waiting import PATIENCE, wait_for
 
 from edgewise import (
     CPR,

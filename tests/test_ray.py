@@ -8,15 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from commands import refused
-from conftest import PATIENCE, build, random_task, wait_for
+from conftest import build, random_task
 from test_engines import assert_same, everything
+from waiting import PATIENCE, wait_for
 
 from edgewise import Eap, InputError, load_model, score_edges, wrap_model
 from edgewise.runtime import Session
@@ -26,6 +25,7 @@ from edgewise.runtime.ray_engine import Ray
 try:
     import ray
     from ray.cluster_utils import Cluster
+    from ray_jobs import Slow, count_models, fail
 except ImportError:
     pytest.skip("the package ray isn't installed here", allow_module_level=True)
 
@@ -73,26 +73,6 @@ def engine(cluster):
         yield found
 
 
-@dataclass(frozen=True)
-class Slow(Eap):
-    """Writes a file for every batch, named after its node and process. After `free` batches, waits for the file `go`.
-
-    Its name starts with "waiting" from the time it waits: the batch of such a process is not finished.
-    """
-
-    folder: str = ""
-    free: int = 0
-
-    def score(self, batch, metric):
-        marks, node = Path(self.folder), ray.get_runtime_context().get_node_id()
-        mark = marks / f"free-{node}-{os.getpid()}-{time.time_ns()}"
-        mark.touch()
-        if len(list(marks.iterdir())) > self.free:
-            mark.rename(marks / mark.name.replace("free", "waiting"))
-            wait_for((marks.parent / "go").exists, "the file go")
-        return super().score(batch, metric)
-
-
 def waiting(marks, part):
     """Return the nodes (part 1) or processes (part 2) that wait in a batch."""
     return {path.name.split("-")[part] for path in marks.glob("waiting-*")}
@@ -113,13 +93,7 @@ def test_ray_workers_give_the_same_bits(engine, tmp_path):
 
 def load_counts(model, task, engine):
     """Return how many models each worker process has."""
-    return {found for _, found in run_batches(engine, model, task.examples, [[row] for row in range(8)], models_here)}
-
-
-def models_here(model, examples):
-    from edgewise.runtime import ray_engine as cluster
-
-    return len(cluster._MODELS)
+    return {found for _, found in run_batches(engine, model, task.examples, [[row] for row in range(8)], count_models)}
 
 
 def test_a_model_from_memory_is_sent_to_the_workers(engine):
@@ -186,11 +160,7 @@ def test_workers_do_not_import_from_the_current_directory(cluster, engine, tmp_p
 def test_errors_of_ray_workers_are_raised_unchanged(engine, tmp_path):
     model, task = load_model("demo"), random_task(4)
     with pytest.raises(InputError, match="as they are"):
-        list(run_batches(engine, model, task.examples, [[0, 1], [2, 3]], fails))
-
-
-def fails(model, examples):
-    raise InputError("as they are")
+        list(run_batches(engine, model, task.examples, [[0, 1], [2, 3]], fail))
 
 
 def test_the_items_of_a_lost_node_run_again(cluster, engine, tmp_path):

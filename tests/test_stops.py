@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from commands import contents, refused, score_file
-from conftest import PATIENCE, wait_for
+from waiting import PATIENCE, wait_for
 
 from edgewise.__main__ import is_resumable
 
