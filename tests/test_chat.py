@@ -161,6 +161,17 @@ def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
     )
     assert code == 0 and "has no splits, so a third of its rows each is used" in err and "also scored" not in err
     assert '"examples": 5' in (tmp_path / "r" / "run.json").read_text()
+    # The run is the oracle: `evaluate` and `verify` use its test examples, not those that it scored.
+    outcome = read_result(tmp_path / "r").best("CMD")
+    expected = outcome.curve.faithfulness[outcome.curve.shares.index(0.1)]
+    circuit = tmp_path / "r" / "circuits" / "cmd-0.1.npz"
+    code, out, err = edgewise("evaluate", circuit, "--examples", 5, "--json")
+    assert code == 0 and "a third of its rows is used for test" in err
+    assert json.loads(out)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
+    code, out, _ = edgewise("verify", circuit, "--tests", "equivalence", "--json")
+    assert code == 0 and json.loads(out)["examples"] == 12
+    code, out, _ = edgewise("evaluate", circuit, "--split", "all", "--json")
+    assert code == 0 and json.loads(out)["examples"] == 36
 
 
 def test_a_run_records_chat_and_evaluate_uses_it(edgewise, demo, tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def command(
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
-        examples = task.load(loaded, split)
+        examples = task.load_part(loaded, split)
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)

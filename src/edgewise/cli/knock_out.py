@@ -69,7 +69,7 @@ def command(
                 raise InputError(f"{circuit} has no edges to cut")
         sets = _list_sets(loaded.graph, names or [], each, opened)
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
-        examples = task.load(loaded, split)
+        examples = task.load_part(loaded, split)
         warn_of_sample(examples)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from importlib import import_module
 from inspect import Parameter, isabstract, signature
@@ -39,11 +39,11 @@ from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
-from ..tasks import Task, load_task
+from ..tasks import SPLITS, Task, has_splits, is_task_file, load_task, split_task
 from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS, Metric, TaskMetric
-from .console import detail, redirect_prints, status, watch_ray
+from .console import detail, note, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
 AUTO = "auto"
@@ -55,6 +55,8 @@ PANELS = (
 )  # fmt: skip
 
 
+# A file without splits is split if it has at least this many distinct rows.
+LEAST_SPLIT = 30
 # `--help` of a command with more options than this lists these first.
 MANY_OPTIONS = 25
 COMMON_OPTIONS = (
@@ -294,6 +296,21 @@ class TaskOptions:
         return load_task(
             self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, columns
         )
+
+    def load_part(self, model: models.Model, split: str) -> Task:
+        """Return the examples of a split as `run` uses them: of a file without splits, a third of its rows."""
+        whole = self.load_unsplit(model) if split in SPLITS else None
+        if whole is None:
+            return self.load(model, split)
+        note(f"{self.task} has no splits, so a third of its rows is used for {split}, as in `run`")
+        return split_task(whole, split).head(self.examples)
+
+    def load_unsplit(self, model: models.Model) -> Task | None:
+        """Return all examples of a file without splits that has enough distinct rows to be split; else None."""
+        if not is_task_file(self.task) or has_splits(Path(self.task)):
+            return None
+        whole = replace(self, examples=None).load(model, "train")
+        return whole if len(set(whole.examples)) >= LEAST_SPLIT else None
 
 
 @dataclass(frozen=True)

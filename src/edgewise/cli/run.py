@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from ..runtime.session import Session
 
 MOST_RESAMPLES = 1000
-# A file without splits is split if it has at least this many distinct rows.
-LEAST_SPLIT = 30
 
 
 def command(
@@ -112,7 +110,7 @@ def command(
         train, test, validation = _load_splits(loaded, task, split, not tune and not common.as_published)
         settings = replace(settings, metric=settings.metric.for_task(train))
         if tune:
-            train = tuning_task(train, task.load(loaded, "validation"), test)
+            train = tuning_task(train, task.load_part(loaded, "validation"), test)
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
         inputs = made_from(
             model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
@@ -253,11 +251,8 @@ def _load_splits(
 
     A file without splits is split, if it has enough distinct rows.
     """
-    name, whole = task.task, None
+    name, whole = task.task, task.load_unsplit(model)
     file = Path(name) if is_task_file(name) else None
-    if file is not None and not has_splits(file):
-        whole = replace(task, examples=None).load(model, "train")
-        whole = whole if len(set(whole.examples)) >= LEAST_SPLIT else None
 
     def load(which: str) -> Task:
         if whole is None or which not in SPLITS:

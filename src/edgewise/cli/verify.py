@@ -102,7 +102,7 @@ def command(
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         _check_model(circuit, opened.circuit, loaded)
-        examples = task.load(loaded, split)
+        examples = task.load_part(loaded, split)
         others = _load_others(loaded, task, split) if "robustness" in test_names else {}
         warn_of_sample(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
