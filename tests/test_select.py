@@ -153,7 +153,7 @@ def test_ilp_is_the_optimum_of_the_papers_program(problem, sizes):
         return
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("edgewise.select.ilp.WINDOW", sizes[0])
-        patch.setattr("edgewise.select.ilp.MAX_MOVED_PER_NODE", sizes[1])
+        patch.setattr("edgewise.select.ilp.MAX_MOVED", sizes[1])
         expected = plain_optimum(problem)
         if expected is None:
             with pytest.raises(Infeasible):

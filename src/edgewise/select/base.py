@@ -22,6 +22,7 @@ class Status(str, Enum):
     OPTIMAL = "optimal"
     HEURISTIC = "heuristic"
     TIME_LIMIT = "time-limit"
+    WORK_LIMIT = "work-limit"
 
     @property
     def advice(self) -> str:
@@ -33,6 +34,7 @@ _ADVICE = {
     Status.OPTIMAL: "proven: no circuit of this size has a larger total value",
     Status.HEURISTIC: "heuristic: a better circuit may exist; the solver ilp finds the best and proves it",
     Status.TIME_LIMIT: "the best circuit found in time; its gap says how far from optimal it may be",
+    Status.WORK_LIMIT: "the best circuit found within a limit of work; its gap says how far from optimal it may be",
 }
 
 

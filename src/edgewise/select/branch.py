@@ -1,40 +1,53 @@
 """Branch and bound for programs whose relaxation is nearly integral.
 
 A general solver spends seconds on presolve, cuts and heuristics even if only a few columns are fractional. Branching on
-those takes milliseconds, if each relaxation starts from its parent's basis. A hard program is left to HiGHS, with all
-columns fixed whose reduced cost shows that no better solution changes them.
+those takes milliseconds, if each relaxation starts from its parent's basis. A column whose effect is unknown is tried
+first (strong branching): both its sides are solved, and the column that lowers the bound most is taken.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from .highs import TOLERANCE, Answer, FloatArray, Program, open_solver, optimise, read_answer
+from .highs import INTEGRAL, TOLERANCE, Answer, FloatArray, Program, open_solver, read_answer
 
-# A column this close to a whole number counts as integral.
-INTEGRAL = 1e-7
-MAX_NODES = 300
+# Columns tried per node of the tree, and how often a column is tried before its mean loss is relied on.
+MAX_TRIED = 8
+RELIABLE = 2
+
+Bounds = dict[int, tuple[float, float]]
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A node of the search tree: bounds of some columns, a bound on its objective, and a basis to start from."""
+    """A solved node of the search tree: bounds of some columns, its objective, its basis and its fractional columns.
 
-    bounds: dict[int, tuple[float, float]]
-    bound: float
+    columns, values  [fraction] the fractional columns to branch on and their values
+    """
+
+    bounds: Bounds
+    objective: float
     basis: highspy.HighsBasis
+    columns: list[int]
+    values: list[float]
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The best integral answer above the known objective, if any, and whether it is proven that none is better."""
+    """The best integral answer above the known objective, if any, and how the search ended.
+
+    bound      no integral answer has a larger objective
+    is_proven  no integral answer is better than the best, or than the known objective if there is none
+    """
 
     best: Answer | None
+    bound: float
     is_proven: bool
 
 
@@ -43,65 +56,116 @@ def is_integral(x: FloatArray) -> NDArray[np.bool_]:
     return np.abs(x - np.rint(x)) <= INTEGRAL
 
 
-def search_integers(program: Program, relaxed: Answer, known: float, deadline: float) -> Search:
-    """Return the best integral answer with an objective above `known`, given the answer to the relaxation."""
-    assert relaxed.x is not None and relaxed.basis is not None
+def search_integers(program: Program, relaxed: Answer, known: float, deadline: float, work: float = np.inf) -> Search:
+    """Return the best integral answer with an objective above `known`, given the answer to the relaxation.
+
+    The search ends early at the deadline, or when it has solved relaxations of more than `work` rows in total.
+    """
+    assert relaxed.x is not None
     if is_integral(relaxed.x).all():
-        return Search(relaxed if relaxed.objective > known else None, True)
-    solver = open_solver(program)
-    solver.setOptionValue("presolve", "off")  # it would discard the basis
-    nodes = [Node({}, relaxed.objective, relaxed.basis)]
-    best: Answer | None = None
-    current_bounds: dict[int, tuple[float, float]] = {}
-    rounding = TOLERANCE * max(1.0, abs(relaxed.objective))
-    for _ in range(MAX_NODES):
-        nodes = [node for node in nodes if node.bound > known + rounding]
-        if not nodes:
-            return Search(best, True)
-        if time.perf_counter() > deadline:
-            return Search(best, False)
-        # Depth first until there is a solution, then the node of the largest bound first.
-        node = nodes.pop() if best is None else nodes.pop(int(np.argmax([open_node.bound for open_node in nodes])))
-        _set_bounds(solver, program, current_bounds, node.bounds)
-        current_bounds = node.bounds
-        solver.setBasis(node.basis)
-        answer = read_answer(solver)
-        if answer.x is None or answer.objective <= known:
-            continue
-        if is_integral(answer.x).all():
-            best, known = answer, answer.objective
-            continue
-        nodes += _children(program, node, answer)
-    return _leave_to_highs(program, relaxed, best, known, deadline)
+        return Search(relaxed if relaxed.objective > known else None, relaxed.objective, True)
+    return _Tree(program, relaxed, known, deadline, work).search()
 
 
-def _set_bounds(
-    solver: highspy.Highs, program: Program, old: dict[int, tuple[float, float]], new: dict[int, tuple[float, float]]
-) -> None:
-    for column in old.keys() - new.keys():
-        solver.changeColBounds(column, float(program.lower[column]), float(program.upper[column]))
-    for column, bounds in new.items():
-        if old.get(column) != bounds:
-            solver.changeColBounds(column, *bounds)
+class _Tree:
+    """The state of a search: the solver, the open nodes, the best answer, and how much columns lowered the bound."""
 
+    def __init__(self, program: Program, relaxed: Answer, known: float, deadline: float, work: float) -> None:
+        self.program, self.known, self.deadline, self.work = program, known, deadline, work
+        self.best: Answer | None = None
+        self.rounding = TOLERANCE * max(1.0, abs(relaxed.objective))
+        self.solver = open_solver(program)
+        self.solver.setOptionValue("presolve", "off")  # it would discard the basis
+        # Devex: the weights of steepest edge are computed anew for every basis, which takes longer than the iterations.
+        self.solver.setOptionValue("simplex_dual_edge_weight_strategy", 1)
+        self.solver_bounds: Bounds = {}
+        # column: losses of the bound per unit, down and up
+        self.losses: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+        self.nodes = [self._node({}, relaxed)]
 
-def _children(program: Program, parent: Node, answer: Answer) -> list[Node]:
-    """Branch on the most fractional column; ties go to the last, which is a node of the graph rather than an edge."""
-    assert answer.x is not None and answer.basis is not None
-    distance = np.abs(answer.x - np.rint(answer.x))
-    column = int(np.flatnonzero(distance >= distance.max() - INTEGRAL)[-1])
-    value = float(answer.x[column])
-    low, high = parent.bounds.get(column, (float(program.lower[column]), float(program.upper[column])))
-    sides = [(low, float(np.floor(value))), (float(np.ceil(value)), high)]
-    return [Node(parent.bounds | {column: side}, answer.objective, answer.basis) for side in sides]
+    def search(self) -> Search:
+        """Branch until no open node may have a better answer, or a limit is reached."""
+        while True:
+            self.nodes = [node for node in self.nodes if node.objective > self.known + self.rounding]
+            if not self.nodes:
+                return Search(self.best, self.known, True)
+            objectives = [node.objective for node in self.nodes]
+            if self._is_over:
+                return Search(self.best, max(objectives), False)
+            # Depth first until there is a solution, then the node of the largest bound first.
+            node = self.nodes.pop(-1 if self.best is None else int(np.argmax(objectives)))
+            self.nodes += sorted(self._branch(node), key=lambda child: child.objective)
 
+    @property
+    def _is_over(self) -> bool:
+        return self.work < 0 or time.perf_counter() > self.deadline
 
-def _leave_to_highs(program: Program, relaxed: Answer, best: Answer | None, known: float, deadline: float) -> Search:
-    assert relaxed.x is not None and relaxed.column_dual is not None
-    gap = relaxed.objective - known + INTEGRAL
-    settled = is_integral(relaxed.x) & (np.abs(relaxed.column_dual) > gap)
-    left = None if deadline == np.inf else deadline - time.perf_counter()
-    answer = optimise(program.fix_columns(relaxed.x, settled), integer=True, seconds=left)
-    if answer.x is not None and answer.objective > known:
-        best = answer
-    return Search(best, answer.is_optimal or answer.is_infeasible)
+    def _branch(self, node: Node) -> list[Node]:
+        """Return the open children of a node, for the column that lowers the bound most."""
+        scores = np.array([self._score(*each) for each in zip(node.columns, node.values, strict=True)])
+        untried = np.isnan(scores)
+        mean = float(scores[~untried].mean()) if not untried.all() else 1.0
+        expected = self.program.priority[node.columns] * (1 + np.abs(node.values - np.rint(node.values)))
+        scores[untried] = mean * expected[untried]
+        max_tried = 1 if self.known == -np.inf else MAX_TRIED  # a first solution matters more than a good column
+        best_score, best, n_tried = -1.0, (-1, 0.0), 0
+        best_children: list[Node] | None = None
+        for place in np.argsort(-scores, kind="stable").tolist():
+            column, value, score = node.columns[place], node.values[place], float(scores[place])
+            children = None
+            if len(self.losses[column]) < RELIABLE:
+                if n_tried == max_tried or (n_tried and self._is_over):
+                    continue
+                n_tried += 1
+                children = self._children(node, column, value)
+                if len(children) < 2:
+                    return children
+                score = self._score(column, value)
+            if score > best_score:
+                best_score, best, best_children = score, (column, value), children
+        return self._children(node, *best) if best_children is None else best_children
+
+    def _score(self, column: int, value: float) -> float:
+        """Return how much branching on a column is expected to lower the bound; NaN if it was never tried."""
+        if not self.losses[column]:
+            return float("nan")
+        share = value - np.floor(value)
+        down, up = np.mean(self.losses[column], axis=0)
+        return float(max(down * share, self.rounding) * max(up * (1 - share), self.rounding))
+
+    def _children(self, node: Node, column: int, value: float) -> list[Node]:
+        """Solve both sides of a column, keep the best answer, and return the sides that may have a better one."""
+        low, high = node.bounds.get(column, (float(self.program.lower[column]), float(self.program.upper[column])))
+        children, losses, floor = [], [], float(np.floor(value))
+        # The largest loss that matters. Without a known answer, a side without solution counts as much as the objective.
+        most = node.objective - self.known if self.known > -np.inf else abs(node.objective) + 1.0
+        for side, distance in (((low, floor), value - floor), ((floor + 1, high), floor + 1 - value)):
+            bounds = node.bounds | {column: side}
+            answer = self._solve(bounds, node.basis)
+            is_open = answer.x is not None and answer.objective > self.known + self.rounding
+            loss = most if answer.x is None else min(node.objective - answer.objective, most)
+            losses.append(loss / distance)
+            if answer.x is not None and is_open and is_integral(answer.x).all():
+                self.best, self.known = answer, answer.objective
+            elif is_open:
+                children.append(self._node(bounds, answer))
+        self.losses[column].append((losses[0], losses[1]))
+        return children
+
+    def _solve(self, bounds: Bounds, basis: highspy.HighsBasis) -> Answer:
+        for column in self.solver_bounds.keys() - bounds.keys():
+            self.solver.changeColBounds(column, float(self.program.lower[column]), float(self.program.upper[column]))
+        for column, interval in bounds.items():
+            if self.solver_bounds.get(column) != interval:
+                self.solver.changeColBounds(column, *interval)
+        self.solver_bounds = bounds
+        self.solver.setBasis(basis)
+        self.work -= len(self.program.row_lower)
+        return read_answer(self.solver)
+
+    def _node(self, bounds: Bounds, answer: Answer) -> Node:
+        assert answer.x is not None and answer.basis is not None
+        fractional = ~is_integral(answer.x)
+        preferred = fractional & (self.program.priority > 0)
+        columns = np.flatnonzero(preferred if preferred.any() else fractional)
+        return Node(bounds, answer.objective, answer.basis, columns.tolist(), answer.x[columns].tolist())

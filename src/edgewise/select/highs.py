@@ -10,11 +10,16 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 TOLERANCE = 1e-9
+# A column this close to a whole number counts as integral.
+INTEGRAL = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries)."""
+    """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries).
+
+    priority  [column] columns of priority 0 are branched on last; of the others, those of larger numbers are tried first
+    """
 
     cost: FloatArray
     lower: FloatArray
@@ -24,6 +29,7 @@ class Program:
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
     entries: FloatArray
+    priority: NDArray[np.int64]
 
     def fix_columns(self, x: FloatArray, columns: NDArray[np.bool_]) -> Program:
         """Return the program with some columns fixed at their (integral) values in x."""

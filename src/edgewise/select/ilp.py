@@ -17,26 +17,30 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..core.circuit import connected
 from ..errors import InputError
 from .base import Effort, Solution, Solver, Status
 from .branch import search_integers
 from .fill import connect_best_edges, fill_with_zero_edges
-from .highs import Answer, FloatArray, optimise
+from .highs import Answer, optimise
 from .problem import Infeasible, SelectionProblem
-from .reduced import Bools, Reduction, reduce_problem
+from .reduced import Bools, Prices, Reduction, reduce_problem
 
 # Edges offered at first on each side of the border between selected and other edges.
 WINDOW = 60
-# The largest number of edges moved in one round, per node of the graph.
-MAX_MOVED_PER_NODE = 1
+# The largest number of edges moved in one round, out of each node and into each node.
+MAX_MOVED = 2
 # In units of the border's value (`_scale`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
 # Edges within NEARLY of a contradiction are offered, too.
 NEGLIGIBLE = 1e-7
 NEARLY = 0.1
 # A number of missing positive edges up to this is 0 with rounding.
 MAX_SHORTFALL = 1e-7
+# Limits of the searches, as rows of all relaxations solved: one to find a good circuit, one to prove the best. A second
+# solves some 500,000 rows.
+FIRST_WORK, WORK = 1e7, 5e7
 # Penalty per missing positive edge, in units of the largest value; raised until the solution is feasible.
 PENALTIES = (1e1, 1e4, 1e7)
 
@@ -90,7 +94,7 @@ class Relaxation:
     offered: Bools
     reduction: Reduction
     answer: Answer
-    prices: FloatArray
+    prices: Prices
     rounds: int
 
 
@@ -110,6 +114,7 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
 def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxation | None:
     """Solve the relaxation over all edges: move edges whose price contradicts their state until there are none."""
     sure, offered = _first_states(problem)
+    source, target = problem.graph.edge_source, problem.graph.edge_target
     scale = _scale(problem)
     rounds = 0
     while time.perf_counter() < deadline:
@@ -119,18 +124,26 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
         if answer.row_dual is None:
             return None
         prices = reduction.prices(answer)
-        wrong = np.where(sure, -prices, np.where(offered, -np.inf, prices))
-        wrong[problem.required] = -np.inf
+        wrong = np.where(sure, -prices.edge, np.where(reduction.is_column, -np.inf, prices.edge))
+        wrong[problem.required | ~prices.used[source] | ~prices.used[target]] = -np.inf
         if wrong.max() <= NEGLIGIBLE:
             return Relaxation(sure, offered, reduction, answer, prices, rounds)
         # Move the nearly wrong ones, too: the duals of the next round will be a little different.
         moved = np.flatnonzero(wrong > -NEARLY)
-        most = MAX_MOVED_PER_NODE * problem.graph.n_nodes
-        if len(moved) > most:
-            moved = moved[np.argpartition(-wrong[moved], most)[:most]]
+        moved = moved[np.argsort(-wrong[moved], kind="stable")]
+        moved = moved[(_place(source[moved]) < MAX_MOVED) | (_place(target[moved]) < MAX_MOVED)]
         sure, offered = sure.copy(), offered.copy()
         sure[moved], offered[moved] = False, True
     return None
+
+
+def _place(keys: NDArray[np.integer]) -> NDArray[np.intp]:
+    """Return for each key how many equal keys are before it."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    place = np.empty(len(keys), np.intp)
+    place[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
+    return place
 
 
 def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
@@ -161,30 +174,44 @@ def _scale(problem: SelectionProblem) -> float:
 
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     """Return the optimal circuit: the relaxation's if it is integral, else the best over the edges in doubt."""
-    reduction, answer, sure, offered = relaxed.reduction, relaxed.answer, relaxed.sure, relaxed.offered
-    problem = reduction.problem
-    upper, best = reduction.objective(answer), None
-    while True:
-        effort = Effort(relaxed.rounds, len(reduction.program.cost))
-        known = -np.inf if best is None else reduction.worth(best)
-        search = search_integers(reduction.strict, answer, known, deadline)
-        if search.best is not None:
-            best = reduction.mask(search.best)
-        if not search.is_proven:
-            return Solution(connect_best_edges(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
-        if best is None:  # the relaxation has enough positive edges, but no circuit of these columns has
-            best = _most_positive(problem, deadline)
-            if best is None:
-                return Solution(connect_best_edges(problem), Status.TIME_LIMIT, upper, effort)
-        gap = (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE
-        doubtful = np.where(sure, relaxed.prices <= gap, ~offered & (relaxed.prices >= -gap)) & ~problem.required
-        if search.best is answer or not doubtful.any():
-            return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
-        sure, offered = sure & ~doubtful, offered | doubtful
-        reduction = reduce_problem(problem, sure, offered, reduction.scale)
-        answer = optimise(reduction.strict, seconds=_left(deadline))
-        if answer.row_dual is None or time.perf_counter() > deadline:
-            return Solution(best, Status.TIME_LIMIT, upper, effort)
+    reduction, problem = relaxed.reduction, relaxed.reduction.problem
+    upper, effort = reduction.objective(relaxed.answer), Effort(relaxed.rounds, len(reduction.program.cost))
+    search = search_integers(reduction.strict, relaxed.answer, -np.inf, deadline, FIRST_WORK)
+    if search.best is relaxed.answer:
+        best = reduction.mask(search.best)
+        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+    best = _some_circuit(problem, deadline) if search.best is None else reduction.mask(search.best)
+    if best is None or time.perf_counter() > deadline:
+        return Solution(connect_best_edges(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
+    reduction = _reopen(relaxed, (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE)
+    effort = Effort(relaxed.rounds, len(reduction.program.cost))
+    answer = optimise(reduction.strict, seconds=_left(deadline))
+    if answer.row_dual is None or time.perf_counter() > deadline:
+        return Solution(best, Status.TIME_LIMIT, upper, effort)
+    search = search_integers(reduction.strict, answer, reduction.worth(best), deadline, WORK)
+    if search.best is not None:
+        best = reduction.mask(search.best)
+    if search.is_proven:
+        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+    status = Status.TIME_LIMIT if time.perf_counter() > deadline else Status.WORK_LIMIT
+    bound = search.bound * reduction.scale + problem.objective(reduction.parts.fixed)
+    return Solution(best, status, min(upper, bound), effort)
+
+
+def _reopen(relaxed: Relaxation, gap: float) -> Reduction:
+    """Return the program of all edges that a circuit within `gap` of the relaxation may have or lack."""
+    problem, sure, price = relaxed.reduction.problem, relaxed.sure, relaxed.prices.edge
+    # How far the bound of a circuit that uses both ends of an edge is above the best circuit.
+    left = gap - relaxed.prices.slack[problem.graph.edge_source] - relaxed.prices.slack[problem.graph.edge_target]
+    is_sure = (sure & (left >= 0) & (price > left)) | problem.required
+    is_out = ((left < 0) | (~sure & (price < -left))) & ~problem.required
+    return reduce_problem(problem, is_sure, ~is_out & ~is_sure, relaxed.reduction.scale, excluded=is_out)
+
+
+def _some_circuit(problem: SelectionProblem, deadline: float) -> Bools | None:
+    """Return a circuit [edge] with enough positive edges, or None if time runs out. Raise Infeasible if there is none."""
+    mask = connect_best_edges(problem)
+    return mask if (mask & problem.is_positive).sum() >= problem.least_positive else _most_positive(problem, deadline)
 
 
 def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:

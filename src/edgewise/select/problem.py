@@ -86,7 +86,7 @@ class SelectionProblem:
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
         """Return the same problem with another budget. It shares what depends on the values alone."""
         other = replace(self, budget=budget, within=within)
-        for name in ("order", "rank", "connectors"):
+        for name in ("order", "rank", "connectors", "leaders"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -146,6 +146,21 @@ class SelectionProblem:
         np.minimum.at(to_logits, graph.edge_source[direct], rank[direct])
         best = np.concatenate([best_in[1:], best_out[:-1], from_input[1:], to_logits[:-1]])
         return np.unique(self.order[best])
+
+    @cached_property
+    def leaders(self) -> NDArray[np.bool_]:
+        """[edge] Whether an edge is the best from its source node to its target node; with PNR, the best of its sign.
+
+        A circuit that has any edge between two nodes may as well have the leader: only leaders need to connect nodes.
+        """
+        graph = self.graph
+        pair = graph.edge_source.astype(np.int64) * graph.n_nodes + graph.edge_target
+        pair = 2 * pair + (self.is_positive if self.pnr is not None else 0)
+        by_pair = np.argsort(pair, kind="stable")
+        starts = np.flatnonzero(np.diff(pair[by_pair], prepend=-1))
+        leaders = np.zeros(graph.n_edges, bool)
+        leaders[self.order[np.minimum.reduceat(self.rank[by_pair], starts)]] = True
+        return leaders
 
     @property
     def upper_bound(self) -> float:

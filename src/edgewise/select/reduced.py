@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import connected
-from .highs import Answer, FloatArray, Program
+from .highs import INTEGRAL, Answer, FloatArray, Program
 from .problem import SelectionProblem
 
 Bools = NDArray[np.bool_]
@@ -32,7 +32,8 @@ class Parts:
     free          edges with an end outside the core: the first columns
     group_edges   offered edges inside the core, sorted into groups of `group_sizes`: the next columns
     tied          sure edges with one end outside the core; tied_end [tied edge] is the column of that end
-    outer         nodes outside the core: the next columns. The last column counts missing positive edges
+    outer         nodes outside the core: the next columns. The last two columns count the used ones among them, and
+                  missing positive edges
     column_of     [node] the column of a node; -1 for the core
     largest       the largest absolute value of an edge that isn't out
     """
@@ -51,8 +52,23 @@ class Parts:
 
     @property
     def n_columns(self) -> int:
-        """The number of columns: edges, groups, nodes, and one for missing positive edges."""
-        return len(self.free) + len(self.group_sizes) + len(self.outer) + 1
+        """The number of columns: edges, groups, nodes, their number, and the number of missing positive edges."""
+        return len(self.free) + len(self.group_sizes) + len(self.outer) + 2
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Reduced costs in units of `scale`.
+
+    edge   [edge] what an edge adds to the relaxation. An edge that is out with a price <= 0, or sure with a price
+           >= 0, can't improve it. Nor can any edge of an unused node with a slack >= 0
+    slack  [node] how much the relaxation loses if an unused node is used; 0 for used nodes
+    used   [node] the other nodes
+    """
+
+    edge: FloatArray
+    slack: FloatArray
+    used: Bools
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,26 +85,38 @@ class Reduction:
     in_rows: Ints
     out_rows: Ints
 
-    def prices(self, answer: Answer) -> FloatArray:
-        """Return the reduced cost [edge], in units of `scale`: the value of an edge minus the duals of its rows.
+    def prices(self, answer: Answer) -> Prices:
+        """Return the reduced costs of all edges and nodes, from the duals of an answer.
 
         The dual of the budget is >= 0: what a place is worth. The others are <= 0, so they raise the price: those of
-        the rows that need an in-edge of its target and an out-edge of its source, and for a positive edge that of the
-        row of positive edges.
+        the rows that need an in-edge of its target and an out-edge of its source, if the edge is a leader, and for a
+        positive edge that of the row of positive edges.
 
-        An edge that is out with a price <= 0, or sure with a price >= 0, can't improve the relaxation.
+        The duals of the rows of an unused node are not unique, and those of an answer may be far too large. They are
+        replaced by the least ones: a node needs its best edge in and its best edge out, not more.
         """
-        assert answer.row_dual is not None
-        dual, graph = answer.row_dual, self.problem.graph
+        assert answer.x is not None and answer.row_dual is not None
+        problem, dual, outer = self.problem, answer.row_dual, self.parts.outer
+        worth = problem.value / self.scale - dual[0]
+        if problem.least_positive:
+            worth -= dual[1] * problem.is_positive
         # Row -1: the node needs no such edge.
-        at_target = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
-        at_source = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
-        prices = self.problem.value / self.scale
-        prices += (at_target - dual[0])[graph.edge_target]
-        prices += at_source[graph.edge_source]
-        if self.problem.least_positive:
-            prices -= dual[1] * self.problem.is_positive
-        return prices
+        need_in = np.where(self.in_rows >= 0, -dual[self.in_rows], 0.0)
+        need_out = np.where(self.out_rows >= 0, -dual[self.out_rows], 0.0)
+        unused = np.zeros(problem.graph.n_nodes, bool)
+        unused[outer] = answer.x[self.parts.column_of[outer]] <= INTEGRAL
+        while True:
+            prices = _least_prices(problem, worth, need_in, need_out, unused)
+            if prices.slack.min() >= 0:
+                return prices
+            unused &= prices.slack >= 0  # the answer's own duals may be better for these nodes
+
+    @property
+    def is_column(self) -> Bools:
+        """[edge] Whether an edge is a column, alone or in a group."""
+        is_column = np.zeros(self.problem.graph.n_edges, bool)
+        is_column[self.parts.free] = is_column[self.parts.group_edges] = True
+        return is_column
 
     def mask(self, answer: Answer) -> Bools:
         """Return the circuit [edge] of an integral answer; ties inside the core go to the first edge."""
@@ -124,15 +152,57 @@ class Reduction:
         return self.program.fix_columns(np.zeros(len(slack)), slack)
 
 
+def _least_prices(
+    problem: SelectionProblem, worth: FloatArray, need_in: FloatArray, need_out: FloatArray, unused: Bools
+) -> Prices:
+    """Return the prices with the least duals for unused nodes; a slack < 0 shows that these are too small."""
+    graph, leads = problem.graph, problem.leaders
+    source, target = graph.edge_source, graph.edge_target
+    into = np.flatnonzero(unused[target] & ~unused[source])
+    out_of = np.flatnonzero(unused[source] & ~unused[target])
+    gain_in, least_in = _best_edges(target[into], worth[into] + need_out[source[into]] * leads[into], unused)
+    gain_out, least_out = _best_edges(source[out_of], worth[out_of] + need_in[target[out_of]] * leads[out_of], unused)
+    need_in, need_out = np.where(unused, least_in, need_in), np.where(unused, least_out, need_out)
+    slack = -gain_in - gain_out
+    # Edges between two unused nodes: lower the need of an end as far as its slack allows, so that they don't pay.
+    between = np.flatnonzero(unused[source] & unused[target])
+    leads, worth_between, ends = leads[between], worth[between], (source[between], target[between])
+    for need, end in ((need_out, ends[0]), (need_in, ends[1])):
+        price = worth_between + (need_out[ends[0]] + need_in[ends[1]]) * leads
+        excess = np.zeros(graph.n_nodes)
+        np.maximum.at(excess, end, np.where(leads, price, 0.0))
+        excess = np.minimum(excess, np.minimum(need, np.maximum(slack, 0.0)))
+        need -= excess
+        slack -= excess
+    price = worth_between + (need_out[ends[0]] + need_in[ends[1]]) * leads
+    np.subtract.at(slack, np.where(slack[ends[0]] > slack[ends[1]], *ends), np.maximum(price, 0.0))
+    return Prices(worth + (need_in[target] + need_out[source]) * problem.leaders, slack, ~unused)
+
+
+def _best_edges(ends: Ints, price: FloatArray, unused: Bools) -> tuple[FloatArray, FloatArray]:
+    """Return [node] what the edges at an unused node add, at least one of them, and the dual for which that is so."""
+    best = np.full(len(unused), -np.inf)
+    np.maximum.at(best, ends, price)
+    gain = np.zeros(len(unused))
+    np.add.at(gain, ends, np.maximum(price, 0.0))
+    return np.where(unused, np.where(best > 0, gain, best), 0.0), np.where(unused, np.maximum(0.0, -best), 0.0)
+
+
 def reduce_problem(
-    problem: SelectionProblem, sure: Bools, offered: Bools, scale: float, penalty: float = 0.0
+    problem: SelectionProblem,
+    sure: Bools,
+    offered: Bools,
+    scale: float,
+    penalty: float = 0.0,
+    excluded: Bools | None = None,
 ) -> Reduction:
     """Return the program for the states of the edges (`sure` and `offered` are disjoint).
 
-    The connectors of nodes outside the core are always offered, so that every node can be used. `penalty` is the cost
-    per missing positive edge, in units of the largest value; with it, there is always an answer.
+    The connectors of nodes outside the core are offered, too, so that every node can be used; unless they are
+    `excluded`. `penalty` is the cost per missing positive edge, in units of the largest value; with it, there is always
+    an answer.
     """
-    parts = _parts(problem, sure, offered)
+    parts = _parts(problem, sure, offered, np.zeros(len(sure), bool) if excluded is None else excluded)
     worth, places, positives, upper = _columns(problem, parts)
     worth /= scale
     worth[-1] = -penalty * max(1.0, parts.largest / scale)
@@ -141,15 +211,17 @@ def reduce_problem(
     n_rows = max(first_link, int(rows.max(initial=0)) + 1)
     row_lower, row_upper = np.zeros(n_rows), np.full(n_rows, np.inf)
     row_lower[0], row_upper[0] = -np.inf, problem.budget - int(parts.fixed.sum())
+    row_upper[2] = 0
     row_lower[1] = problem.least_positive - int(problem.is_positive[parts.fixed].sum())
     if not parts.has_core:
         row_lower[[in_rows[-1], out_rows[0]]] = 1
     row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
-    program = Program(worth, np.zeros(len(worth)), upper, row_lower, row_upper, rows, columns, entries)
+    priority = np.repeat([0, 1, 2, 0], [parts.n_columns - len(parts.outer) - 2, len(parts.outer), 1, 1])
+    program = Program(worth, np.zeros(len(worth)), upper, row_lower, row_upper, rows, columns, entries, priority)
     return Reduction(problem, program, scale, parts, in_rows, out_rows)
 
 
-def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
+def _parts(problem: SelectionProblem, sure: Bools, offered: Bools, excluded: Bools) -> Parts:
     """Return the roles of all edges and nodes."""
     graph = problem.graph
     source, target = graph.edge_source, graph.edge_target
@@ -162,7 +234,7 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     joining = problem.connectors
     settled = core[source[joining]] & core[target[joining]] if has_core else False
     is_candidate = sure | offered
-    is_candidate[joining[~(settled | sure[joining])]] = True
+    is_candidate[joining[~(settled | sure[joining] | excluded[joining])]] = True
     candidates = np.flatnonzero(is_candidate)
     inside = core[source[candidates]].astype(np.int8) + core[target[candidates]]
     is_sure = sure[candidates] & has_core
@@ -174,7 +246,7 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools) -> Parts:
     if not has_core:  # then input -> logits is the only edge inside, and must be a column of its own
         free, grouped = np.sort(np.concatenate([free, grouped])), grouped[:0]
     group_edges, group_sizes = _groups(problem, grouped)
-    outer = np.flatnonzero(~core)
+    outer = np.flatnonzero(graph.used_nodes(is_candidate) & ~core)
     column_of = np.full(graph.n_nodes, -1)
     column_of[outer] = len(free) + len(group_sizes) + np.arange(len(outer))
     tied_end = np.where(core[source[tied]], column_of[target[tied]], column_of[source[tied]])
@@ -197,26 +269,27 @@ def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, Float
     positives[-1] = 1
     upper = np.ones(parts.n_columns)
     upper[n_free:n_edges] = parts.group_sizes
-    upper[-1] = problem.least_positive
+    upper[-2:] = len(parts.outer), problem.least_positive
     return worth, places, positives, upper
 
 
 def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
     """Return in_rows and out_rows of `Reduction`, and the first row after them.
 
-    They follow the rows of the budget and of positive edges. A node with a sure edge to the core needs no row.
+    They follow the rows of the budget, of positive edges and of the number of used nodes. A node with a sure edge to the core needs no row.
     """
-    graph, core = problem.graph, parts.core
+    graph = problem.graph
     covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
     covered_in[graph.edge_target[parts.tied]] = covered_out[graph.edge_source[parts.tied]] = True
-    needs_in, needs_out = ~covered_in & ~core, ~covered_out & ~core
+    is_outer = parts.column_of >= 0
+    needs_in, needs_out = ~covered_in & is_outer, ~covered_out & is_outer
     if not parts.has_core:
         needs_in[-1] = needs_out[0] = True
     in_rows, out_rows = np.full((2, graph.n_nodes), -1)
     n_in, n_out = int(needs_in.sum()), int(needs_out.sum())
-    in_rows[needs_in] = 2 + np.arange(n_in)
-    out_rows[needs_out] = 2 + n_in + np.arange(n_out)
-    return in_rows, out_rows, 2 + n_in + n_out
+    in_rows[needs_in] = 3 + np.arange(n_in)
+    out_rows[needs_out] = 3 + n_in + np.arange(n_out)
+    return in_rows, out_rows, 3 + n_in + n_out
 
 
 def _entries(
@@ -228,20 +301,24 @@ def _entries(
 ) -> tuple[Ints, Ints, FloatArray]:
     """Return the matrix as row, column, entry.
 
-    Rows: budget, positive edges, edges into and out of used nodes, and one per end of a free edge that must be used.
+    Rows: budget, positive edges, the number of used nodes, edges into and out of used nodes, and one per end of a free
+    edge that must be used.
     """
     in_rows, out_rows, first_link = covers
     core, column_of = parts.core, parts.column_of
     source, target = problem.graph.edge_source[parts.free], problem.graph.edge_target[parts.free]
     x = np.arange(len(parts.free))
-    into, out_of = x[in_rows[target] >= 0], x[out_rows[source] >= 0]
+    leads = problem.leaders[parts.free]
+    into, out_of = x[(in_rows[target] >= 0) & leads], x[(out_rows[source] >= 0) & leads]
     at_source, at_target = x[~core[source]], x[~core[target]]
     links = first_link + np.arange(len(at_source) + len(at_target))
     node_in, node_out = np.flatnonzero((in_rows >= 0) & ~core), np.flatnonzero((out_rows >= 0) & ~core)
     counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
+    nodes = np.arange(parts.n_columns - 2 - len(parts.outer), parts.n_columns - 1)
     blocks = [
         (np.zeros(len(counted), int), counted, places[counted]),
         (np.ones(len(signed), int), signed, positives[signed]),
+        (np.full(len(nodes), 2), nodes, np.append(np.ones(len(nodes) - 1), -1.0)),
         (in_rows[target[into]], into, np.ones(len(into))),
         (out_rows[source[out_of]], out_of, np.ones(len(out_of))),
         (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
