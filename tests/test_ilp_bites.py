@@ -69,15 +69,14 @@ def check_optimal(seed: int, graphs: tuple[Graph, ...] = SMALL) -> None:
     assert (problem.required <= mask).all() and (mask & problem.is_positive).sum() >= problem.least_positive, seed
 
 
-# (seed, graphs, window). What the first search lacks:
+# (seed, graphs, window). The first search lacks edges of the best circuit:
 REOPENED = [
-    *((seed, LARGE, None) for seed in (145, 192, 225, 611, 1271)),  # edges that are out, as it comes
-    *((seed, SMALL, 0) for seed in (47, 171, 241, 294, 382)),  # the right to leave sure edges out
-    *((seed, SMALL, 1) for seed in (189, 297, 430, 618)),
-    *((seed, SMALL, 0) for seed in (8, 59, 186, 259)),  # edges that are out
-    *((seed, SMALL, 2) for seed in (162, 219, 235, 306, 635)),  # the same, some with a circuit that must be in
-    *((seed, SMALL, 0) for seed in (4873, 6154, 6857)),  # any circuit with enough positive edges at all
-    *((seed, SMALL, 2) for seed in (6740, 11615, 12693, 13695)),
+    *((seed, LARGE, None) for seed in (56, 72, 139, 145, 192, 225, 310)),  # with the usual window
+    *((seed, LARGE, 0) for seed in (9, 35, 51, 98, 163)),
+    *((seed, SMALL, 0) for seed in (8, 47, 59, 171, 176, 186, 208, 241)),
+    *((seed, SMALL, 1) for seed in (189, 294, 430, 451, 790)),
+    *((seed, SMALL, 2) for seed in (162, 219, 235, 306, 635)),
+    *((seed, SMALL, 0) for seed in (929, 934, 1192)),  # no circuit of its edges has enough positive edges
 ]
 
 
@@ -98,7 +97,7 @@ def test_the_pinned_problems_need_a_second_search():
                 missed.append(ilp(random_problem(seed, graphs)).objective < optimum(seed, graphs) - 1e-6)
             except Infeasible:  # what counts positive edges is a search as well
                 missed.append(True)
-    assert sum(missed[:5]) >= 2 and sum(missed) >= len(REOPENED) // 2
+    assert sum(missed[:7]) >= 2 and sum(missed) >= len(REOPENED) // 2
 
 
 @pytest.mark.parametrize("window", [0, 2])
@@ -108,12 +107,15 @@ def test_the_optimum_does_not_depend_on_the_first_window(monkeypatch, window):
         check_optimal(seed)
 
 
-@pytest.mark.parametrize("nodes", [0, 1, 2])
-def test_a_search_that_highs_finishes_gives_the_optimum(monkeypatch, nodes):
+@pytest.mark.parametrize("tried, reliable", [(1, 1), (2, 1), (100, 100)])
+def test_the_optimum_does_not_depend_on_the_columns_that_are_branched_on(monkeypatch, tried, reliable):
     set_window(monkeypatch, 0)
-    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
-    for seed in SEEDS[:120]:
+    monkeypatch.setattr("edgewise.select.branch.MAX_TRIED", tried)
+    monkeypatch.setattr("edgewise.select.branch.RELIABLE", reliable)
+    for seed in SEEDS[:60]:
         check_optimal(seed)
+    for seed in range(20):
+        check_optimal(seed, LARGE)
 
 
 @cache
@@ -124,11 +126,11 @@ def fractional_programs():
     """
     programs = []
 
-    def search(program, relaxed, known, deadline):
+    def search(program, relaxed, *limits):
         if not is_integral(relaxed.x).all():
             best = optimise(program, integer=True)
             programs.append((program, relaxed, best.objective if best.is_optimal else -np.inf))
-        return search_integers(program, relaxed, known, deadline)
+        return search_integers(program, relaxed, *limits)
 
     with pytest.MonkeyPatch.context() as patch:
         set_window(patch, 0)
@@ -139,57 +141,50 @@ def fractional_programs():
     return programs
 
 
-@pytest.mark.parametrize("nodes", [0, 2, 300])
-def test_a_search_returns_the_best_answer_above_the_known_one(monkeypatch, nodes):
-    """However near what is known: the nearer it is, the more is settled by reduced costs."""
-    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", nodes)
+def test_a_search_returns_the_best_answer_above_the_known_one():
+    """However near what is known."""
     for program, relaxed, best in fractional_programs():
         for below in (np.inf, 1e-2, 1e-5, -1e-5):
             known = best - below * max(1.0, abs(best)) if best > -np.inf else -np.inf
             search = search_integers(program, relaxed, known, np.inf)
-            assert search.is_proven and (search.best is not None) == (best > known)
+            assert search.status is Status.OPTIMAL and (search.best is not None) == (best > known)
+            assert search.bound >= best - 1e-7
             if search.best is not None:
                 assert search.best.objective == pytest.approx(best, rel=1e-7, abs=1e-7)
                 assert is_integral(search.best.x).all()
 
 
-def test_columns_are_fixed_for_highs_only_if_a_solution_is_known(monkeypatch):
-    held = []
-
-    def spy(program, integer, seconds):
-        held.append(int((program.lower == program.upper).sum()))
-        return optimise(program, integer, seconds)
-
-    monkeypatch.setattr("edgewise.select.branch.MAX_NODES", 0)
-    monkeypatch.setattr("edgewise.select.branch.optimise", spy)
-    settled = 0
+@pytest.mark.parametrize("relaxations", [0, 1, 3, 9])
+def test_a_search_that_reaches_its_limit_has_a_valid_bound(relaxations):
+    ended = set()
     for program, relaxed, best in fractional_programs():
-        at_first = int((program.lower == program.upper).sum())
-        search_integers(program, relaxed, -np.inf, np.inf)
-        assert held.pop() == at_first
-        if best > -np.inf:
-            search_integers(program, relaxed, best - 1e-5, np.inf)
-            settled += held.pop() - at_first
-    assert settled > 0
+        work = relaxations * len(program.row_lower) - 1
+        search = search_integers(program, relaxed, -np.inf, np.inf, work)
+        ended.add(search.status)
+        assert search.bound >= best - 1e-7
+        assert search.best is None or search.best.objective <= best + 1e-7
+        if search.status is Status.OPTIMAL and best > -np.inf:
+            assert search.best.objective == pytest.approx(best, rel=1e-7, abs=1e-7)
+    assert Status.WORK_LIMIT in ended
 
 
 def stop_searches_after_the_first(patch: pytest.MonkeyPatch, nodes: int) -> None:
     """Time runs out in the second search after so many nodes, or before it if they are 0; the first has enough."""
     number = count()
 
-    def search(program, relaxed, known, deadline):
+    def search(program, relaxed, known, deadline, work):
         if next(number) == 0:
-            return search_integers(program, relaxed, known, deadline)
+            return search_integers(program, relaxed, known, deadline, work)
         if nodes == 0:
-            return Search(None, False)
+            return Search(None, relaxed.objective, Status.TIME_LIMIT)
         clock = chain(repeat(-1.0, nodes), repeat(1.0))
         patch.setattr("edgewise.select.branch.time", SimpleNamespace(perf_counter=lambda: next(clock)))
-        return search_integers(program, relaxed, known, 0.0)
+        return search_integers(program, relaxed, known, 0.0, work)
 
     patch.setattr("edgewise.select.ilp.search_integers", search)
 
 
-@pytest.mark.parametrize("seed", [10, 13, 14, 23, 40, 64, 86, 192])
+@pytest.mark.parametrize("seed", [23, 40, 56, 64, 86, 145, 192, 310])
 def test_the_best_circuit_survives_a_time_limit_during_the_second_search(seed):
     problem, found = random_problem(seed, LARGE), []
     for nodes in range(9):
@@ -201,7 +196,7 @@ def test_the_best_circuit_survives_a_time_limit_during_the_second_search(seed):
     assert values == sorted(values) and values[-1] <= optimum(seed, LARGE) + 1e-9 <= found[0].bound + 2e-9
 
 
-@pytest.mark.parametrize("seed", [10, 64])
+@pytest.mark.parametrize("seed", [56, 64])
 def test_the_time_limit_holds_for_every_relaxation(seed, monkeypatch):
     """Also for those after the first search. If time runs out in one, the circuit of the search before it is kept."""
     problem, searches, limits = random_problem(seed, LARGE), [], []
@@ -221,6 +216,65 @@ def test_the_time_limit_holds_for_every_relaxation(seed, monkeypatch):
     assert len(searches) == 1 and all(seconds is not None and 0 < seconds <= 500 for seconds in limits)
     assert selection.status is Status.TIME_LIMIT
     assert 0 < selection.objective <= optimum(seed, LARGE) + 1e-9 <= selection.bound + 2e-9
+
+
+def tied_scores(kind: str, seed: int, graph: Graph) -> np.ndarray:
+    """Rankings with weak relaxations: many equal values, or many zeros."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=graph.n_edges)
+    if kind == "rounded":
+        return np.round(noise)
+    if kind == "mostly zero":
+        return np.where(rng.random(graph.n_edges) < 0.9, 0.0, noise)
+    if kind == "by source":
+        return np.exp(rng.normal(size=graph.n_nodes))[graph.edge_source]
+    if kind == "by target":
+        return np.exp(rng.normal(size=graph.n_nodes))[graph.edge_target] + 0.01 * noise
+    # As of information flow routes: one value for all edges from a source to the heads of a layer.
+    layer = np.maximum(0, graph.edge_target - 1) // (graph.n_heads + 1)
+    is_head = np.isin(graph.edge_target, graph.heads)
+    return np.exp(rng.normal(size=(graph.n_nodes, graph.n_layers + 1, 2)))[graph.edge_source, layer, is_head * 1]
+
+
+KINDS = ("rounded", "mostly zero", "by source", "by target", "shared by the heads of a layer")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rankings_with_many_equal_values_have_the_papers_optimum(kind):
+    for seed in range(9):
+        graph = (Graph(2, 3, 2), Graph(3, 3, 2), Graph(4, 2, 2))[seed % 3]
+        budget, pnr = 6 + 5 * (seed % 5), (None, None, None, 0.6)[seed % 4]
+        problem = SelectionProblem.build(graph, tied_scores(kind, seed, graph), RANKINGS[seed % 2], budget, pnr)
+        expected = plain_optimum(problem)
+        if expected is None:
+            with pytest.raises(Infeasible):
+                ilp(problem)
+        else:
+            selection = ilp(problem)
+            assert selection.status is Status.OPTIMAL
+            assert selection.objective == pytest.approx(expected, rel=1e-7, abs=1e-7), seed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_limit_of_work_gives_a_circuit_and_a_valid_bound_the_same_every_time(monkeypatch, kind):
+    graph = Graph(8, 8, 2)
+    problems = [
+        SelectionProblem.build(graph, tied_scores(kind, seed, graph), "absolute", 25 + 9 * seed) for seed in range(3)
+    ]
+    optima = [ilp(problem) for problem in problems]
+    assert all(selection.status is Status.OPTIMAL for selection in optima)
+    statuses = []
+    for work in (-1, 3e4):
+        monkeypatch.setattr("edgewise.select.ilp.FIRST_WORK", work)
+        monkeypatch.setattr("edgewise.select.ilp.WORK", work)
+        for problem, optimum in zip(problems, optima, strict=True):
+            selection, again = ilp(problem), ilp(problem)
+            assert selection.circuit == again.circuit and selection.bound == again.bound
+            assert 0 < selection.n_kept <= problem.budget and selection.circuit == selection.circuit.prune()
+            assert selection.objective <= optimum.objective + 1e-9 <= selection.bound + 2e-9
+            assert selection.status is not Status.OPTIMAL or selection.objective == pytest.approx(optimum.objective)
+            statuses.append(selection.status)
+    assert set(statuses) <= {Status.OPTIMAL, Status.WORK_LIMIT} and Status.WORK_LIMIT in statuses
 
 
 def test_pnr_that_leaves_no_room_for_required_edges_is_infeasible():

@@ -15,6 +15,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from .base import Status
 from .highs import INTEGRAL, TOLERANCE, Answer, FloatArray, Program, open_solver, read_answer
 
 # Columns tried per node of the tree, and how often a column is tried before its mean loss is relied on.
@@ -42,13 +43,13 @@ class Node:
 class Search:
     """The best integral answer above the known objective, if any, and how the search ended.
 
-    bound      no integral answer has a larger objective
-    is_proven  no integral answer is better than the best, or than the known objective if there is none
+    bound   no integral answer has a larger objective
+    status  optimal: no integral answer is better than the best, or than the known objective if there is none
     """
 
     best: Answer | None
     bound: float
-    is_proven: bool
+    status: Status
 
 
 def is_integral(x: FloatArray) -> NDArray[np.bool_]:
@@ -63,7 +64,7 @@ def search_integers(program: Program, relaxed: Answer, known: float, deadline: f
     """
     assert relaxed.x is not None
     if is_integral(relaxed.x).all():
-        return Search(relaxed if relaxed.objective > known else None, relaxed.objective, True)
+        return Search(relaxed if relaxed.objective > known else None, relaxed.objective, Status.OPTIMAL)
     return _Tree(program, relaxed, known, deadline, work).search()
 
 
@@ -88,17 +89,14 @@ class _Tree:
         while True:
             self.nodes = [node for node in self.nodes if node.objective > self.known + self.rounding]
             if not self.nodes:
-                return Search(self.best, self.known, True)
+                return Search(self.best, self.known, Status.OPTIMAL)
             objectives = [node.objective for node in self.nodes]
-            if self._is_over:
-                return Search(self.best, max(objectives), False)
+            if self.work < 0 or time.perf_counter() > self.deadline:
+                status = Status.WORK_LIMIT if self.work < 0 else Status.TIME_LIMIT
+                return Search(self.best, max(objectives), status)
             # Depth first until there is a solution, then the node of the largest bound first.
             node = self.nodes.pop(-1 if self.best is None else int(np.argmax(objectives)))
             self.nodes += sorted(self._branch(node), key=lambda child: child.objective)
-
-    @property
-    def _is_over(self) -> bool:
-        return self.work < 0 or time.perf_counter() > self.deadline
 
     def _branch(self, node: Node) -> list[Node]:
         """Return the open children of a node, for the column that lowers the bound most."""
@@ -114,7 +112,7 @@ class _Tree:
             column, value, score = node.columns[place], node.values[place], float(scores[place])
             children = None
             if len(self.losses[column]) < RELIABLE:
-                if n_tried == max_tried or (n_tried and self._is_over):
+                if n_tried == max_tried or (n_tried and time.perf_counter() > self.deadline):
                     continue
                 n_tried += 1
                 children = self._children(node, column, value)
@@ -137,7 +135,7 @@ class _Tree:
         """Solve both sides of a column, keep the best answer, and return the sides that may have a better one."""
         low, high = node.bounds.get(column, (float(self.program.lower[column]), float(self.program.upper[column])))
         children, losses, floor = [], [], float(np.floor(value))
-        # The largest loss that matters. Without a known answer, a side without solution counts as much as the objective.
+        # The largest loss that matters; without a known answer, that of a side without solution.
         most = node.objective - self.known if self.known > -np.inf else abs(node.objective) + 1.0
         for side, distance in (((low, floor), value - floor), ((floor + 1, high), floor + 1 - value)):
             bounds = node.bounds | {column: side}

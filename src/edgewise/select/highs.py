@@ -18,7 +18,7 @@ INTEGRAL = 1e-7
 class Program:
     """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries).
 
-    priority  [column] columns of priority 0 are branched on last; of the others, those of larger numbers are tried first
+    priority  [column] columns of priority 0 are branched on last; of the others, the largest priority is tried first
     """
 
     cost: FloatArray

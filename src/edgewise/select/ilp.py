@@ -4,10 +4,12 @@
 2. Otherwise solve the linear relaxation of a reduced program (`reduced.py`). Compute the reduced cost ("price") of all
    edges from its duals, move edges that are in the wrong state, and repeat. A few rounds reach the optimum of the full
    relaxation.
-3. It is nearly always integral, and then the proven optimum. Otherwise solve the integer program over the same
-   columns. Its circuit has the value LB, the relaxation UB. An edge that is out can only be in a better circuit if its
-   price is at least -(UB - LB); an edge that is sure can only be missing if its price is at most UB - LB. If there are
-   such edges, offer them and solve again; if not, the circuit is optimal.
+3. It is nearly always integral, and then the proven optimum. Otherwise search the integer program over the same
+   columns (`branch.py`) for a good circuit. It has the value LB, the relaxation UB. An edge that is out can only be in
+   a better circuit if its price is at least -(UB - LB), an edge that is sure can only be missing if its price is at
+   most UB - LB, and an unused node can only be used if its slack is at most UB - LB.
+4. Search the program of all these edges for the best circuit. The search ends after a fixed amount of work, the same on
+   every machine, with the best circuit so far and a bound.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ PENALTIES = (1e1, 1e4, 1e7)
 
 @dataclass(frozen=True)
 class Ilp(Solver):
-    """The circuit of the largest total value, proven. With a time limit in seconds, the best circuit so far."""
+    """The circuit of the largest total value, proven; for a few hard rankings, the best one within a limit of work.
+
+    With a time limit in seconds, the best circuit so far.
+    """
 
     name: ClassVar[str] = "ilp"
     title: ClassVar[str] = "ILP"
@@ -58,7 +63,7 @@ class Ilp(Solver):
             raise InputError(f"the time limit must be a positive number of seconds, not {self.time_limit}")
 
     def solve(self, problem: SelectionProblem) -> Solution:
-        """Return an optimal circuit, or the best one within the time limit, and a bound.
+        """Return an optimal circuit, or the best one within the limits, and a bound.
 
         Of equally good circuits, return one with as many edges as the budget allows.
         """
@@ -71,7 +76,7 @@ def _solve(problem: SelectionProblem, deadline: float) -> Solution:
         return Solution(fill_with_zero_edges(problem, mask), Status.OPTIMAL, problem.objective(mask))
     relaxed = _relax_strictly(problem, deadline)
     if relaxed is None:
-        return Solution(connect_best_edges(problem), Status.TIME_LIMIT, problem.upper_bound)
+        return Solution(connect_best_edges(problem), _reached_limit(deadline), problem.upper_bound)
     solution = _solve_integers(relaxed, deadline)
     return replace(solution, mask=fill_with_zero_edges(problem, solution.mask))
 
@@ -99,7 +104,7 @@ class Relaxation:
 
 
 def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | None:
-    """Solve the full relaxation with enough positive edges. Return None if time runs out."""
+    """Solve the full relaxation with enough positive edges. Return None if a limit is reached."""
     if not problem.least_positive:
         return _relax(problem, deadline, 0.0)
     for penalty in PENALTIES:
@@ -181,9 +186,12 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         best = reduction.mask(search.best)
         return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
     best = _some_circuit(problem, deadline) if search.best is None else reduction.mask(search.best)
-    if best is None or time.perf_counter() > deadline:
-        return Solution(connect_best_edges(problem) if best is None else best, Status.TIME_LIMIT, upper, effort)
+    if best is None:
+        return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, effort)
+    old_columns = reduction.is_column
     reduction = _reopen(relaxed, (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE)
+    if search.best is not None and search.status is Status.OPTIMAL and (reduction.is_column <= old_columns).all():
+        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
     effort = Effort(relaxed.rounds, len(reduction.program.cost))
     answer = optimise(reduction.strict, seconds=_left(deadline))
     if answer.row_dual is None or time.perf_counter() > deadline:
@@ -191,11 +199,10 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     search = search_integers(reduction.strict, answer, reduction.worth(best), deadline, WORK)
     if search.best is not None:
         best = reduction.mask(search.best)
-    if search.is_proven:
+    if search.status is Status.OPTIMAL:
         return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
-    status = Status.TIME_LIMIT if time.perf_counter() > deadline else Status.WORK_LIMIT
     bound = search.bound * reduction.scale + problem.objective(reduction.parts.fixed)
-    return Solution(best, status, min(upper, bound), effort)
+    return Solution(best, search.status, min(upper, bound), effort)
 
 
 def _reopen(relaxed: Relaxation, gap: float) -> Reduction:
@@ -209,13 +216,16 @@ def _reopen(relaxed: Relaxation, gap: float) -> Reduction:
 
 
 def _some_circuit(problem: SelectionProblem, deadline: float) -> Bools | None:
-    """Return a circuit [edge] with enough positive edges, or None if time runs out. Raise Infeasible if there is none."""
+    """Return a circuit [edge] with enough positive edges, or None if a limit is reached.
+
+    Raise Infeasible if there is none.
+    """
     mask = connect_best_edges(problem)
     return mask if (mask & problem.is_positive).sum() >= problem.least_positive else _most_positive(problem, deadline)
 
 
 def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
-    """Return the circuit [edge] with the most positive edges, or None if time runs out.
+    """Return the circuit [edge] with the most positive edges, or None if a limit is reached.
 
     Raise Infeasible if it has too few.
     """
@@ -226,6 +236,10 @@ def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
     if counting.status is not Status.OPTIMAL:
         return None
     raise Infeasible(problem, count)
+
+
+def _reached_limit(deadline: float) -> Status:
+    return Status.TIME_LIMIT if time.perf_counter() > deadline else Status.WORK_LIMIT
 
 
 def _left(deadline: float) -> float | None:

@@ -276,7 +276,8 @@ def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, Float
 def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
     """Return in_rows and out_rows of `Reduction`, and the first row after them.
 
-    They follow the rows of the budget, of positive edges and of the number of used nodes. A node with a sure edge to the core needs no row.
+    They follow the rows of the budget, of positive edges and of the number of used nodes. A node with a sure edge to
+    the core needs no row.
     """
     graph = problem.graph
     covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
