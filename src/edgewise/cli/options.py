@@ -433,7 +433,8 @@ class SolverOptions:
     nested: bool = option(False, "Selection", "Each size contains the smaller ones.")
     time_limit: float | None = option(
         None, "Selection",
-        "Time limit in seconds per ILP; afterwards the best circuit found is used and its gap reported.",
+        "Time limit in seconds per ILP; afterwards the best circuit found is used and its gap reported. Without it, a "
+        "limit of work, the same on every machine, ends very hard cases.",
     )  # fmt: skip
 
 

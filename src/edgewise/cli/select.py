@@ -46,7 +46,9 @@ def command(
     ),
     intervals: options.IntervalOptions,
     limits: options.SolverOptions,
-    solver: str = option("ilp", "Selection", "How edges are selected; ilp is proven optimal.", choices=SOLVERS),
+    solver: str = option(
+        "ilp", "Selection", "How edges are selected; ilp is proven optimal, or reports its gap.", choices=SOLVERS
+    ),
     rank: str = option("absolute", "Selection", f"What to select by: {options.RANKS}.", choices=RANKINGS),
     pnr: float | None = option(None, "Selection", "The least share of positive edges, from 0 to 1."),
     resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
@@ -196,7 +198,8 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
             if value is not None and name not in hidden
         }
         out.print(key_value_table(f"a circuit, {selections[0].circuit.graph.unit}s: {selections[0].n_kept}", cells))
-    say(selections[-1].status.advice)
+    for status in dict.fromkeys(selection.status for selection in selections):
+        say(status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
         say(
             f"PNR {pnr:g} asks for more positive {selections[0].circuit.graph.units} than "

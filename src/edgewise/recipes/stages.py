@@ -11,6 +11,7 @@ from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
+from ..errors import warn
 from ..evaluate import Curve, Measure
 from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
@@ -143,6 +144,12 @@ def select_recipes(ranked: Sequence[RankedRecipe], settings: Settings, session: 
             for row in zip(masks, unit.about, strict=True)
         ]
         session.report("select", len(selections), len(ranked))
+    gaps = [selection.gap for row in selections for selection in row if selection.status.is_limit]
+    if gaps:
+        warn(
+            f"{len(gaps):,} of {len(ranked) * len(settings.sizes):,} circuits are not proven optimal: their integer "
+            f"programs reached a limit; the largest gap is {max(gaps):.2%}"
+        )
     return selections
 
 

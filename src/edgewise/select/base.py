@@ -25,6 +25,11 @@ class Status(str, Enum):
     WORK_LIMIT = "work-limit"
 
     @property
+    def is_limit(self) -> bool:
+        """Whether the solver reached a limit before it proved its circuit optimal."""
+        return self in (Status.TIME_LIMIT, Status.WORK_LIMIT)
+
+    @property
     def advice(self) -> str:
         """What it means for the user."""
         return _ADVICE[self]

@@ -183,8 +183,8 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     upper, effort = reduction.objective(relaxed.answer), Effort(relaxed.rounds, len(reduction.program.cost))
     search = search_integers(reduction.strict, relaxed.answer, -np.inf, deadline, FIRST_WORK)
     if search.best is relaxed.answer:
-        best = reduction.mask(search.best)
-        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+        mask = reduction.mask(search.best)
+        return Solution(mask, Status.OPTIMAL, problem.objective(mask), effort)
     best = _some_circuit(problem, deadline) if search.best is None else reduction.mask(search.best)
     if best is None:
         return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, effort)

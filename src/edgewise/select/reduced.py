@@ -179,7 +179,7 @@ def _least_prices(
     return Prices(worth + (need_in[target] + need_out[source]) * problem.leaders, slack, ~unused)
 
 
-def _best_edges(ends: Ints, price: FloatArray, unused: Bools) -> tuple[FloatArray, FloatArray]:
+def _best_edges(ends: NDArray[np.int32], price: FloatArray, unused: Bools) -> tuple[FloatArray, FloatArray]:
     """Return [node] what the edges at an unused node add, at least one of them, and the dual for which that is so."""
     best = np.full(len(unused), -np.inf)
     np.maximum.at(best, ends, price)
