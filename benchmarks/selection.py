@@ -1,8 +1,9 @@
 """Compare selection in edgewise with PuLP + CBC (the paper's solver) and with HiGHS on the full problem.
 
-    python benchmarks/selection.py                        # random scores for the shapes of four models
+    python benchmarks/selection.py                        # random scores for the shapes of five models
     python benchmarks/selection.py --scores SCORES.json   # also an EAP-IG file, with CBC and HiGHS
     python benchmarks/selection.py --spans 5 --shapes 'Llama-3.1 8B'   # (edge, span) pairs instead of edges
+    python benchmarks/selection.py --shapes 'SmolLM2 135M normal,SmolLM2 135M rounded,SmolLM2 135M by source'   # hard
 
 Seconds and memory are per size. Each solver runs in its own process. The other solvers stop after the first size that
 takes more than a minute. Needs `pip install 'edgewise[bench]'`.
@@ -34,6 +35,13 @@ SHAPES = {
     "Qwen-2.5 0.5B": (24, 14, 896),
     "Llama-3.1 8B": (32, 32, 4096),
 }
+# Random scores whose relaxation is weak: light tails, many equal values. `standard_t` has heavy tails, as scores have.
+HARD = {
+    "normal": lambda rng, graph: rng.normal(size=graph.n_edges),
+    "rounded": lambda rng, graph: np.round(rng.normal(size=graph.n_edges)),
+    "by source": lambda rng, graph: np.exp(rng.normal(size=graph.n_nodes))[graph.edge_source],
+}
+SHAPES |= {f"SmolLM2 135M {kind}": (30, 9, 576) for kind in HARD}
 LIMIT = 60.0
 SHARES = SIZES[:-1]
 
@@ -43,7 +51,9 @@ def load(source: str, seed: int, n_spans: int) -> tuple[BaseGraph, np.ndarray]:
     if source in SHAPES:
         plain = Graph(*SHAPES[source])
         graph = SpanGraph(plain, tuple(map(str, range(n_spans)))) if n_spans else plain
-        return graph, np.random.default_rng(seed).standard_t(1.5, graph.n_edges)
+        rng = np.random.default_rng(seed)
+        hard = [make(rng, graph) for kind, make in HARD.items() if source.endswith(kind)]
+        return graph, hard[0] if hard else rng.standard_t(1.5, graph.n_edges)
     scores = EdgeScores.load(source)
     return scores.graph, scores.mean()
 
