@@ -5,11 +5,12 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from commands import GOOD, write
 from test_tasks import LONGER
 
-from edgewise import InputError, load_task, make_task, read_result
+from edgewise import EdgeScores, InputError, load_task, make_task, read_result
 from edgewise.errors import EdgewiseWarning
 
 # Words that the demo's tokenizer knows.
@@ -172,6 +173,9 @@ def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
     assert code == 0 and json.loads(out)["examples"] == 12
     code, out, _ = edgewise("evaluate", circuit, "--split", "all", "--json")
     assert code == 0 and json.loads(out)["examples"] == 36
+    code, _, err = edgewise("score", "--task", path, "--examples", 5, "--out", tmp_path / "scores")
+    assert code == 0 and "a third of its rows is used for train" in err
+    np.testing.assert_array_equal(EdgeScores.load(tmp_path / "scores").mean(), read_result(tmp_path / "r").mean_scores)
 
 
 def test_a_run_records_chat_and_evaluate_uses_it(edgewise, demo, tmp_path, monkeypatch):

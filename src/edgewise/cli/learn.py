@@ -126,7 +126,7 @@ def command(
     start = learning.read_start(learner)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
-        examples = task.load(loaded, split)
+        examples = task.load_part(loaded, split)
         settings = replace(settings, metric=settings.metric.for_task(examples))
         work = [LearnWork(examples, settings, learner)]
         if show_forecast(loaded, work, session, dry_run, json, is_made):

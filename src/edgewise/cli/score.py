@@ -54,7 +54,7 @@ def command(
     )
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
-        examples = task.load(loaded, split)
+        examples = task.load_part(loaded, split)
         chosen_metric = chosen_metric.for_task(examples)
         settings = replace(settings, metric=chosen_metric)
         work = [ScoreWork(examples, settings)]
