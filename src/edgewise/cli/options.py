@@ -302,7 +302,7 @@ class TaskOptions:
         whole = self.load_unsplit(model) if split in SPLITS else None
         if whole is None:
             return self.load(model, split)
-        note(f"{self.task} has no splits, so a third of its rows is used for {split}, as in `run`; --split all uses all")
+        note(f"{self.task} has no splits, so a third of its rows is used for {split}, as in `run` (--split all: all)")
         return split_task(whole, split).head(self.examples)
 
     def load_unsplit(self, model: models.Model) -> Task | None:
