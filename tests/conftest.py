@@ -181,7 +181,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_sync() -> Iterator[None]:
-    """Files of tests need not survive a power cut. Waiting for the disk would take a third of the time of a run."""
+    """Files of tests need not survive a power cut, so tests do not wait for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
