@@ -497,7 +497,6 @@ def test_prompts_of_a_task_make_it_again(spoken):
 @pytest.mark.parametrize(
     "row, words",
     [(GOOD | {"corrupted": LONGER}, "equally many"),
-     (GOOD | {"correct": " Mary and John"}, "' Mary and John' is 3 tokens"),
      (GOOD | {"also_correct": (" Mary and John",)}, "' Mary and John' is 3 tokens"),
      (GOOD | {"incorrect": " Mary"}, "same token"),
      (GOOD | {"correct": " Zebulon"}, "the tokenizer doesn't know the answer ' Zebulon'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache, partial
 from html import escape
 
@@ -74,6 +75,14 @@ def test_the_true_circuit_is_robust_but_for_zero_ablation(name):
     rows = {row["condition"]: row["passes"] for row in result.test("robustness").details["conditions"]}
     assert rows.pop("ablation: zero") in (True, False)
     assert len(rows) == 7 and "metric: auto" not in rows and all(rows.values())
+
+
+def test_without_incorrect_answers_robustness_has_the_metrics_that_need_none():
+    model, task, truth = known("induction")
+    alone = replace(task, examples=tuple(replace(e, incorrect=None, text=None) for e in task.examples))
+    result = verify_circuit(model, alone, truth, VerifySettings(n_circuits=5), tests=["robustness"])
+    names = {row["condition"] for row in result.test("robustness").details["conditions"]}
+    assert {name for name in names if name.startswith("metric")} == {"metric: kl", "metric: accuracy"}
 
 
 @pytest.mark.parametrize("name", ["greater-than", "ioi"])

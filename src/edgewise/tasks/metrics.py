@@ -172,6 +172,10 @@ class LogProbabilityDifference(Metric):
     reads_all_logits: ClassVar[bool] = True
     is_difference: ClassVar[bool] = True
 
+    def for_task(self, task: Task) -> Metric:
+        """Return the logit difference if all answers have one token: it is the same."""
+        return super().for_task(task) if any(e.n_reads > 1 for e in task.examples) else LogitDifference().for_task(task)
+
     def value(self, run: Readout, clean: Readout) -> Tensor:
         logs = run.answer_logits - run.all_logits.logsumexp(-1, keepdim=True)
         logs = logs if run.sides is None else logs * run.sides

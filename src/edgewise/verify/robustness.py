@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..core.circuit import Circuit
+from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import MIB
 from ..evaluate.run_circuits import Evaluation, evaluate_circuits
@@ -102,7 +104,7 @@ def run_conditions(
         part = replace(ran, values=ran.values[:, chosen], full=ran.full[chosen], empty=ran.empty[chosen])
         yield _condition(f"prompts of {size} tokens", part)
     ablations = [kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name]
-    metrics = {metric.name: metric for metric in (kind().for_task(task) for kind in METRICS.values())}
+    metrics = _usable_metrics(task)
     jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
     jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
     jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
@@ -114,6 +116,15 @@ def run_conditions(
         yield _condition(name, ran_here)
         done += len(circuits) * len(examples)
         session.report("robustness", done, total)
+
+
+def _usable_metrics(task: Task) -> dict[str, Metric]:
+    """Return the metrics that a task allows, by name. Without incorrect answers, there are no differences."""
+    metrics = []
+    for kind in METRICS.values():
+        with suppress(InputError):
+            metrics.append(kind().for_task(task))
+    return {metric.name: metric for metric in metrics}
 
 
 def _condition(name: str, ran: Evaluation) -> Condition:
