@@ -208,8 +208,9 @@ DTYPE = option(
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
 NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
 EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.", min=1)
-SCORED_SPLIT = option("train", "Task", "The examples to use: train, validation or test.")
-EVALUATED_SPLIT = option("test", "Task", "The examples to use: train, validation or test.")
+SPLIT_HELP = "The examples to use: train, validation or test; all: every row of a file without splits."
+SCORED_SPLIT = option("train", "Task", SPLIT_HELP)
+EVALUATED_SPLIT = option("test", "Task", SPLIT_HELP)
 CHAT = option(False, "Task", "Write prompts as messages in the model's chat template.")
 SPANS = option(
     None, "Task", "Spans for --positions. Default: those that the task names; token: one per token position.",

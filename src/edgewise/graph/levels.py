@@ -26,8 +26,8 @@ class NodeGraph(BaseGraph):
     `logits` is in every circuit.
 
     `input` feeds every node, and every node feeds `logits`. So in a circuit with `input`, every node lies on a path
-    from input to logits, and in one without it, none does: pruning then removes everything. To the solvers this is a
-    graph of two nodes: `input` leads from the first to the second, and all others lead back.
+    from input to logits, and in one without it, none does: pruning then removes everything. Solvers, which select
+    edges, see a graph of two nodes: `input` is an edge from the first to the second, every other node an edge back.
 
     unscored  ranges (start, stop) of nodes that have no score: they are in every circuit, and sizes do not count them
     """
