@@ -131,6 +131,45 @@ def test_the_learning_rate_depends_on_measure_and_graph_and_decays_to_0():
     assert rates[0] == pytest.approx(0.1) and rates[-1] == pytest.approx(0) and rates == sorted(rates, reverse=True)
 
 
+def test_a_reversed_pair_exchanges_prompts_and_answers():
+    task = load_task("ioi", load_model("demo"), "train", 4)
+    for example in task:
+        back = example.reversed
+        assert (back.clean, back.corrupted) == (example.corrupted, example.clean)
+        assert back.reversed == replace(example, text=None, span_names=(), span_indices=())
+    sets = replace(task[0], also_correct=(1,), also_incorrect=(2, 3))
+    assert (sets.reversed.also_correct, sets.reversed.also_incorrect) == ((2, 3), (1,))
+    assert replace(task[0], incorrect=None).reversed is None
+    correct, forced = task[0].correct, (task[0].correct,)
+    several = replace(
+        task[0], clean=task[0].clean + forced, corrupted=task[0].corrupted + forced, continuation=(correct,),
+        span_names=(), span_indices=(),
+    )  # fmt: skip
+    assert several.reversed is None
+
+
+def test_learners_use_both_directions_of_pairs_whose_reversed_task_the_model_performs():
+    model = load_model("demo")
+    task = load_task("ioi", model, "train", 8)
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 2**30)
+
+    def examples(problem, reverse=True):
+        runner = StepRunner(problem, IN_PROCESS, CMD, 4, 0, reverse)
+        return runner, [example for step in range(len(runner.batches)) for example in runner.examples(step)]
+
+    runner, both = examples(problem)
+    backward = [example.reversed for example in task]
+    assert sorted(map(hash, both)) == sorted(map(hash, (*task, *backward)))
+    for example, back in zip(task, backward, strict=True):  # the corrupted run is the reversed pair's model
+        full, empty = runner.ends[example]
+        assert runner.ends[back] == pytest.approx((-empty, -full), abs=1e-4)
+    # Most of these pairs have the same prompt twice, so the model does not prefer the exchanged answer.
+    mixed = (*task.examples[:3], *(replace(example, corrupted=example.clean) for example in task.examples[3:]))
+    assert len(examples(replace(problem, task=replace(task, examples=mixed)))[1]) == 8
+    for unchanged in (examples(problem, reverse=False), examples(replace(problem, positions=True))):
+        assert sorted(map(hash, unchanged[1])) == sorted(map(hash, task))
+
+
 @pytest.mark.parametrize("goal", [CMD, CPR])
 @pytest.mark.parametrize("ablation", [Patching(), Zero()])
 def test_the_gradient_of_a_batch_agrees_with_finite_differences(goal, ablation):

@@ -21,7 +21,9 @@ class Matryoshka(TopKLearner):
 
     name: ClassVar[str] = "matryoshka"
     title: ClassVar[str] = "Matryoshka"
-    earlier_defaults: ClassVar[dict[str, Any]] = {"circuits": 1, "normalise": False, "validate": False}
+    earlier_defaults: ClassVar[dict[str, Any]] = {
+        "circuits": 1, "normalise": False, "validate": False, "reverse": False,
+    }  # fmt: skip
 
     measure: Measure = CPR
     steps: int = 5000
@@ -36,6 +38,7 @@ class Matryoshka(TopKLearner):
     circuits: int = 1
     normalise: bool = False
     validate: bool = False
+    reverse: bool = False
 
     @classmethod
     def published(cls, **options: Any) -> Matryoshka:

@@ -51,9 +51,11 @@ class TopKParameters(Learner, ABC):
     circuits: int = 4
     normalise: bool = True
     validate: bool = True
+    reverse: bool = True
 
     earlier_defaults: ClassVar[Mapping[str, Any]] = {
         "forward": "hard", "draw": "curve", "decay": True, "circuits": 1, "normalise": False, "validate": False,
+        "reverse": False,
     }  # fmt: skip
 
     def __post_init__(self) -> None:

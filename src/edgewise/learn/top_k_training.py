@@ -178,7 +178,7 @@ def _prepare_steps(
     learner: TopKParameters, problem: LearningProblem, session: Session, start: Callable[[], Tensor]
 ) -> Callable[[TrainingState], tuple[float, Tensor]]:
     """Return the function that computes the loss and the gradient [edge] of the next step."""
-    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed)
+    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed, learner.reverse)
     scale_of = _loss_scales(learner, problem, runner, start()) if learner.normalise else lambda size: 1.0
 
     def gradient_of(state: TrainingState) -> tuple[float, Tensor]:

@@ -160,6 +160,19 @@ class Example:
         }
 
     @property
+    def reversed(self) -> Example | None:
+        """The pair with prompts and answers exchanged; None if an answer is missing or has several tokens.
+
+        It has no spans: the roles of tokens may differ between the prompts.
+        """
+        if self.incorrect is None or self.n_reads > 1:
+            return None
+        return Example(
+            self.corrupted, self.clean, self.incorrect, self.correct,
+            also_correct=self.also_incorrect, also_incorrect=self.also_correct,
+        )  # fmt: skip
+
+    @property
     def shared_prefix(self) -> int:
         """The number of leading tokens that the two prompts share."""
         pairs = enumerate(zip(self.clean, self.corrupted, strict=True))
