@@ -45,6 +45,7 @@ from edgewise import (
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights
 from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
+from edgewise.learn.directions import in_both_directions
 from edgewise.learn.top_k_parameters import loss_trend
 from edgewise.learn.top_k_training import hard_top_k, soft_top_k, split_validation
 from edgewise.learn.training import GradientJob, StepRunner, TrainingState
@@ -56,7 +57,7 @@ from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches
 from edgewise.runtime.store import Unit
 from edgewise.select import solve_path
-from edgewise.tasks import LogitDifference
+from edgewise.tasks import Kl, LogitDifference
 
 SHORT = {"steps": 12, "batch": 4}
 QUIET = Session(progress=lambda *_: None)
@@ -150,24 +151,25 @@ def test_a_reversed_pair_exchanges_prompts_and_answers():
 
 def test_learners_use_both_directions_of_pairs_whose_reversed_task_the_model_performs():
     model = load_model("demo")
-    task = load_task("ioi", model, "train", 8)
-    problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 2**30)
-
-    def examples(problem, reverse=True):
-        runner = StepRunner(problem, IN_PROCESS, CMD, 4, 0, reverse)
-        return runner, [example for step in range(len(runner.batches)) for example in runner.examples(step)]
-
-    runner, both = examples(problem)
-    backward = [example.reversed for example in task]
-    assert sorted(map(hash, both)) == sorted(map(hash, (*task, *backward)))
-    for example, back in zip(task, backward, strict=True):  # the corrupted run is the reversed pair's model
-        full, empty = runner.ends[example]
-        assert runner.ends[back] == pytest.approx((-empty, -full), abs=1e-4)
+    task, validation = (load_task("ioi", model, split, 8) for split in ("train", "validation"))
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 2**30, validation)
+    both = in_both_directions(problem, QUIET)
+    for given, doubled in ((task, both.task), (validation, both.validation)):
+        assert [example.tokens for example in doubled[::2]] == [example.tokens for example in given]
+        assert [example.reversed for example in doubled[::2]] == list(doubled[1::2])
+    ends = problem.evaluate([], QUIET, both.task)  # the corrupted run of a pair is the clean run of the reversed one
+    np.testing.assert_allclose(ends.full[1::2], -ends.empty[::2], atol=1e-4)
+    assert in_both_directions(replace(problem, validation=None), QUIET).validation is None
     # Most of these pairs have the same prompt twice, so the model does not prefer the exchanged answer.
     mixed = (*task.examples[:3], *(replace(example, corrupted=example.clean) for example in task.examples[3:]))
-    assert len(examples(replace(problem, task=replace(task, examples=mixed)))[1]) == 8
-    for unchanged in (examples(problem, reverse=False), examples(replace(problem, positions=True))):
-        assert sorted(map(hash, unchanged[1])) == sorted(map(hash, task))
+    unchanged = (
+        replace(problem, task=replace(task, examples=mixed)),
+        replace(problem, positions=True),
+        replace(problem, metric=Kl()),
+        replace(problem, task=replace(task, examples=(replace(task[0], incorrect=None),)), metric=Kl()),
+    )
+    for each in unchanged:
+        assert in_both_directions(each, QUIET) is each
 
 
 @pytest.mark.parametrize("goal", [CMD, CPR])

@@ -47,15 +47,18 @@ def compose_ranking(
         for name, p in problems.items()
     }
 
+    ends = problem.evaluate([], session, validation)
+    value_of: dict[Circuit, FloatArray] = {}  # [example] of the circuits evaluated so far
+
     def curves(rows: Sequence[Sequence[Circuit]], shares: Sequence[float]) -> list[Curve]:
         """Return the curve of every row of circuits on validation."""
-        circuits = list(dict.fromkeys(circuit for row in rows for circuit in row))
-        values = problem.evaluate(circuits, session, validation)
-        row_of = {circuit: row for row, circuit in enumerate(circuits)}
+        new = list(dict.fromkeys(circuit for row in rows for circuit in row if circuit not in value_of))
+        if new:
+            value_of.update(zip(new, problem.evaluate(new, session, validation).values, strict=True))
         counts = tuple(inner[share] for share in shares)
         return [
             Curve(tuple(shares), counts, tuple(circuit.n_edges for circuit in row),
-                  values.values[[row_of[circuit] for circuit in row]], values.full, values.empty)
+                  np.stack([value_of[circuit] for circuit in row]), ends.full, ends.empty)
             for row in rows
         ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from ..runtime.store import Unit
 from ..tasks import Task
 from .base import LearningProblem
 from .compose import compose_ranking
+from .directions import in_both_directions
 from .top_k_parameters import WARM_START, TopKParameters, loss_trend, size_chances
 from .training import StepRunner, Training, TrainingState, training_key
 
@@ -73,11 +74,14 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
     graph, measure = problem.graph, learner.measure
     quiet = Session(engine=session.engine, progress=ignore_progress)
     key = training_key(learner, problem, session)
-    validation: Task | None = None
-    task = problem.task
+    split = replace(problem, validation=None)
     if learner.validate:
         task, validation = split_validation(problem, learner.seed)
-    split = replace(problem, task=task)
+        split = replace(problem, task=task, validation=validation)
+
+    @cache
+    def both() -> LearningProblem:
+        return in_both_directions(split, quiet) if learner.reverse else split
 
     @cache
     def warm() -> Ranking | None:
@@ -87,8 +91,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         return torch.tensor(learner.start(problem.start or warm(), graph))
 
     def check(theta: Tensor) -> float:
-        assert validation is not None
-        return -measure.better * _validation_area(learner, problem, validation, theta, quiet)
+        return -measure.better * _validation_area(learner, both(), theta, quiet)
 
     def describe(state: TrainingState) -> Unit:
         # Normalised losses of sizes from the whole range can be compared; others only between equal sizes.
@@ -96,6 +99,8 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         sizes = [0 if is_comparable else _draw_sizes(learner, problem, step)[0][0] for step in range(state.step)]
         trend = loss_trend(state.losses, sizes)
         about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
+        about["both_directions"] = both() is not split
+        validation = both().validation
         if validation is None:
             return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
         learned, first = state.best.double().numpy(), start().double().numpy()
@@ -116,12 +121,12 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
     training = Training(
         learner.steps,
         start=start,
-        prepare=partial(_prepare_steps, learner, split, session, start),
+        prepare=lambda: _prepare_steps(learner, both(), split, session, start),
         rate=lambda step: learner.rate_at(step, graph),
         betas=BETAS,
         describe=describe,
         window=WINDOW * learner.steps,
-        check=None if validation is None else check,
+        check=None if split.validation is None else check,
     )
     return training.run(key, session)
 
@@ -140,9 +145,7 @@ def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | 
     return task.part(np.flatnonzero(~is_held_out)), task.part(np.flatnonzero(is_held_out))
 
 
-def _validation_area(
-    learner: TopKParameters, problem: LearningProblem, validation: Task, theta: Tensor, session: Session
-) -> float:
+def _validation_area(learner: TopKParameters, problem: LearningProblem, theta: Tensor, session: Session) -> float:
     """Return the area of the circuits of the best edges on validation examples."""
     graph = problem.graph
     order = np.argsort(-theta.numpy(), kind="stable")
@@ -151,7 +154,7 @@ def _validation_area(
         mask = np.zeros(graph.n_edges, bool)
         mask[order[: size_to_edges(size, graph.n_edges)]] = True
         circuits.append(Circuit(graph, mask))
-    evaluation = problem.evaluate(circuits, session, validation)
+    evaluation = problem.evaluate(circuits, session, problem.validation)
     height = learner.measure.height(
         faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
     )
@@ -175,11 +178,18 @@ def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) ->
 
 
 def _prepare_steps(
-    learner: TopKParameters, problem: LearningProblem, session: Session, start: Callable[[], Tensor]
+    learner: TopKParameters,
+    problem: LearningProblem,
+    one_direction: LearningProblem,
+    session: Session,
+    start: Callable[[], Tensor],
 ) -> Callable[[TrainingState], tuple[float, Tensor]]:
-    """Return the function that computes the loss and the gradient [edge] of the next step."""
-    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed, learner.reverse)
-    scale_of = _loss_scales(learner, problem, runner, start()) if learner.normalise else lambda size: 1.0
+    """Return the function that computes the loss and the gradient [edge] of the next step.
+
+    Losses are normalised by those of `one_direction`, which take half as long.
+    """
+    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed)
+    scale_of = _loss_scales(learner, one_direction, runner, start()) if learner.normalise else lambda size: 1.0
 
     def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
         sizes, rng = _draw_sizes(learner, problem, state.step)

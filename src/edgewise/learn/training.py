@@ -23,7 +23,7 @@ from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..score.run_scorer import check_contrast
-from ..tasks import Example, Metric, Task
+from ..tasks import Example, Metric
 from .base import Learner, LearningCost, LearningProblem
 
 # A step of a wide model is split into parts of at most this many examples, so that workers can share it.
@@ -35,9 +35,6 @@ AVERAGED_STEPS = 20
 # How often parameters are evaluated on validation examples at most, the fewest steps between two checks, and after how
 # many checks without gain training stops.
 CHECKS, STEPS_PER_CHECK, PATIENCE = 8, 20, 3
-# Pairs are learned from in both directions if the model's mean metric on reversed pairs is at least this share of its
-# mean on the pairs.
-LEAST_REVERSED = 0.5
 STATE_ARRAYS = ("theta", "mean", "square", "average", "best")
 
 
@@ -255,35 +252,18 @@ class StepRunner:
     measure  whose loss is computed from the problem's metric
     batch    examples per step
     seed     of the order of batches
-    reverse  whether to add the task's pairs with prompts and answers exchanged (`reverse_pairs`)
     """
 
-    def __init__(
-        self,
-        problem: LearningProblem,
-        engine: Engine,
-        measure: Measure,
-        batch: int,
-        seed: int,
-        reverse: bool = False,
-    ) -> None:
+    def __init__(self, problem: LearningProblem, engine: Engine, measure: Measure, batch: int, seed: int) -> None:
         model, task, metric, ablation = problem.model, problem.task, problem.metric, problem.ablation
-        session = Session(engine=engine, progress=ignore_progress)
-        evaluation = problem.evaluate([], session)
+        evaluation = problem.evaluate([], Session(engine=engine, progress=ignore_progress))
         full, empty = evaluation.full, evaluation.empty
         check_contrast(float(full.mean()), float(empty.mean()), task, metric)
         self.problem, self.engine, self.measure, self.seed = problem, engine, measure, seed
-        self.ablation = ablation.prepare(model, task, plan_batches(task.examples, batch), engine)
-        self.span = float((full - empty).mean())
+        self.batches = plan_batches(task.examples, batch)
+        self.ablation = ablation.prepare(model, task, self.batches, engine)
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
-        self._examples = task.examples
-        if reverse and (backward := reverse_pairs(problem)) is not None:
-            evaluation = problem.evaluate([], session, backward)
-            if evaluation.full.mean() >= LEAST_REVERSED * full.mean():
-                pairs = zip(evaluation.full.tolist(), evaluation.empty.tolist(), strict=True)
-                self.ends |= dict(zip(backward.examples, pairs, strict=True))
-                self._examples += backward.examples
-        self.batches = plan_batches(self._examples, batch)
+        self.span = float((full - empty).mean())
         self.part_size = choose_part_size(problem)
         # [edge] the node whose weight an edge has; None if edges have weights of their own
         sources = torch.tensor(model.graph.edge_source.astype(np.int64))
@@ -292,7 +272,7 @@ class StepRunner:
     def examples(self, step: int) -> list[Example]:
         """Return the examples of a step. They depend on its number only, so that resuming gives the same ranking."""
         order = np.random.default_rng([self.seed, 1, step // len(self.batches)]).permutation(len(self.batches))
-        return [self._examples[row] for row in self.batches[order[step % len(self.batches)]]]
+        return [self.problem.task.examples[row] for row in self.batches[order[step % len(self.batches)]]]
 
     def run(
         self, examples: Sequence[Example], weights: Tensor, rows: Mapping[Example, int] | None = None
@@ -335,19 +315,6 @@ class StepRunner:
         if self.edge_node is not None:
             mean_gradient = torch.zeros(shape).index_add_(-1, self.edge_node, mean_gradient)
         return mean_loss, mean_gradient
-
-
-def reverse_pairs(problem: LearningProblem) -> Task | None:
-    """Return the task's pairs with prompts and answers exchanged; None if they can't be.
-
-    What the model prefers whatever the prompt says, such as one name over another, has opposite signs in the two
-    directions, so that learning from both cancels it.
-    """
-    if problem.positions or not problem.metric.is_difference:
-        return None
-    pairs = [example.reversed for example in problem.task]
-    examples = tuple(pair for pair in pairs if pair is not None)
-    return replace(problem.task, examples=examples) if len(examples) == len(pairs) else None
 
 
 def choose_part_size(problem: LearningProblem) -> int:
