@@ -42,7 +42,7 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights
+from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
 from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
 from edgewise.learn.directions import in_both_directions
@@ -170,6 +170,22 @@ def test_learners_use_both_directions_of_pairs_whose_reversed_task_the_model_per
     )
     for each in unchanged:
         assert in_both_directions(each, QUIET) is each
+
+
+def test_learning_finds_paths_of_several_edges_again():
+    """If a path lacks several whole edges, none of them has a gradient. So steps with hard circuits lose paths."""
+    model = load_model("known/backup")
+    task, test = (load_task("known/backup", model, split, 32) for split in ("train", "test"))
+    counts = [size_to_edges(size, model.graph.n_edges) for size in SIZES]
+
+    def area(**options):
+        learner = TopKLearner(CPR, steps=60, validate=False, **options)
+        problem = SelectionProblem.of(learn_ranking(model, task, learner, session=QUIET), "signed", 0)
+        circuits = [selection.circuit for selection in solve_path(problem, counts, Greedy(), fill=True)]
+        run = evaluate_circuits(model, test, circuits, session=QUIET)
+        return Curve(SIZES, tuple(counts), tuple(counts), run.values, run.full, run.empty).area(CPR)
+
+    assert area(forward="hard") < area(rate=1e-9) < area()
 
 
 @pytest.mark.parametrize("goal", [CMD, CPR])

@@ -243,9 +243,11 @@ def test_learners_are_read_back_from_their_records(name):
 
 def test_records_of_earlier_versions_can_be_read():
     record = TopKLearner(CPR, steps=7).record()
-    added = ("forward", "draw", "decay", "circuits", "normalise", "validate")
+    added = ("forward", "draw", "decay", "circuits", "normalise", "validate", "reverse")
     earlier = {key: value for key, value in record.items() if key not in added}
-    expected = TopKLearner(CPR, steps=7, draw="curve", circuits=1, normalise=False, validate=False)
+    expected = TopKLearner(
+        CPR, steps=7, forward="hard", draw="curve", circuits=1, normalise=False, validate=False, reverse=False
+    )
     assert learner_from_record(earlier) == expected
     with pytest.raises(InputError, match="lacks steps"):
         learner_from_record({key: value for key, value in earlier.items() if key != "steps"})
@@ -259,7 +261,7 @@ def test_records_of_earlier_versions_can_be_read():
      (EdgePruning, {"loss": "logits"}, "'kl' or 'measure'"), (EdgePruning, {"rate": 0.0}, "positive"),
      (UGS, {"penalties": (-1.0,)}, "at least 0"), (UGS, {"penalties": (float("inf"),)}, "at least 0"),
      (UGS, {"steps": 0}, "at least 1"), (UGS, {"batch": 0}, "at least 1"), (UGS, {"seed": -1}, "at least 0"),
-     (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'hard' or 'soft'"),
+     (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'sharp' or 'soft'"),
      (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 0}, "at least 1 circuit")],
 )  # fmt: skip
 def test_wrong_parameters_are_errors(kind, wrong, words):

@@ -32,7 +32,7 @@ class Matryoshka(TopKLearner):
     noise: float = 0.0
     temperature: float = 0.5
     warm: Scorer | None = None
-    forward: Literal["hard", "soft"] = "soft"
+    forward: Literal["hard", "sharp", "soft"] = "soft"
     draw: Literal["log", "curve", "uniform"] = "uniform"
     decay: bool = False
     circuits: int = 1

@@ -31,7 +31,9 @@ class TopKLearner(TopKParameters):
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
     warm         scores whose ranks the parameters start from; None starts from zeros, which halves the gain
     resamples    how many more rankings to learn from resampled examples, for the spread of the values
-    forward      'hard' runs the circuit of the best edges; 'soft' runs all edges with the weights of the soft choice
+    forward      'hard' runs the circuit of the best edges; 'soft' runs all edges with the weights of the soft choice;
+                 'sharp' with weights nearer to 0 and 1 (`sharp_temperature`). If a path lacks several whole edges,
+                 none of them has a gradient
     draw         sizes of the steps: 'log' uniform in the logarithm, 'curve' as `size_chances` says, 'uniform' over all
                  numbers of edges
     decay        whether the learning rate falls to 0

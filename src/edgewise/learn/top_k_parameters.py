@@ -28,6 +28,9 @@ WARM_START = "warm start"
 # With fewer steps than this, default learning rates of measures that are maximised are larger, up to MAX_FACTOR times,
 # so that parameters can move as far.
 FEW_STEPS, MAX_FACTOR = 170, 3.0
+# With forward='sharp', the temperature of the weights that run, as a share of that of the gradient; and to which share
+# of its first value it falls for a measure that has a target.
+SHARPNESS, FALL = 0.25, 0.1
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
 
@@ -45,7 +48,7 @@ class TopKParameters(Learner, ABC):
     warm: Scorer | None = field(default_factory=EapIg)
     seed: int = 0
     resamples: int = 0
-    forward: Literal["hard", "soft"] = "hard"
+    forward: Literal["hard", "sharp", "soft"] = "sharp"
     draw: Literal["log", "curve", "uniform"] = "log"
     decay: bool = True
     circuits: int = 4
@@ -69,7 +72,7 @@ class TopKParameters(Learner, ABC):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
-        check_choice("forward", self.forward, ("hard", "soft"))
+        check_choice("forward", self.forward, ("hard", "sharp", "soft"))
         check_choice("draw", self.draw, ("log", "curve", "uniform"))
         if not 1 <= self.circuits <= MOST_RANKINGS:
             raise InputError(f"a step runs at least 1 circuit and at most {MOST_RANKINGS:,}, not {self.circuits}")
@@ -103,6 +106,15 @@ class TopKParameters(Learner, ABC):
     def rate_at(self, step: int, graph: BaseGraph) -> float:
         """Return the learning rate of a step."""
         return self.rate_for(graph) * (0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else 1.0)
+
+    def sharp_temperature(self, step: int) -> float:
+        """Return the temperature of the weights that run in a step with forward='sharp'.
+
+        For a measure that has a target, as CMD has, the last steps run almost whole edges, so that what is learned
+        holds for circuits.
+        """
+        falls = self.measure.better < 0
+        return SHARPNESS * self.temperature * (FALL ** (step / self.steps) if falls else 1.0)
 
     def start(self, ranking: Ranking | None, graph: BaseGraph) -> NDArray[np.float32]:
         """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""

@@ -26,6 +26,8 @@ from .training import StepRunner, Training, TrainingState, training_key
 BETAS = (0.9, 0.99)
 # Bisection steps of the threshold in `soft_top_k`; the Newton step that follows squares the error.
 BISECTIONS = 24
+# With forward='sharp', weights below this are 0, so that heads that hardly matter don't run.
+LEAST_WEIGHT = 1e-3
 # The largest share of the edges that steps with draw='log' draw.
 LARGEST_SIZE = 0.7
 # The share of the examples that is held out, and the fewest examples of which any is.
@@ -199,9 +201,13 @@ def _prepare_steps(
         weights = soft.detach()
         if learner.forward == "hard":
             weights = torch.stack([hard_top_k(row, size) for row, size in zip(theta.detach(), sizes, strict=True)])
+        elif learner.forward == "sharp":
+            temperature = learner.sharp_temperature(state.step)
+            weights = soft_top_k(theta.detach(), torch.tensor(sizes)[:, None], temperature)
+            weights[weights < LEAST_WEIGHT] = 0
         losses, gradient = runner.run(runner.examples(state.step), weights if len(sizes) > 1 else weights[0])
         scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
-        # With a hard forward pass this is straight through: the hard circuit's gradient is used for the soft choice.
+        # Unless the forward pass is soft, this is straight through: the soft choice gets the gradient of what ran.
         gradient = gradient.view(len(sizes), -1) * torch.tensor(scales, dtype=torch.float32)[:, None]
         (gradient,) = torch.autograd.grad(soft, theta, gradient)
         return float((losses * scales).sum()), gradient.sum(0)
