@@ -185,7 +185,13 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     if search.best is relaxed.answer:
         mask = reduction.mask(search.best)
         return Solution(mask, Status.OPTIMAL, problem.objective(mask), effort)
-    best = _some_circuit(problem, deadline) if search.best is None else reduction.mask(search.best)
+    best: Bools | None
+    if search.best is not None:
+        best = reduction.mask(search.best)
+    else:
+        best = connect_best_edges(problem)
+        if int(problem.is_positive[best].sum()) < problem.least_positive:
+            best = _most_positive(problem, deadline)
     if best is None:
         return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, effort)
     old_columns = reduction.is_column
@@ -213,15 +219,6 @@ def _reopen(relaxed: Relaxation, gap: float) -> Reduction:
     is_sure = (sure & (left >= 0) & (price > left)) | problem.required
     is_out = ((left < 0) | (~sure & (price < -left))) & ~problem.required
     return reduce_problem(problem, is_sure, ~is_out & ~is_sure, relaxed.reduction.scale, excluded=is_out)
-
-
-def _some_circuit(problem: SelectionProblem, deadline: float) -> Bools | None:
-    """Return a circuit [edge] with enough positive edges, or None if a limit is reached.
-
-    Raise Infeasible if there is none.
-    """
-    mask = connect_best_edges(problem)
-    return mask if (mask & problem.is_positive).sum() >= problem.least_positive else _most_positive(problem, deadline)
 
 
 def _most_positive(problem: SelectionProblem, deadline: float) -> Bools | None:
