@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..runtime.unit_keys import custom_digests
-from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
+from ..tasks import SPLITS, Task, has_splits, is_task_file
 from . import options
 from .console import duration, explain, note, print_json, show_forecast
 from .options import option
@@ -106,11 +107,10 @@ def command(
         candidates = merge_recipes(tuned, by_learning if common.learned else {})
     with common.session(folder, dry_run) as session:
         loaded = model.load()
-        # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
-        train, test, validation = _load_splits(loaded, task, split, not tune and not common.as_published)
+        train, test, validation = _load_splits(loaded, task, split, tune, common.as_published)
         settings = replace(settings, metric=settings.metric.for_task(train))
-        if tune:
-            train = tuning_task(train, task.load_part(loaded, "validation"), test)
+        if tune and validation is not None:  # edges are scored on validation too, so recipes can't be compared there
+            train, validation = tuning_task(train, validation, test), None
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
         inputs = made_from(
             model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
@@ -245,7 +245,7 @@ def _plan_within(
 
 
 def _load_splits(
-    model: models.Model, task: options.TaskOptions, split: str, with_validation: bool
+    model: models.Model, task: options.TaskOptions, split: str, tune: bool, as_published: bool
 ) -> tuple[Task, Task, Task | None]:
     """Return the examples to score on, those to evaluate on, and those to choose recipes on, if there are others.
 
@@ -253,18 +253,15 @@ def _load_splits(
     """
     name, whole = task.task, task.load_unsplit(model)
     file = Path(name) if is_task_file(name) else None
-
-    def load(which: str) -> Task:
-        if whole is None or which not in SPLITS:
-            return task.load(model, which)
-        return split_task(whole, which).head(task.examples)
-
+    load = partial(task.load_split, whole, model)
     train, test, validation = load("train"), load(split), None
     if whole is not None:
         note(f"{name} has no splits, so a third of its rows each is used for {', '.join(SPLITS)}")
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
-    if with_validation and split != "validation":
+    if tune:
+        return train, test, load("validation")
+    if not as_published and split != "validation":  # the paper's script chooses on test
         if whole is not None or file is None or has_splits(file, "validation"):
             validation = load("validation")
         elif has_splits(file):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..core.circuit import Circuit, masks_digest
+from ..core.circuit import masks_digest
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_file, check_folder
@@ -101,7 +101,10 @@ def command(
     plan = plan_verification(opened.circuit, settings, test_names)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
-        _check_model(circuit, opened.circuit, loaded)
+        options.check_model(circuit, opened.circuit, loaded)
+        if is_result(circuit) and (run := read_result(circuit).run).weights != loaded.content:
+            made_with = f"made with model {run.model!r}, not with {loaded.name!r}"
+            raise InputError(f"{circuit} was {made_with}; give --model {run.model}")
         examples = task.load_part(loaded, split)
         others = _load_others(loaded, task, split) if "robustness" in test_names else {}
         warn_of_sample(examples)
@@ -128,14 +131,20 @@ def command(
         if minimal is not None:
             smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
-    print_json(record) if json else show_verification(record, out_folder, minimal)
-
-
-def _check_model(path: Path, circuit: Circuit, model: Model) -> None:
-    """Raise InputError if a circuit is one of another model, or of other weights."""
-    options.check_model(path, circuit, model)
-    if is_result(path) and (run := read_result(path).run).weights != model.content:
-        raise InputError(f"{path} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}")
+    if json:
+        print_json(record)
+        return
+    print_tables(verdict_tables(record, out.width))
+    print_tables(condition_tables(record, out.width))
+    for line in summary_lines(record):
+        say(line)
+    explain(
+        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
+    )
+    if minimal is not None:
+        say(f"wrote the circuit without superfluous edges to {minimal}")
+    if out_folder is not None:
+        say(f"wrote {out_folder}: report.html explains every test")
 
 
 def list_work(
@@ -165,18 +174,3 @@ def show_verdicts(record: dict[str, Any]) -> None:
     for line in summary_lines(record):
         say(line)
     explain("tests of the circuit: `edgewise verify --help` says what they are, verification.html has the details")
-
-
-def show_verification(record: dict[str, Any], folder: Path | None = None, minimal: Path | None = None) -> None:
-    """Print the tests of a circuit."""
-    print_tables(verdict_tables(record, out.width))
-    print_tables(condition_tables(record, out.width))
-    for line in summary_lines(record):
-        say(line)
-    explain(
-        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
-    )
-    if minimal is not None:
-        say(f"wrote the circuit without superfluous edges to {minimal}")
-    if folder is not None:
-        say(f"wrote {folder}: report.html explains every test")
