@@ -111,14 +111,17 @@ def run(
     of the stream, so that the gradient at one of them is that of its reader alone. `mix` and `mlp_out` hold outputs, by
     layer, that replace those of the run.
     """
-    x = add_positions(model, embedding, frame)
+    x = embedding
+    if model.positions is not None:  # learned position embeddings, which belong to no node
+        x = x + model.positions[frame.positions.to(model.positions.device)].to(x.device)
     names = ("attention_in", "q", "k", "v", "mix", "mlp_in", "mlp_out")
     activations: dict[str, list[Tensor]] = {name: [] for name in names}
     for index, layer in enumerate(model.layers):
         x = x.to(layer.device)
         q, k, v = layer.read_qkv(x, rules)
         heads = mix[index] if index in mix else attend(model, index, q, k, v, frame, rules=rules)
-        mid = x + join_heads(layer, heads, rules)
+        attended = sum_heads(layer, heads)
+        mid = x + (attended if layer.post_norm is None else layer.post_norm(attended, rules))
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
         mlp = mlp_out[index] if index in mlp_out else layer.run_mlp(mlp_in, rules)
         for stored, value in zip(activations.values(), (x, q, k, v, heads, mlp_in, mlp), strict=True):
@@ -128,19 +131,6 @@ def run(
     layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
     is_run = not mix and not mlp_out
     return Trace(embedding=embedding, final=x.view_as(x), rules=rules, is_run=is_run, **layers)
-
-
-def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:
-    """Return the stream that the first layer reads: `input`'s output, plus learned position embeddings, if any."""
-    if model.positions is None:
-        return embedding
-    return embedding + model.positions[frame.positions.to(model.positions.device)].to(embedding.device)
-
-
-def join_heads(layer: Layer, mix: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
-    """Return what a layer's attention adds to the stream [..., d_model]: all heads, the bias and the norm after it."""
-    joined = sum_heads(layer, mix)
-    return joined if layer.post_norm is None else layer.post_norm(joined, rules)
 
 
 def sum_heads(layer: Layer, mix: Tensor) -> Tensor:
@@ -281,9 +271,9 @@ def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:
     """
     if unembed.dtype == y.dtype:
         return y @ unembed.T
+
+    def multiply(y: Tensor, part: Tensor) -> Tensor:
+        return y @ part.to(y.dtype).T
+
     parts = unembed.split(TOKENS_AT_ONCE)
-    return torch.cat([checkpoint(_wide_product, y, part, use_reentrant=False) for part in parts], 1)
-
-
-def _wide_product(y: Tensor, part: Tensor) -> Tensor:
-    return y @ part.to(y.dtype).T
+    return torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
