@@ -16,12 +16,8 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     """Return the task with every prompt as a message of the user, in the chat template of the model's tokenizer.
 
     The prompt ends where the reply begins, so answers have no leading space there. An answer that is compared with
-    another stands for its first token.
-
-    Raises
-    ------
-    InputError
-        If the tokenizer has no chat template, or the task is made of tokens.
+    another stands for its first token. Raise InputError if the tokenizer has no chat template, or the task is made of
+    tokens.
     """
     if getattr(model.tokenizer, "chat_template", None) is None:
         raise InputError(f"model {model.name!r} has no chat template; use it without chat")
