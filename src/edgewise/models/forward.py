@@ -253,7 +253,15 @@ def read_out(
     device, unembed_device = answers.device, model.unembed.device
     y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:
-        logits = _all_logits(model.unembed, y)
+        if model.unembed.dtype == y.dtype:
+            logits = y @ model.unembed.T
+        else:  # converted in blocks, again in the backward pass, so that no full copy of the unembedding is kept
+
+            def multiply(y: Tensor, part: Tensor) -> Tensor:
+                return y @ part.to(y.dtype).T
+
+            parts = model.unembed.split(TOKENS_AT_ONCE)
+            logits = torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
         logits = logits if model.unembed_bias is None else logits + model.unembed_bias
         logits = soft_cap(logits, model.logit_cap).to(device)
         return Readout(answers, logits.gather(1, answers), batch.right, logits, **rest)
@@ -262,18 +270,3 @@ def read_out(
     if model.unembed_bias is not None:
         answer_logits = answer_logits + model.unembed_bias[tokens]
     return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), batch.right, **rest)
-
-
-def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:
-    """Return y times the unembedding [example, token] in y's dtype.
-
-    A narrower unembedding is converted in blocks, again in the backward pass, so that no full copy of it is kept.
-    """
-    if unembed.dtype == y.dtype:
-        return y @ unembed.T
-
-    def multiply(y: Tensor, part: Tensor) -> Tensor:
-        return y @ part.to(y.dtype).T
-
-    parts = unembed.split(TOKENS_AT_ONCE)
-    return torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
