@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exact_tests import binomial_at_least, draws_needed
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 RANDOM = "random circuits of its size"

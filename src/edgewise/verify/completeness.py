@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from .comparisons import count_wins
 from .random_circuits import Rng
-from .settings import CircuitTest, VerifySettings
+from .verification import CircuitTest, VerifySettings
 
 FloatArray = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .comparisons import ROUNDING
 from .exact_tests import equivalence_p, examples_needed
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 

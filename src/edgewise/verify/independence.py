@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+from .verification import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
 
 FloatArray = NDArray[np.float64]
 MIN_EXAMPLES = 5

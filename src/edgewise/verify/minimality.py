@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from .exact_tests import binomial_at_most, draws_needed, holm
 from .random_circuits import Rng, add_path
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from ..tasks import Metric, Task
 from ..tasks.metrics import METRICS
 from .comparisons import distance
 from .exact_tests import binomial_at_least, draws_needed, holm
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 # Prompts of one length are a condition if there are at least this many.
 MIN_PROMPTS = 10
