@@ -114,8 +114,8 @@ def complete_options(
     if not task.task and runs:
         # The run's record has a task file's stem; what the command was called with has its path.
         taken["task"] = _common("task", [str(run.made_from.get("task", run.task)) for run in runs])
-        inputs = [run.made_from for run in runs]  # of a file that may have been changed
-        prompts = {(made.get("chat") is True, "token" if made.get("spans") == "token" else None) for made in inputs}
+        records = [run.made_from for run in runs]  # from files that may have been changed
+        prompts = {(r.get("chat") is True, "token" if r.get("spans") == "token" else None) for r in records}
         if len(prompts) > 1:
             raise InputError(
                 "the circuits are from runs with different --chat or --spans; give --task, and these options"

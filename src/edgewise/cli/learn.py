@@ -110,7 +110,6 @@ def command(
 
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
-    options.check_kind(positions, level)
     learner = learning.build(task.seed)
     if learner.record().get("loss") == "kl" and (learning.measure or metric):
         raise InputError(

@@ -96,7 +96,11 @@ def command(
     recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
         recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, common.time_limit))
-    learner, minutes = _choose_learning(common, settings, learn_budget, task.seed)
+    minutes = LEARN_MINUTES if learn_budget is None else learn_budget
+    learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
+    common.check_learning(learns)
+    learner = common.build_learner(task.seed) if learns else None
+    has_budget = learns and common.learned is None  # --learned takes as long as it takes
     by_learning = {} if learner is None else learned_recipes(learner, common.time_limit)
     if learn_from is not None and learner is None:
         raise InputError("--learn-from needs learning: nothing would be learned")
@@ -117,7 +121,7 @@ def command(
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             # What is planned within the budget depends on the clock, so it isn't compared.
-            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes,
+            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes if has_budget else None,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
@@ -128,7 +132,7 @@ def command(
         if is_made and not dry_run:
             _show(folder, _read_made(folder, inputs), read_verification(folder), json)
             return
-        if learner is not None and minutes is not None:
+        if learner is not None and has_budget:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
         recipes = merge_recipes(recipes, by_learning)
         work = _list_work(recipes, settings, train, test, validation)
@@ -187,16 +191,6 @@ def _check_options(
         raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
 
 
-def _choose_learning(
-    common: options.RunOptions, settings: Settings, learn_budget: float | None, seed: int
-) -> tuple[TopKLearner | None, float | None]:
-    """Return the learner, None if nothing is learned, and the minutes that it may take, None for any number."""
-    minutes = LEARN_MINUTES if learn_budget is None else learn_budget
-    learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
-    common.check_learning(learns)
-    return common.build_learner(seed) if learns else None, minutes if learns and common.learned is None else None
-
-
 def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:
     """Print a run, and the tests of its circuit if there are any."""
     if json:
@@ -251,7 +245,7 @@ def _load_splits(
 
     A file without splits is split, if it has enough distinct rows.
     """
-    name, whole = task.task, task.load_unsplit(model)
+    name, whole = task.task, task.load_whole(model)
     file = Path(name) if is_task_file(name) else None
     load = partial(task.load_split, whole, model)
     train, test, validation = load("train"), load(split), None

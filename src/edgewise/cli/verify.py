@@ -33,7 +33,6 @@ from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
 
 if TYPE_CHECKING:
-    from ..models import Model
     from ..recipes.forecast import Work
     from ..recipes.settings import Settings
     from ..verify.plan import VerificationPlan
@@ -106,7 +105,11 @@ def command(
             made_with = f"made with model {run.model!r}, not with {loaded.name!r}"
             raise InputError(f"{circuit} was {made_with}; give --model {run.model}")
         examples = task.load_part(loaded, split)
-        others = _load_others(loaded, task, split) if "robustness" in test_names else {}
+        others: dict[str, Task] = {}
+        if "robustness" in test_names:  # the other splits, as far as the task has them
+            file = Path(task.task) if is_task_file(task.task) else None
+            names = [name for name in SPLITS if name != split and (file is None or has_splits(file, name))]
+            others = {name: task.load(loaded, name) for name in names}
         warn_of_sample(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
@@ -159,13 +162,6 @@ def list_work(
         work.append(EvaluateWork(examples, settings, again, name="robustness", times=OTHER_CONDITIONS))
         work += [EvaluateWork(other, settings, again, name="robustness") for other in others.values()]
     return work
-
-
-def _load_others(model: Model, task: options.TaskOptions, split: str) -> dict[str, Task]:
-    """Return the examples of the other splits, as far as the task has them."""
-    is_file = is_task_file(task.task)
-    names = [name for name in SPLITS if name != split and not (is_file and not has_splits(Path(task.task), name))]
-    return {name: task.load(model, name) for name in names}
 
 
 def show_verdicts(record: dict[str, Any]) -> None:
