@@ -156,10 +156,14 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
     pairs: list[PromptPair] = []
     dropped: Counter[str] = Counter()
     problems: dict[int, str] = {}
-    rows = ((source, *row) for source, table in tables for row in enumerate(table, start=1))
-    for source, number, values in rows:
+    rows = (
+        Row(values, f"{source}, row {number}")
+        for source, table in tables
+        for number, values in enumerate(table, start=1)
+    )
+    for row in rows:
         try:
-            pair = data_set.read(Row(values, f"{source}, row {number}"), count)
+            pair = data_set.read(row, count)
         except InputError as error:
             problems[len(problems)] = str(error)
             continue

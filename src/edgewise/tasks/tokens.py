@@ -51,17 +51,17 @@ def try_tokenize(
             indices = _span_indices(pair, names, *characters) if names else ()
             forced = correct[:-1] + incorrect[:-1]
             example = Example(
-                clean + forced,
-                corrupted + forced,
-                correct[0],
-                incorrect[0] if incorrect else None,
-                pair,
-                also_correct,
-                also_incorrect,
-                correct[1:],
-                names,
-                indices + indices[-1:] * len(forced),
-                incorrect[1:],
+                clean=clean + forced,
+                corrupted=corrupted + forced,
+                correct=correct[0],
+                incorrect=incorrect[0] if incorrect else None,
+                text=pair,
+                also_correct=also_correct,
+                also_incorrect=also_incorrect,
+                continuation=correct[1:],
+                span_names=names,
+                span_indices=indices + indices[-1:] * len(forced),
+                other_continuation=incorrect[1:],
             )
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
