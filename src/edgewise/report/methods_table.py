@@ -62,10 +62,8 @@ def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
                 for field in ("difference", "low", "high", "p", "verdict"):
                     key = f"{name} {field}" if field in ("difference", "verdict", "p") else f"{name} difference {field}"
                     record[key] = None if difference is None else getattr(difference, field)
-                n_kept, n_requested = (
-                    sum(sum(getattr(curve, counts)) for curve in repeats.curves) for counts in ("n_kept", "n_requested")
-                )
-                record[f"{name} kept"] = n_kept / n_requested
+                n_kept = sum(sum(curve.n_kept) for curve in repeats.curves)
+                record[f"{name} kept"] = n_kept / sum(sum(curve.n_requested) for curve in repeats.curves)
             record |= {
                 "seconds per example": row.seconds,
                 "memory": row.memory,
